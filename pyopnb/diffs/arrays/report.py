@@ -41,9 +41,9 @@ def text(parts: Sequence[Part], worst: Part) -> str:
     # Incomparable parts before those that only differ.
     differing.sort(key=lambda part: -VERDICTS.index(part.verdict))
     lines += [f"{part.name}: {summarize(part)}" for part in differing]
-    if len(lines) > MAX_LINES and len(parts) > 1:
-        return fit_lines(lines, more="more")
-    return fit_lines(lines[:MAX_LINES])
+    if len(parts) == 1:
+        lines = lines[:MAX_LINES]
+    return fit_lines(lines, more="more")
 
 
 def headline(parts: Sequence[Part], worst: Part) -> list[str]:
@@ -98,22 +98,19 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     if not facts.differing:
         return f"equal values, but {facts.bits:,} {total} differ in their bits"
     differ = verb(facts.differing)
-    has_tolerance = part.rtol or part.atol or part.stol
+    if not (part.rtol or part.atol or part.stol):
+        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {differ}"
     tolerance = f"rtol {part.rtol:g}, atol {part.atol:g}"
     if part.stol:
         tolerance += f", stol {part.stol:g} (of {format_number(part.scale)})"
-    # After another tolerance was applied, it is not known how many are outside.
-    where = "within"
-    if facts.over is None:
-        where = "some are outside"
-    # "1 of 1 elements (100 %)" would be a silly sentence about a scalar.
-    if facts.count == 1 and has_tolerance:
-        return f"{'outside' if facts.over else where} {tolerance}"
-    if not has_tolerance:
-        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {differ}"
     if facts.over:
-        return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
-    return f"{facts.differing:,} {total} {differ}, {where} {tolerance}"
+        # "1 of 1 elements (100 %)" would be a silly sentence about a scalar.
+        counted = f"{facts.over:,} {total}{_share(facts.over, facts.count)} "
+        return f"{counted if facts.count > 1 else ''}outside {tolerance}"
+    # After another tolerance was applied, it is not known how many are outside.
+    where = "some are outside" if facts.over is None else "within"
+    counted = f"{facts.differing:,} {total} {differ}, "
+    return f"{counted if facts.count > 1 else ''}{where} {tolerance}"
 
 
 def verb(count: int) -> str:
@@ -141,14 +138,12 @@ def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
     axis = _concentrated(facts.axes)
     clauses = []
     if axis is not None:
-        share = f"{axis.most:,} of {axis.seen:,}"
-        if axis.most == axis.seen:
-            share = f"all {axis.seen:,}"
+        share = (
+            f"all {axis.seen:,}" if axis.most == axis.seen else f"{axis.most:,} of {axis.seen:,}"
+        )
         clauses.append(f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})")
     # No mismatch of strings or bools is worse than another.
-    adjective = "worst"
-    if part.a.startswith(("string", "bool")):
-        adjective = "first"
+    adjective = "first" if part.a.startswith(("string", "bool")) else "worst"
     clauses.append(f"{adjective} at {_format_values(worst)}")
     if axis is None and facts.first not in (None, worst.index):
         clauses.append(f"first at {format_index(facts.first)}")
@@ -156,20 +151,18 @@ def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
 
 
 def _how_much(part: Part, facts: ArrayStats) -> Iterator[str]:
-    clauses = []
     if part.a.startswith("bool"):
-        clauses.append(_format_classes(facts.classes))
-    elif facts.odd and facts.classes:
+        yield f"how much: {_format_classes(facts.classes)}"
+        return
+    clauses = []
+    if facts.odd and facts.classes:
         # NaN and infinities come first: while they are there, no tolerance helps.
         clauses.append(f"{_format_odd(facts)}, which no tolerance covers")
         if facts.finite and not facts.largest:
             clauses.append("all finite pairs are equal")
-    if facts.largest and not part.a.startswith("bool"):
-        size = "|a-b| "
-        if clauses:
-            size = "elsewhere |a-b| "
-        if facts.differing > 1:
-            size += "up to "
+    if facts.largest:
+        size = "elsewhere |a-b| " if clauses else "|a-b| "
+        size += "up to " if facts.differing > 1 else ""
         size += format_number(facts.largest)
         if facts.relative is not None:
             size += f", {_format_relative(facts.relative)}"
@@ -230,10 +223,7 @@ def detail_lines(part: Part) -> Iterator[str]:
     facts = part.facts
     if facts is None or not facts.bits or part.a.startswith("bool"):
         return
-    classes = {}
-    for name, count in facts.classes.items():
-        if name not in ODD:
-            classes[name] = count
+    classes = {name: count for name, count in facts.classes.items() if name not in ODD}
     if classes:
         yield _format_classes(classes)
     if facts.over and facts.differing > facts.over:
@@ -252,9 +242,7 @@ def detail_lines(part: Part) -> Iterator[str]:
         if facts.psnr is not None:
             line += f", PSNR {format_number(facts.psnr)} dB (peak {format_number(facts.peak)})"
         yield line
-    if facts.odd or part.stol or _is_unrelated(facts):
-        return
-    if part.ok:
+    if part.ok and not (facts.odd or part.stol or _is_unrelated(facts)):
         # The tightest of each, alone: what was passed with is in the verdict already.
         yield f"would just pass: {' or '.join(_passing(facts))}"
 

@@ -449,97 +449,78 @@ def _threads() -> int:
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Build the statistics from the native module's counts."""
     kind = family(a.dtype)
-    shape = a.shape
-    statistics: dict[str, Any] = {}
-    if counts["finite"]:
-        statistics = _statistics(counts, kind)
-    if counts["differing"]:
-        # The picture has the last axis across, and all others one below the other.
-        statistics["matrix"] = (math.prod(shape[:-1]), shape[-1] if shape else 1)
-        bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
-        # -1 where nothing differs, as in the histogram of the sizes.
-        rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
-        statistics["grid"] = tuple(map(tuple, rows))
-        statistics["pairs"] = pairs_of(a, b)
-    # Where all pass, the first difference is still worth a look.
-    first = counts["first_over"]
-    if first is None:
-        first = counts["first_differing"]
-    axes: list[Axis] = []
-    if counts["over"] > 1:
-        for axis, along in enumerate(counts["axes"]):
-            if along:
-                most = max(along)
-                hit = len(along) - along.count(0)
-                axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
+    known = {name: counts[name] for name in ("finite", "bits", "differing", "over", "odd", "sizes")}
     names: tuple[str, ...] = _CLASSES
     if kind == "bool":
         # The two sums are of ones.
-        ups = (counts["total"] + counts["bias"]) / 2, (counts["total"] - counts["bias"]) / 2
-        names, counts["classes"] = (
-            ("True in a and False in b", "False in a and True in b"),
-            [int(up) for up in ups],
-        )
+        names = ("True in a and False in b", "False in a and True in b")
+        signs = counts["bias"], -counts["bias"]
+        counts["classes"] = [int((counts["total"] + sign) / 2) for sign in signs]
+    if kind == "float":
+        known["ulps"] = counts["ulps"]
+    if counts["finite"]:
+        known |= _moments(counts, kind)
+    if counts["differing"]:
+        # The picture has the last axis across, and all others one below the other.
+        known["matrix"] = (math.prod(a.shape[:-1]), a.shape[-1] if a.shape else 1)
+        bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
+        # -1 where nothing differs, as in the histogram of the sizes.
+        rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
+        known["grid"] = tuple(map(tuple, rows))
+        known["pairs"] = pairs_of(a, b)
+    # Where all pass, the first difference is still worth a look.
+    for first in (counts["first_differing"], counts["first_over"]):
+        if first is not None:
+            known["first"] = _index(first, a.shape)
+    axes = []
+    for axis, along in enumerate(counts["axes"]):
+        if along and counts["over"] > 1:
+            most = max(along)
+            hit = len(along) - along.count(0)
+            axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
     return ArrayStats(
-        count=a.size,
-        finite=counts["finite"],
-        bits=counts["bits"],
-        differing=counts["differing"],
-        over=counts["over"],
-        classes={n: count for n, count in zip(names, counts["classes"], strict=True) if count},
-        odd=counts["odd"],
+        a.size,
+        classes={name: n for name, n in zip(names, counts["classes"], strict=True) if n},
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         stride=_stride(a.size),
-        sizes=counts["sizes"],
-        ulps=counts["ulps"] if kind == "float" else {},
         worst=_worst(counts, a, b),
-        first=None if first is None else _index(first, shape),
         axes=tuple(axes),
-        **statistics,
+        **known,
     )
 
 
-def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
+def _moments(counts: dict[str, Any], kind: str) -> dict[str, Any]:
     """Compute the statistics that are defined for finite pairs only."""
     finite = counts["finite"]
-    statistics = {
+    noise = counts["squares"]
+    moments = {
         "largest": counts["largest"],
         "mean": counts["total"] / finite,
-        "rms": math.sqrt(counts["squares"] / finite),
+        "rms": math.sqrt(noise / finite),
         "bias": counts["bias"] / finite,
     }
     if kind == "float":
-        statistics["ulp"] = counts["ulp"]
+        moments["ulp"] = counts["ulp"]
     else:
         # Differences of integers are exact.
-        statistics["largest"] = max((away for _, away, _ in counts["worst"]), default=0)
-    if kind != "bool":
-        statistics |= _similarity(counts)
-    return statistics
-
-
-def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
+        moments["largest"] = max((away for _, away, _ in counts["worst"]), default=0)
+    if kind == "bool":
+        return moments
     squares_a = counts["left"]
     squares_b = counts["right"]
-    noise = counts["squares"]
-    peak = counts["peak"]
+    peak = moments["peak"] = counts["peak"]
     norms = math.sqrt(squares_a) * math.sqrt(squares_b)
-    similarity: dict[str, float | None] = {"peak": peak}
     if 0 < norms < math.inf:
         product = counts["product"]
         if noise < 0.01 * norms:
             # The sum of products would not show how nearly the same the two are.
             product = (squares_a + squares_b - noise) / 2
-        similarity["cosine"] = max(-1.0, min(1.0, product / norms))
+        moments["cosine"] = max(-1.0, min(1.0, product / norms))
     if squares_a or squares_b:
+        moments["snr"] = _decibel(squares_b, noise)
         # The square of a larger peak is no float64.
-        if peak < 1e150:
-            signal = peak**2 * counts["finite"]
-        else:
-            signal = math.inf
-        similarity["snr"] = _decibel(squares_b, noise)
-        similarity["psnr"] = _decibel(signal, noise)
-    return similarity
+        moments["psnr"] = _decibel(peak**2 * finite if peak < 1e150 else math.inf, noise)
+    return moments
 
 
 def _decibel(signal: float, noise: float) -> float | None:
@@ -605,26 +586,13 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
         count += 1
         # No string is worse than another: the first ones are shown, around the first character that differs.
         if len(worst) < _WORST:
-            position = 0
-            if is_same_type:
-                position = _first_difference(x, y)
-            where = ""
-            if is_same_type:
-                where = f" (differs at index {position})"
+            position = _first_difference(x, y) if is_same_type else 0
+            where = f" (differs at index {position})" if is_same_type else ""
             texts = _cut(x, position) + where, _cut(y, position)
             worst.append(Place(_index(flat, a.shape), *texts))
-    first = None
-    if worst:
-        first = worst[0].index
-    return ArrayStats(
-        a.size,
-        bits=count,
-        differing=count,
-        over=count,
-        odd=count,
-        worst=tuple(worst),
-        first=first,
-    )
+    first = worst[0].index if worst else None
+    counts: dict[str, Any] = dict.fromkeys(("bits", "differing", "over", "odd"), count)
+    return ArrayStats(a.size, worst=tuple(worst), first=first, **counts)
 
 
 def _first_difference(x: Any, y: Any) -> int:
