@@ -118,6 +118,8 @@ def test_all_kinds_of_parameters():
         pyopnb.errors.ModelError, match="expected float32 or float64 or int64, got float16"
     ):
         pyopnb.call("demo::Parts", np.ones(2, np.float16))
+    with pytest.raises(pyopnb.errors.ModelError, match="input bias: expected float32, got float64"):
+        pyopnb.call("demo::Parts", np.ones(2, np.float32), np.ones(2))
 
 
 WRONG = """

@@ -24,6 +24,18 @@ grad = partial(pyopnb.grad, verify=False)
 random = np.random.default_rng(0)
 
 
+def summed(body, inputs="double[N] x"):
+    """A model whose loss is the sum of y."""
+    return pyopnb.parse(
+        f"({inputs}) => (double loss) {{ {body}  loss = ReduceSum<keepdims = 0>(y) }}"
+    )
+
+
+def backward_of(name, compute, backward):
+    """The text of an op of one input."""
+    return f"@pyopnb.pyop('{name}')\nclass Op:\n def compute(self, x): return {compute}\n def backward(self, i, o, g): return {backward}"
+
+
 MLP = """
     (double[N,5] x, double[7] b, double[5,7] w1, double[7,3] w2) => (double[N,3] y, double loss) {
         a = Gemm(x, w1, b)
@@ -97,18 +109,10 @@ def test_opsets(define, opset):
 
 
 def test_an_op_that_is_reloaded_takes_its_gradient_along(define):
-    define(
-        "@pyopnb.pyop('demo::T')\nclass T:\n def compute(self, x): return 2 * x\n def backward(self, i, o, g): return 2 * g[0]"
-    )
-    derived = grad(
-        pyopnb.parse("(float[N] x) => (float l) { t = demo.T(x)  l = ReduceSum<keepdims = 0>(t) }"),
-        "x",
-    )
-    session = pyopnb.Session(derived)
+    define(backward_of("demo::T", "2 * x", "2 * g[0]"))
+    session = pyopnb.Session(grad(summed("y = demo.T(x)"), "x"))
     assert session(x=[1, 2])["grad_x"].tolist() == [2, 2]
-    define(
-        "@pyopnb.pyop('demo::T')\nclass T:\n def compute(self, x): return 3 * x\n def backward(self, i, o, g): return 3 * g[0]"
-    )
+    define(backward_of("demo::T", "3 * x", "3 * g[0]"))
     assert session(x=[1, 2])["grad_x"].tolist() == [3, 3]
 
 
@@ -128,32 +132,29 @@ def test_inside_if_and_local_functions(define):
         assert_gradients(model, {"x": random.normal(size=3), "c": np.array(condition)}, ["x"])
 
 
-def test_a_gradient_for_each_output_that_is_used(define):
-    define("""
-        @pyopnb.pyop("demo::SinCos")
-        class SinCos:
-            def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
-            def backward(self, inputs, outputs, grads):
-                (sin, cos), (a, b) = outputs, grads
-                return (0 if a is None else a * cos) - (0 if b is None else b * sin)
-        """)
-    for used, rest in [("s", "s"), ("c", "c"), ("s", "c")]:
-        model = pyopnb.parse(f"""(double[N] x) => (double loss)
-            {{ s, c = demo.SinCos(x)  p = Mul({used}, {rest})  q = Exp(p)  loss = ReduceSum<keepdims = 0>(q) }}""")
-        assert_gradients(model, {"x": random.normal(size=3)}, ["x"])
+SIN_COS = """
+@pyopnb.pyop("demo::SinCos")
+class SinCos:
+    def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
+    def backward(self, inputs, outputs, grads):
+        (sin, cos), (a, b) = outputs, grads
+        return (0 if a is None else a * cos) - (0 if b is None else b * sin)
+"""
 
 
-def test_an_output_that_the_node_leaves_out_is_there_for_backward(define):
-    define("""
-        @pyopnb.pyop("demo::SinCos")
-        class SinCos:
-            def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
-            def backward(self, inputs, outputs, grads): return grads[0] * outputs[1]
-        """)
-    model = pyopnb.parse(
-        "(double[N] x) => (double loss) { s = demo.SinCos(x)  loss = ReduceSum<keepdims = 0>(s) }"
-    )
-    assert_gradients(model, {"x": random.normal(size=3)}, ["x"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *[
+            f"s, c = demo.SinCos(x)  p = Mul({used}, {also})  y = Exp(p)"
+            for used, also in ("ss", "cc", "sc")
+        ],
+        "y = demo.SinCos(x)",  # backward reads the output that the node leaves out
+    ],
+)
+def test_a_gradient_for_each_output_that_is_used(define, body):
+    define(SIN_COS)
+    assert_gradients(summed(body), {"x": random.normal(size=3)}, ["x"])
 
 
 def test_the_same_tensor_twice_and_variadic_inputs(define):
@@ -166,11 +167,9 @@ class Product:
     def backward(self, inputs, outputs, grads): return tuple(grads[0] * outputs[0] / x for x in inputs)
 """
     )
-    model = pyopnb.parse("""(double[N] x, double[N] y) => (double loss)
-        { a = demo.Scale(x, x, x)  b = demo.Product(a, x, y)  loss = ReduceSum<keepdims = 0>(b) }""")
-    assert_gradients(
-        model, {"x": random.normal(size=3), "y": random.normal(size=3)}, ["x", "y"], tolerance=1e-7
-    )
+    model = summed("a = demo.Scale(x, x, x)  y = demo.Product(a, x, z)", "double[N] x, double[N] z")
+    feeds = {"x": random.normal(size=3), "z": random.normal(size=3)}
+    assert_gradients(model, feeds, ["x", "z"], tolerance=1e-7)
 
 
 def test_loss_of_one_element_and_names_that_are_taken(define):
@@ -188,10 +187,8 @@ def test_loss_of_one_element_and_names_that_are_taken(define):
 def test_a_folded_weight_follows_whoever_changes_it():
     """What is computed of weights alone is not taken for a constant."""
     w = random.normal(size=(9, 9))
-    text = (
-        "{ t = Transpose(w)  y = MatMul(x, t)  z = Mul(y, y)  loss = ReduceSum<keepdims = 0>(z) }"
-    )
-    model = with_weights(pyopnb.parse(f"(double[9] x, double[9,9] w) => (double loss) {text}"), w=w)
+    body = "t = Transpose(w)  z = MatMul(x, t)  y = Mul(z, z)"
+    model = with_weights(summed(body, "double[9] x, double[9,9] w"), w=w)
     derived = grad(model, "x")
     derived.graph.initializer[0].CopyFrom(numpy_helper.from_array(2 * w, "w"))
     x = random.normal(size=9)
@@ -229,25 +226,16 @@ def test_nothing_is_registered_with_onnx_ad_and_it_is_imported_on_demand():
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-def test_an_op_is_not_taken_for_the_operator_of_its_name(define):
-    """onnx-ad's rules know no domains."""
-    define(
-        "@pyopnb.pyop('demo::Relu')\nclass Relu:\n def compute(self, x): return -x\n def backward(self, i, o, g): return -g[0]"
-    )
-    model = pyopnb.parse(
-        "(double[N] x) => (double loss) { r = demo.Relu(x)  s = Relu(r)  loss = ReduceSum<keepdims = 0>(s) }"
-    )
-    assert_gradients(model, {"x": random.normal(size=6)}, ["x"])
-
-
-def test_an_op_in_the_place_of_onnxs_own(define):
-    define(
-        "@pyopnb.pyop('::Relu')\nclass Relu:\n def compute(self, x): return 5 * x\n def backward(self, i, o, g): return 5 * g[0]"
-    )
-    model = pyopnb.parse(
-        "(double[N] x) => (double loss) { r = Relu(x)  loss = ReduceSum<keepdims = 0>(r) }"
-    )
-    assert_gradients(model, {"x": random.normal(size=6)}, ["x"])
+@pytest.mark.parametrize(
+    ("name", "compute", "backward", "body"),
+    [
+        ("demo::Relu", "-x", "-g[0]", "r = demo.Relu(x)  y = Relu(r)"),  # its rules know no domains
+        ("::Relu", "5 * x", "5 * g[0]", "y = Relu(x)"),
+    ],
+)
+def test_an_op_is_not_taken_for_the_operator_of_its_name(define, name, compute, backward, body):
+    define(backward_of(name, compute, backward).replace("class Op", "class Relu"))
+    assert_gradients(summed(body), {"x": random.normal(size=6)}, ["x"])
 
 
 def test_several_threads(define):
@@ -275,12 +263,9 @@ def test_an_op_whose_output_has_another_rank_and_no_hint(define):
             def compute(self, x): return np.sqrt((x * x).sum(-1))
             def backward(self, inputs, outputs, grads): return inputs[0] * (grads[0] / outputs[0])[..., None]
         """)
-    model = pyopnb.parse(
-        "(double[N,3] x, double[N,1] s) => (double loss) { n = demo.Norm(x)  m = Mul(n, s)  loss = ReduceSum<keepdims = 0>(m) }"
-    )
-    assert_gradients(
-        model, {"x": random.normal(size=(4, 3)), "s": random.normal(size=(4, 1))}, ["x", "s"]
-    )
+    model = summed("n = demo.Norm(x)  y = Mul(n, s)", "double[N,3] x, double[N,1] s")
+    feeds = {"x": random.normal(size=(4, 3)), "s": random.normal(size=(4, 1))}
+    assert_gradients(model, feeds, ["x", "s"])
 
 
 def test_a_rank_that_cannot_be_found(define):
@@ -292,13 +277,9 @@ def test_a_rank_that_cannot_be_found(define):
                 return x
             def backward(self, inputs, outputs, grads): return grads[0]
         """)
-    model = pyopnb.parse(
-        "(double[N] x) => (double loss) { n = demo.Needs(x)  m = Mul(n, x)  loss = ReduceSum<keepdims = 0>(m) }"
-    )
-    with pytest.raises(
-        ModelError, match=r"the node of output 'n' \(demo::Needs\), output n: expected a known rank"
-    ):
-        grad(model, "x")
+    said = r"the node of output 'n' \(demo::Needs\), output n: expected a known rank"
+    with pytest.raises(ModelError, match=said):
+        grad(summed("n = demo.Needs(x)  y = Mul(n, x)"), "x")
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------------------------
@@ -326,9 +307,7 @@ def test_an_op_without_backward(define):
 
 def test_an_op_without_backward_beside_the_path_is_no_matter(define):
     define(NO_BACKWARD)
-    model = pyopnb.parse(
-        f"(double[N] x, double[N] c) => (double loss) {{ p = demo.Plain(c)  y = Mul(x, p)  {SUM} }}"
-    )
+    model = summed("p = demo.Plain(c)  y = Mul(x, p)", "double[N] x, double[N] c")
     assert_gradients(model, {"x": random.normal(size=3), "c": random.normal(size=3)}, ["x"])
 
 
@@ -438,11 +417,7 @@ def square_loss(inputs, node, opset=18):
     """A model whose loss is the sum of squares of what a node gives."""
     kind = "double" if "double" in inputs else "float"
     return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
-        g ({inputs}) => ({kind} loss) {{
-            y = {node}
-            s = Mul(y, y)
-            loss = ReduceSum<keepdims = 0>(s)
-        }}""")
+        g ({inputs}) => ({kind} loss) {{ y = {node}  s = Mul(y, y)  loss = ReduceSum<keepdims = 0>(s) }}""")
 
 
 @pytest.mark.parametrize(("pads", "strides"), [("1, 0, 0, 1", "2, 2"), ("2, 1, 0, 2", "3, 1")])
