@@ -6,7 +6,6 @@ import ast
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.ops.messages import sanitize
@@ -76,19 +75,14 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     if old.opset != new.opset:
         changes.append(f"opset: {old.opset} → {new.opset}")
     source: list[str] = []
-    same_code = None
-    if old.cls is new.cls:
-        same_code = True
+    same_code = True if old.cls is new.cls else None
     if old.source is not None and new.source is not None:
-        source_a = old.source.splitlines()
-        source_b = new.source.splitlines()
+        sources = old.source.splitlines(), new.source.splitlines()
         # The first two lines are a header of file names.
-        lines = list(difflib.unified_diff(source_a, source_b, lineterm="", n=1))[2:]
-        source = []
-        for line in lines:
+        for line in list(difflib.unified_diff(*sources, lineterm="", n=1))[2:]:
             source.append(sanitize(line, 2000).replace("\\t", "\t"))
         # Another comment or layout is a change of lines, but not of what the op computes.
-        same_code = not lines or _same_tree(old.source, new.source)
+        same_code = not source or _same_tree(old.source, new.source)
     return OpDiff(str(old), str(new), tuple(changes), tuple(source), same_code)
 
 
@@ -111,36 +105,35 @@ def _dedent(source: str) -> str:
 
 
 def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
-    attrs_a = {attr.name: str(attr) for attr in a.attrs}
-    attrs_b = {attr.name: str(attr) for attr in b.attrs}
-    for name in {**attrs_a, **attrs_b}:
-        yield from _change("attr", attrs_a.get(name), attrs_b.get(name))
-    for index, ports in enumerate(zip_longest(a.inputs, b.inputs)):
-        texts = []
-        for port in ports:
-            texts.append(None if port is None else str(port))
-        yield from _change(f"input {index}:", *texts)
-    yield from _change("outputs:", _format_outputs(a), _format_outputs(b))
+    texts_a = _described(a)
+    texts_b = _described(b)
+    for key in {**texts_a, **texts_b}:
+        text_a = texts_a.get(key)
+        text_b = texts_b.get(key)
+        change = f"{text_a} → {text_b}"
+        if text_a is None or text_b is None:
+            change = f"{text_a or text_b}: only in {'b' if text_a is None else 'a'}"
+        if text_a != text_b:
+            yield sanitize(f"{key[0]} {change}".strip(), 200)
+
+
+def _described(schema: Schema) -> dict[tuple[str, str], str]:
+    """Put a schema into words: each fact by what it is called, and by what tells it apart."""
+    texts = {("attr", attr.name): str(attr) for attr in schema.attrs}
+    for index, port in enumerate(schema.inputs):
+        texts[f"input {index}:", ""] = str(port)
+    outputs = "as many as the node has"
+    if schema.outputs is not None:
+        outputs = ", ".join(map(str, schema.outputs)) or "none"
+    texts["outputs:", ""] = outputs
     flags = {
-        "**attrs": (a.open_attrs, b.open_attrs),
-        "infer": (a.infers, b.infers),
-        "copy_inputs": (a.copy_inputs, b.copy_inputs),
-        "serial": (a.serial, b.serial),
-        "backward": (a.differentiable, b.differentiable),
+        "**attrs": schema.open_attrs,
+        "infer": schema.infers,
+        "copy_inputs": schema.copy_inputs,
+        "serial": schema.serial,
+        "backward": schema.differentiable,
     }
-    for name, (in_a, in_b) in flags.items():
-        yield from _change("", name if in_a else None, name if in_b else None)
-
-
-def _change(what: str, a: str | None, b: str | None) -> Iterator[str]:
-    if a != b:
-        text = f"{a} → {b}"
-        if a is None or b is None:
-            text = f"{a or b}: only in {'b' if a is None else 'a'}"
-        yield sanitize(f"{what} {text}".strip(), 200)
-
-
-def _format_outputs(schema: Schema) -> str:
-    if schema.outputs is None:
-        return "as many as the node has"
-    return ", ".join(map(str, schema.outputs)) or "none"
+    for name, is_set in flags.items():
+        if is_set:
+            texts["", name] = name
+    return texts

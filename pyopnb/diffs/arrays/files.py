@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import struct
-import tokenize
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.errors import InputError
@@ -53,20 +49,14 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
         return read(file)
     except FileNotFoundError:
         raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
-    except _DAMAGED as error:
+    except Exception as error:
+        # NumPy, zipfile and protobuf each have their own exceptions for a damaged file.
         # The first bytes tell a page or a pointer that was downloaded in place of the file.
         head = b""
         if file.is_file():
             head = file.read_bytes()[:200]
         got = guess_format(head) or _reason(error)
         raise InputError(where, expected=contents, got=got, next=format_advice(head)) from None
-
-
-# What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
-_DAMAGED = (
-    OSError, ValueError, EOFError, LookupError, TypeError, SyntaxError, RuntimeError, ArithmeticError, MemoryError,
-    BadZipFile, zlib.error, struct.error, tokenize.TokenError, DecodeError,
-)  # fmt: skip
 
 
 def _reason(error: BaseException) -> str:
