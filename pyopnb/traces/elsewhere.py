@@ -143,7 +143,8 @@ class OtherProcess:
             The model has ops, and there is no pyopnb.
         """
         names = [info.name for info in model.graph.output]
-        with _job(model, [feeds]) as job:
+        # An interrupt while the job's folder is removed leaves it in this one, which goes, too.
+        with _job(model, [feeds], self._folder) as job:
             for level in levels:
                 job.add(_PLAIN, names, level)
             report = job.report(self.call)
@@ -325,9 +326,11 @@ class _Job:
 
 
 @contextmanager
-def _job(model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> Iterator[_Job]:
+def _job(
+    model: ModelProto, feeds: Sequence[Mapping[str, Any]], parent: Path | None = None
+) -> Iterator[_Job]:
     """Make a job in a folder that is there as long as the job is."""
-    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pyopnb-", dir=parent) as folder:
         yield _Job(Path(folder), model, feeds)
 
 
