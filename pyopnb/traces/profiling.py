@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +24,7 @@ from pyopnb.traces.chrome import RunLog, Span, clock_offset
 from pyopnb.traces.ort_profile import ProfiledRun, RunEvents, profiled_runs
 from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.run import runtime_text
-from pyopnb.traces.shadow_session import (
-    can_save,
-    executed_graph,
-    model_beside,
-    options_beside,
-    profiling,
-)
+from pyopnb.traces.shadow_session import can_save, model_beside, session_beside
 from pyopnb.traces.spread import Spread
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 
@@ -174,8 +167,7 @@ class _ShadowRuns:
         """Run the model in a session with a profile, and read that; return the graph that ran."""
         __tracebackhide__ = True
         # The saved graph tells which of the user's nodes ONNX Runtime has fused.
-        saves = can_save(state, source)
-        if not saves:
+        if not can_save(state, source):
             self.remarks.append(
                 "ONNX Runtime's optimised graph could not be saved: the times of nodes that it fused are not attributed"
             )
@@ -183,12 +175,8 @@ class _ShadowRuns:
             self.remarks.append(
                 "measured one node after the other, where the session's ORT_PARALLEL runs some at once"
             )
-        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            changes = profiling(folder, profiles=True, saves=saves)
-            with options_beside(state, changes, folder) as options:
-                profiled = session._with_model(source, state, options, self.prepare)
-                offset = clock_offset(profiled._state.runtime)
-                saved = executed_graph(options)
+        with session_beside(session, state, source, self.prepare) as (profiled, saved):
+            offset = clock_offset(profiled._state.runtime)
             try:
                 self._check_room(saved)
                 self._run_all(profiled._state, feeds)

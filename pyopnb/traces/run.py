@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +31,7 @@ from pyopnb.traces.select import (
     named_tensors,
     tappable_tensors,
 )
-from pyopnb.traces.shadow_session import (
-    can_save,
-    executed_graph,
-    model_beside,
-    options_beside,
-    profiling,
-)
+from pyopnb.traces.shadow_session import model_beside, session_beside
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
@@ -170,43 +162,36 @@ class _TracedRun:
             if tensor.inside is None and id(tensor) not in seen:
                 exposed_names.append(tensor.name)
         expose(source.proto, exposed_names)
-        saves = bool(self.options.times) and can_save(state, source)
-        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            with self._options(state, folder, saves=saves) as options:
-                exposed = session._with_model(source, state, options, self.prepare)
-                executed = executed_graph(options) or self.timed.named
-            names = exposed._feeds.output_names
-            try:
-                # The session is not updated: a rebuilt one would expose and measure nothing.
-                values = exposed._state.run(names, feeds)
-            finally:
-                profile = exposed.end_profiling() if self.options.times else ""
-            arrays = dict(zip(names, values, strict=True))
-            if not profile:
-                return arrays, None
-            with open(profile, encoding="utf-8") as file:
-                runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
-            [times] = self.timed.times(runs, [self.timed.take()], executed)
-            return arrays, times
-
-    def _options(
-        self, state: SessionState, folder: str, *, saves: bool
-    ) -> AbstractContextManager[onnxruntime.SessionOptions]:
-        """Make the options of this trace, which are the user's for a while where there are any."""
-        changes = {
-            **profiling(folder, profiles=bool(self.options.times), saves=saves),
+        changes: dict[str, Any] = {
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
+        entries = {}
         if not self.options.optimised:
             changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
             # Then a tap runs right after its node, see insert_taps.
             changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED
-        # Else ONNX Runtime's spinning threads and the summaries slow each other down.
-        entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
-        return options_beside(state, changes, folder, entries)
+            # Else ONNX Runtime's spinning threads and the summaries slow each other down.
+            entries["session.intra_op.allow_spinning"] = "0"
+        times = bool(self.options.times)
+        with session_beside(
+            session, state, source, self.prepare, profiles=times, changes=changes, entries=entries
+        ) as (exposed, saved):
+            names = exposed._feeds.output_names
+            try:
+                # The session is not updated: a rebuilt one would expose and measure nothing.
+                values = exposed._state.run(names, feeds)
+            finally:
+                profile = exposed.end_profiling() if times else ""
+            arrays = dict(zip(names, values, strict=True))
+            if not profile:
+                return arrays, None
+            executed = saved or self.timed.named
+            with open(profile, encoding="utf-8") as file:
+                runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
+            return arrays, self.timed.times(runs, [self.timed.take()], executed)[0]
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""

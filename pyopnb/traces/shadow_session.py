@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnxruntime
@@ -20,12 +21,15 @@ from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.live_attrs import write_attrs
 from pyopnb.runtime.session.state import SessionState
 
+if TYPE_CHECKING:
+    from pyopnb.runtime.session.build import Prepare
+    from pyopnb.runtime.session.session import Session
+
 __all__ = [
     "can_save",
     "executed_graph",
     "model_beside",
-    "options_beside",
-    "profiling",
+    "session_beside",
 ]
 
 # Held while options of the user's are changed; reentrant, as an op can trace in __init__.
@@ -74,60 +78,88 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
 
 
 @contextmanager
-def options_beside(
+def session_beside(
+    session: Session,
     state: SessionState,
-    changes: Mapping[str, Any],
-    folder: str,
+    source: ModelSource,
+    prepare: Prepare,
+    *,
+    profiles: bool = True,
+    changes: Mapping[str, Any] | None = None,
     entries: Mapping[str, str] | None = None,
-) -> Iterator[onnxruntime.SessionOptions]:
-    """Change fields in a session's options for a while, or in new ones where the user gave none.
+) -> Iterator[tuple[Session, GraphProto | None]]:
+    """Build a session beside the user's; what ONNX Runtime writes for it is removed in the end.
 
     Parameters
     ----------
+    session : Session
     state : SessionState
-    changes : mapping
-        Fields and their values.
-    folder : str
-        For what ONNX Runtime writes.
+        Whose versions and attrs it has.
+    source : ModelSource
+        Its model.
+    prepare : callable
+        As for `Session._with_model`.
+    profiles : bool
+        Whether ONNX Runtime writes a profile, and the graph that it runs.
+    changes : mapping, optional
+        Fields of the options and their values.
     entries : mapping, optional
         Entries of the configuration, where the user gave no options.
+
+    Yields
+    ------
+    session : Session
+    executed : GraphProto or None
+        None where it was not saved.
     """
+    __tracebackhide__ = True
+    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+        saved = ""
+        if profiles and can_save(state, source):
+            saved = os.path.join(folder, "executed.onnx")
+        fields = {
+            "enable_profiling": profiles,
+            # One node after the other, so that each instant belongs to one.
+            "execution_mode": onnxruntime.ExecutionMode.ORT_SEQUENTIAL,
+            "profile_file_prefix": os.path.join(folder, "profile"),
+            "optimized_model_filepath": saved,
+            **(changes or {}),
+        }
+        with _changed_options(state, fields, entries or {}) as options:
+            shadow = session._with_model(source, state, options, prepare)
+            executed = executed_graph(options)
+        yield shadow, executed
+
+
+@contextmanager
+def _changed_options(
+    state: SessionState, fields: dict[str, Any], entries: Mapping[str, str]
+) -> Iterator[onnxruntime.SessionOptions]:
+    """Change fields in a session's options for a while, or in new ones where the user gave none."""
     options = state.config.options
-    changes = dict(changes)
-    saves = bool(changes["optimized_model_filepath"])
+    saved = fields["optimized_model_filepath"]
     if options is None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
-        for key, entry in (entries or {}).items():
+        for key, entry in entries.items():
             options.add_session_config_entry(key, entry)
-        if saves and os.name == "posix":  # without the data of the weights
-            os.symlink(os.devnull, os.path.join(folder, "weights"))
+        if saved and os.name == "posix":  # without the data of the weights
+            os.symlink(os.devnull, os.path.join(os.path.dirname(saved), "weights"))
             options.add_session_config_entry(
                 "session.optimized_model_external_initializers_file_name", "weights"
             )
-    if saves:  # ONNX Runtime warns that what it saves is for this machine alone
-        changes["log_severity_level"] = max(options.log_severity_level, 3)
+    if saved:  # ONNX Runtime warns that what it saves is for this machine alone
+        fields["log_severity_level"] = max(options.log_severity_level, 3)
     # No copy has the libraries and weights that options hold: the user's are changed, and changed back.
     with _changing:
-        before = {name: getattr(options, name) for name in changes}
+        before = {name: getattr(options, name) for name in fields}
         try:
-            for name, value in changes.items():
+            for name, value in fields.items():
                 setattr(options, name, value)
             yield options
         finally:
             for name, value in before.items():
                 setattr(options, name, value)
-
-
-def profiling(folder: str, *, profiles: bool, saves: bool) -> dict[str, Any]:
-    """Return the fields by which ONNX Runtime writes a profile and the graph that it runs."""
-    return {
-        "enable_profiling": profiles,
-        # One node after the other, so that each instant belongs to one.
-        "execution_mode": onnxruntime.ExecutionMode.ORT_SEQUENTIAL,
-        "profile_file_prefix": os.path.join(folder, "profile"),
-        "optimized_model_filepath": os.path.join(folder, "executed.onnx") if saves else "",
-    }
 
 
 def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:

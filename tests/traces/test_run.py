@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import pyopnb
-from pyopnb.traces import run as run_module
+from pyopnb.traces import shadow_session
 
 X = np.float32([1, -2, 3])
 
@@ -300,18 +300,19 @@ def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
     options.log_severity_level = 4
     state = pyopnb.Session(chain, options)._state
     entered = threading.Event()
+    level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+    def fields(**more):
+        return {"enable_profiling": True, "optimized_model_filepath": "", **more}
 
     def look():
-        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(
-            state, "folder", saves=True
-        ):
+        with shadow_session._changed_options(state, fields(), {}):
             entered.set()
 
     other = threading.Thread(target=look)
-    with run_module._TracedRun(run_module.TraceOptions(optimised=False), [], {}, ())._options(
-        state, "folder", saves=True
-    ) as changed:
-        assert changed is options
+    changes = fields(graph_optimization_level=level)
+    with shadow_session._changed_options(state, changes, {}) as changed:
+        assert changed is options and options.graph_optimization_level == level
         other.start()
         assert not entered.wait(0.05)
     other.join()
