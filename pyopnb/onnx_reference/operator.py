@@ -20,10 +20,9 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
 from pyopnb.models.faults import node_faults
-from pyopnb.models.nodes import Site, imported_versions, type_proto
+from pyopnb.models.nodes import Site, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
-from pyopnb.models.operator_functions import function_of, model_of_call
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.mends import as_defined, correction_of, refuse_wrong
@@ -258,8 +257,6 @@ class Evaluation:
         self._node.attribute.extend(attributes_to_pass(self._schema, attributes))
         refuse_wrong(domain, op_type, self._opset, attributes, outputs, self._where)
         self._correction = correction_of(domain, op_type, attributes)
-        # None until the reference was asked, which imports it.
-        self._is_class: bool | None = None
         self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
@@ -309,7 +306,9 @@ class Evaluation:
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
         try:
-            self._direct([0] * len(self._schema.inputs))
+            # Without types, as none are known.
+            node = self.node([0] * len(self._schema.inputs))
+            self._evaluator(node, _value_infos(filter(None, node.input)))
         except (NotImplementedError, ModelError):
             return False
         except (RuntimeError, ValueError, TypeError, AttributeError):
@@ -320,25 +319,23 @@ class Evaluation:
     def _find_evaluator(self, inputs: Sequence[Any]) -> tuple[Any, list[str]]:
         """Return the evaluator for inputs of these types, and the names of its inputs."""
         names = _input_names(inputs)
-        if self._is_class is None:
-            self._is_class = self._has_class(inputs)
-        # A definition by a function can depend on the types, a class only on which inputs are there.
-        key = tuple(names if self._is_class else map(_type_text, inputs))
+        # The function by which ONNX defines some operators depends on the types.
+        is_typed = self._schema.has_context_dependent_function
+        key = tuple(map(_type_text, inputs)) if is_typed else tuple(names)
         if key not in self._evaluators:
             if len(self._evaluators) >= _MAX_EVALUATORS:
                 self._evaluators.clear()
-            make = self._direct if self._is_class else self._by_function
-            self._evaluators[key] = make(inputs)
+            self._evaluators[key] = self._make_evaluator(inputs, is_typed)
         return self._evaluators[key], names
 
-    def _has_class(self, inputs: Sequence[Any]) -> bool:
-        """Tell whether the reference has a class for the operator, rather than a function of others."""
-        from onnx.reference.op_run import OpFunction, RuntimeContextError
-
+    def _make_evaluator(self, inputs: Sequence[Any], is_typed: bool) -> Any:
+        infos = []
+        for name, value in zip(_input_names(inputs), inputs, strict=True):
+            if name:
+                type_ = _type_proto(value) if is_typed else None
+                infos.append(onnx.ValueInfoProto(name=name, type=type_))
         try:
-            evaluator = self._direct(inputs)
-        except RuntimeContextError:
-            return False
+            return self._evaluator(self.node(inputs), infos)
         except NotImplementedError as error:
             raise ModelError(
                 self._where,
@@ -346,27 +343,6 @@ class Evaluation:
                 got="a definition in words only",
                 next="write it: pyopnb.skeleton(model, node)",
             ) from error
-        return not isinstance(evaluator.rt_nodes_[0], OpFunction)
-
-    def _direct(self, inputs: Sequence[Any]) -> Any:
-        """Make an evaluator of the node itself."""
-        node = self.node(inputs)
-        infos = _value_infos(filter(None, node.input))
-        return self._evaluator(self._model(node, infos, _value_infos(node.output)))
-
-    def _by_function(self, inputs: Sequence[Any]) -> Any:
-        """Make an evaluator of the function that defines the operator for inputs of these types."""
-        node = self.node(inputs)
-        types = [_type_proto(value) or TypeProto() for value in inputs]
-        defined = function_of(self._schema, node, types, self._opset)
-        if defined is None:
-            raise ModelError(
-                self._where,
-                expected="inputs that its definition allows",
-                got=", ".join(map(_type_text, inputs)),
-            )
-        imports = {**self._imports, **imported_versions(defined[0])}
-        return self._evaluator(model_of_call(node, self._schema, defined[0], types, imports))
 
     def node(self, inputs: Sequence[object]) -> NodeProto:
         """Return the node for some inputs; None omits one."""
@@ -375,10 +351,11 @@ class Evaluation:
         node.input.extend(_input_names(inputs))
         return node
 
-    def _evaluator(self, model: ModelProto) -> Any:
+    def _evaluator(self, node: NodeProto, inputs: Sequence[onnx.ValueInfoProto]) -> Any:
         # Half a second, for those who need it.
         from onnx.reference import ReferenceEvaluator
 
+        model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or call itself for ever.
         return ReferenceEvaluator(inlined_functions(model))
 
