@@ -95,6 +95,12 @@ def test_limits() -> None:
         match="at most 100 calls of functions and bodies inside one another, got more",
     ):
         check_functions(chain(MOST_DEEP + 1, 1))
+    # What is called twice is measured once, and the second time far down.
+    twice = chain(150, 1)
+    twice.graph.ClearField("node")
+    twice.graph.node.extend(function("main", "F75", "F0").node)
+    with pytest.raises(pyopnb.errors.ModelError, match="inside one another, got 150"):
+        check_functions(twice)
     with pytest.raises(
         pyopnb.errors.ModelError,
         match="function l::F0: expected one function of that name, got two",

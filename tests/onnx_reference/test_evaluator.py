@@ -100,6 +100,22 @@ def test_an_error_names_the_node(inside):
         pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
 
 
+def test_a_type_error_of_an_op_in_a_body_arrives_as_itself():
+    """Onnx raises one of its own in its place."""
+
+    @pyopnb.pyop("demo::Raises")
+    class Raises:
+        def compute(self, x):
+            raise TypeError("mine")
+
+    branches = (
+        "then_branch = t () => (s) { s = demo.Raises(x) }, else_branch = e () => (s) { s = Neg(x) }"
+    )
+    proto = pyopnb.parse(f"(float[N] x, bool c) => (float[N] y) {{ y = If(c) <{branches}> }}")
+    with pytest.raises(TypeError, match=r"^mine"):
+        pyopnb.trace(proto, {"x": np.ones(2, np.float32), "c": np.array(True)}, on="reference")
+
+
 # ---- what onnx's own classes get wrong ---------------------------------------------------------------------------------------
 
 

@@ -120,12 +120,13 @@ def test_after_a_definition_that_fails_the_last_good_one_stays(make, bad):
 def test_rollback(make):
     define(ADDS.format(1))
     session = make(chain("reload::Op"))
-    define(ADDS.format(10))
+    for number in (10, 100):
+        define(ADDS.format(number))
+        assert out(session) == [number + 1, number + 2, number + 3]
+    assert pyopnb.registry.rollback("reload::Op").number == 4
     assert out(session) == [11, 12, 13]
-    assert pyopnb.registry.rollback("reload::Op").number == 3
+    pyopnb.registry.rollback("reload::Op", 1)
     assert out(session) == [2, 3, 4]
-    pyopnb.registry.rollback("reload::Op", 2)
-    assert out(session) == [11, 12, 13]
 
 
 def test_state_belongs_to_a_version():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def test_a_failure_shows_the_test_and_nothing_of_ours(tmp_path: Path) -> None:
         [sys.executable, "-P", "-m", "pytest", *quiet, str(tmp_path)],
         capture_output=True,
         text=True,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     said = done.stdout + done.stderr
     assert done.returncode == 1
