@@ -81,8 +81,6 @@ class ModelInfo:
         self.remarks: list[str] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self._versions = imported_versions(model)
-        self._texts: dict[tuple[int, str], str] = {}
-        self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
 
     @cached_property
     def _types(self) -> Types:
@@ -93,33 +91,28 @@ class ModelInfo:
 
     def type_of(self, container: Container, name: str) -> str:
         """Write a value's type; nothing where it is unknown."""
-        key = id(container), name
-        if key not in self._texts:
-            proto = self._types.find(container, name)
-            text = ""
-            if proto is not None:
-                tensor_type = type_of_proto(proto)
-                # Sequences, maps and optionals have no tensor type.
-                text = str(tensor_type) if tensor_type != ANY else to_notation(kind_of(proto) or "")
-            self._texts[key] = text
-        return self._texts[key]
+        proto = self._types.find(container, name)
+        if proto is None:
+            return ""
+        tensor_type = type_of_proto(proto)
+        if tensor_type != ANY:
+            return str(tensor_type)
+        # Sequences, maps and optionals have no tensor type.
+        return to_notation(kind_of(proto) or "")
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the inputs of a node's operator, and the defaults of its attributes."""
-        # Many nodes have the same operator, and looking up its schema takes a while.
         domain = canonical_domain(node.domain)
-        key = (domain, node.op_type)
-        if key not in self._operators:
-            names, defaults = [], {}
-            schema = find_schema(domain, node.op_type, self._versions.get(domain))
-            if schema is not None:
-                names = [port.name for port in schema.inputs]
-                for name, attribute in schema.attributes.items():
-                    default = attribute.default_value
-                    if default.type != AttributeProto.UNDEFINED:
-                        defaults[name] = helper.get_attribute_value(default)
-            self._operators[key] = names, defaults
-        return self._operators[key]
+        schema = find_schema(domain, node.op_type, self._versions.get(domain))
+        if schema is None:
+            return [], {}
+        names = [port.name for port in schema.inputs]
+        defaults = {}
+        for name, attribute in schema.attributes.items():
+            default = attribute.default_value
+            if default.type != AttributeProto.UNDEFINED:
+                defaults[name] = helper.get_attribute_value(default)
+        return names, defaults
 
     def bodies(self, node: NodeProto) -> list[tuple[str, Container]]:
         """Return the bodies of a node or the function that it calls, each with a title."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -148,8 +148,6 @@ class ColourScale(ChartAxis):
     kind: str = "sequential"
     unit: str = ""
 
-    # A graph asks for the colour of each box several times, and many boxes have the same.
-    @lru_cache(10_000)  # noqa: B019  # scales are few and small
     def colour(self, value: float) -> str:
         """Return the colour of a number, as ``#rrggbb``."""
         if not math.isfinite(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from functools import cache, lru_cache
+from functools import cache
 
 from pyopnb.ops.messages import sanitize
 
@@ -45,8 +45,6 @@ def _width(letter: str) -> float:
     return _OTHER
 
 
-# A network repeats its texts again and again.
-@lru_cache(4096)
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Estimate the width of a text in pixels, rather too large than too small."""
     width = sum(map(_width, text)) * size
@@ -55,7 +53,6 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return width
 
 
-@lru_cache(2048)
 def fit(text: str, size: float, width: float, *, bold: bool = False) -> str:
     r"""Cut untrusted text to a width in pixels, on one line, its control characters escaped.
 
