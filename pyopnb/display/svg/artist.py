@@ -149,35 +149,15 @@ class _Lines:
 
     def __init__(self, mark: str, plain: bool) -> None:
         self._mark, self._plain = mark, plain
-        self._steps: list[PathStep] = []
+        # A dict in place of a set, as pieces that follow one another make one path.
+        self._pieces: dict[tuple[_Point, _Point], None] = {}
         self._heads: list[PathStep] = []
-        self._drawn: set[tuple[_Point, _Point]] = set()
         self._ends: set[_Point] = set()
 
     def add(self, route: Sequence[_Point]) -> None:
-        """Draw a line along these points, straight down and in curves across; what another line has drawn is left out."""
+        """Draw a line along these points; what another line has drawn is left out."""
         points = [(round(x), round(y)) for x, y in route]
-        is_drawing = is_straight = False
-        for a, b in pairwise(points):
-            if a == b:
-                continue
-            if (a, b) in self._drawn:
-                is_drawing = False
-                continue
-            self._drawn.add((a, b))
-            if not is_drawing:
-                self._steps.append(("M", a))
-            if a[0] != b[0]:
-                # A curve that leaves and arrives upright.
-                middle = a[1] + round((b[1] - a[1]) / 2)
-                self._steps.append(("C", (a[0], middle, b[0], middle, *b)))
-            elif is_drawing and is_straight:
-                # One longer piece takes less text than two.
-                self._steps[-1] = ("L", b)
-            else:
-                self._steps.append(("L", b))
-            is_drawing = True
-            is_straight = a[0] == b[0]
+        self._pieces.update(dict.fromkeys(pairwise(points)))
         # Thousands of lines are read without heads, as all of them lead down.
         if not self._plain:
             self._add_head(points[-1])
@@ -194,6 +174,22 @@ class _Lines:
         self._heads.append(("L", (x + 3, back)))
         self._heads.append(("Z", ()))
 
+    def _steps(self) -> Iterator[PathStep]:
+        """Draw the pieces straight down, and in curves across."""
+        end = None
+        for a, b in self._pieces:
+            if a == b:
+                continue
+            if a != end:
+                yield "M", a
+            if a[0] == b[0]:
+                yield "L", b
+            else:
+                # A curve that leaves and arrives upright.
+                middle = a[1] + round((b[1] - a[1]) / 2)
+                yield "C", (a[0], middle, b[0], middle, *b)
+            end = b
+
     def shapes(self) -> Iterator[Path]:
         """Return the lines, and their arrowheads."""
         colour, thickness = LINE, 1.2
@@ -201,5 +197,5 @@ class _Lines:
             colour = mark_colour(self._mark)
             thickness = 2.0
         dashes = (5.0, 3.0) if plain_mark(self._mark) == "removed" else ()
-        yield Path(tuple(self._steps), "none", colour, thickness, dashes)
+        yield Path(tuple(self._steps()), "none", colour, thickness, dashes)
         yield Path(tuple(self._heads), colour)
