@@ -13,7 +13,7 @@ class Stats:
         shape: Sequence[int],
         rtol: float,
         atol: float,
-        stride: int,
+        details: bool,
         smallest_normal: float,
         values: np.ndarray,
         order: np.ndarray,

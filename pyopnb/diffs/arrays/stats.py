@@ -38,8 +38,6 @@ __all__ = [
 
 # So many of the worst elements are kept.
 _WORST = 5
-# The histograms of longer arrays are made of a sample of at most so many elements.
-_SAMPLED = 2**20
 # An interrupt is seen, and progress reported, between two chunks of so many elements; what has to be copied fits a
 # processor's cache.
 _CHUNK = 2**22
@@ -147,15 +145,11 @@ class ArrayStats:
         ``peak²``, the largest ``|b|``.
     ulp : int or None
         The largest difference in units in the last place of the dtype.
-    stride : int
-        The histograms count every ``stride``-th element.
-    sizes, ulps : dict
-        Histograms: of ``|a - b|``, by eighths of an octave, and of ULPs, by binary digits. -1 in the first: no difference.
     matrix : tuple or None
         Rows and columns that ``grid`` is a picture of: the last axis is across. None where nothing differs.
     grid : tuple of tuple of int
-        The largest ``|a - b|`` of each field of the picture, by eighths of an octave as in ``sizes``; where one of the two is
-        not finite, infinity.
+        The largest ``|a - b|`` of each field of the picture, by eighths of an octave. -1: nothing differs; infinity: one of
+        the two is not finite.
     worst : tuple of Place
         Those that are not finite first.
     first : tuple of int or None
@@ -182,9 +176,6 @@ class ArrayStats:
     psnr: float | None = None
     peak: float | None = None
     ulp: int | None = None
-    stride: int = 1
-    sizes: Mapping[int, int] = field(default_factory=dict)
-    ulps: Mapping[int, int] = field(default_factory=dict)
     matrix: tuple[int, int] | None = None
     grid: tuple[tuple[int, ...], ...] = ()
     worst: tuple[Place, ...] = ()
@@ -199,43 +190,10 @@ class ArrayStats:
             return self.frontier.relative
         return None
 
-    def quantile(self, q: float) -> tuple[float, float] | None:
-        """Return bounds of the q-quantile of ``|a - b|`` over finite pairs.
-
-        The bounds are an eighth of an octave apart, and describe every ``stride``-th element.
-        """
-        eighth = _quantile(self.sizes, q)
-        if eighth is None:
-            return None
-        if eighth < 0:
-            return (0.0, 0.0)
-        low, high = _edges(np.array([eighth, eighth + 1])).tolist()
-        return (low, high)
-
     def picture(self) -> np.ndarray:
         """Return ``grid`` as numbers, at most an eighth of an octave too small."""
         bins = np.array(self.grid, np.int64)
         return np.where(bins < 0, 0.0, _edges(bins))
-
-    def ulp_quantile(self, q: float) -> tuple[int, int] | None:
-        """Return powers of two that bound the q-quantile of the ULPs."""
-        digits = _quantile(self.ulps, q)
-        if digits is None:
-            return None
-        if not digits:
-            return (0, 0)
-        return (2 ** (digits - 1), 2**digits - 1)
-
-
-def _quantile(histogram: Mapping[int, int], q: float) -> int | None:
-    """Return the histogram bin that contains the q-quantile."""
-    part = q * sum(histogram.values())
-    seen = 0
-    for edge, count in sorted(histogram.items()):
-        seen += count
-        if seen >= part:
-            return edge
-    return None
 
 
 def _edges(eighths: np.ndarray) -> np.ndarray:
@@ -286,7 +244,7 @@ def array_stats(
     if all(_stats.same(*pair) for pair in _blocks(a, b, chunk)):
         # Bit-identical arrays need no other statistics.
         return ArrayStats(a.size, largest=0)
-    return _facts(_count(a, b, rtol, atol, _stride(a.size), chunk).result(), a, b)
+    return _facts(_count(a, b, rtol, atol, True, chunk).result(), a, b)
 
 
 @dataclass(eq=False, slots=True)
@@ -320,7 +278,7 @@ def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyS
     if a.size > _SHORT or family(a.dtype) == "string":
         return array_stats(a, b, rtol, atol)
     a, b = a.copy(), b.copy()
-    totals = _count(a, b, rtol, atol, stride=0).totals()
+    totals = _count(a, b, rtol, atol, details=False).totals()
     return LazyStats(a, b, rtol, atol, *totals)
 
 
@@ -341,7 +299,7 @@ def scale_of(b: np.ndarray) -> float:
 
 
 def _count(
-    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stride: int, chunk: int | None = None
+    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, details: bool, chunk: int | None = None
 ) -> _stats.Stats:
     kind = family(a.dtype)
     native = _native(a.dtype)
@@ -354,7 +312,7 @@ def _count(
     elif kind == "integer":
         # Differences of integers are whole: a tolerance of 1.5 is one of 1.
         rtol, atol = 0.0, float(math.floor(atol))
-    stats = _stats.Stats(native.name, a.shape, rtol, atol, stride, native.tiny, values, order)
+    stats = _stats.Stats(native.name, a.shape, rtol, atol, details, native.tiny, values, order)
     start = 0
     for block_a, block_b in _blocks(a, b, chunk):
         size = block_a.size // native.counted.itemsize
@@ -437,10 +395,6 @@ def _native(kind: np.dtype) -> _Native:
     return _Native("int4", stored, np.dtype(np.int32))
 
 
-def _stride(count: int) -> int:
-    return 1 << max(0, math.ceil(count / _SAMPLED) - 1).bit_length()
-
-
 def _threads() -> int:
     # A container may give the process fewer processors than the machine has.
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
@@ -449,22 +403,20 @@ def _threads() -> int:
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Build the statistics from the native module's counts."""
     kind = family(a.dtype)
-    known = {name: counts[name] for name in ("finite", "bits", "differing", "over", "odd", "sizes")}
+    known = {name: counts[name] for name in ("finite", "bits", "differing", "over", "odd")}
     names: tuple[str, ...] = _CLASSES
     if kind == "bool":
         # The two sums are of ones.
         names = ("True in a and False in b", "False in a and True in b")
         signs = counts["bias"], -counts["bias"]
         counts["classes"] = [int((counts["total"] + sign) / 2) for sign in signs]
-    if kind == "float":
-        known["ulps"] = counts["ulps"]
     if counts["finite"]:
         known |= _moments(counts, kind)
     if counts["differing"]:
         # The picture has the last axis across, and all others one below the other.
         known["matrix"] = (math.prod(a.shape[:-1]), a.shape[-1] if a.shape else 1)
         bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
-        # -1 where nothing differs, as in the histogram of the sizes.
+        # -1 where nothing differs.
         rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
         known["grid"] = tuple(map(tuple, rows))
         known["pairs"] = pairs_of(a, b)
@@ -482,7 +434,6 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
         a.size,
         classes={name: n for name, n in zip(names, counts["classes"], strict=True) if n},
         frontier=Frontier(counts["corners"], counts["at_zero"]),
-        stride=_stride(a.size),
         worst=_worst(counts, a, b),
         axes=tuple(axes),
         **known,

@@ -269,7 +269,7 @@ def test_any_number_of_threads_gives_the_same_facts(make: str) -> None:
         a[:: 7 if make == "NaN" else b.size] = np.nan
     results = []
     for threads in (1, 2, 3, 8):
-        stats = _stats.Stats("float4", a.shape, 1e-5, 1e-5, 4, 1e-38, *NO_TABLES)
+        stats = _stats.Stats("float4", a.shape, 1e-5, 1e-5, True, 1e-38, *NO_TABLES)
         for at in range(0, a.size, 2**17):
             stats.add(
                 a[at : at + 2**17].view(np.uint8), b[at : at + 2**17].view(np.uint8), at, threads

@@ -214,11 +214,6 @@ def test_statistics_against_plain_numpy() -> None:
     assert [place.index[0] for place in found.worst] == np.argsort(-away, kind="stable")[
         :5
     ].tolist()
-    for q in (0.5, 0.9, 0.99, 0.999):
-        low, high = found.quantile(q)
-        assert low <= np.quantile(away, q, method="inverted_cdf") < high <= low * 1.125
-        low, high = found.ulp_quantile(q)
-        assert low <= high
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -33,7 +33,6 @@ constexpr size_t kBlock = 1024, kWorst = 5;
 constexpr double kSlack = 1 + 0x1p-40;  // by which a bound may be missed, so that no answer depends on how it was rounded
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
-constexpr int kEighth = 49;  // bits of a float64 below an eighth of an octave
 
 // Pairs that are not two finite numbers, then what is counted beside differences: the names are in stats.py, in this order.
 // clang-format off
@@ -493,7 +492,7 @@ struct Task {
   int64_t rows = 1, columns = 1;  // the array as a matrix: the last axis is across
   double rtol, atol;
   uint64_t allowed;        // of integers: the largest difference that is tolerated
-  int64_t stride;          // every so many-th element is in the histograms; a power of 2. 0: only the totals are wanted
+  bool details;            // whether more than the totals is wanted
   double smallest_normal;  // of the float dtype
   const float* values;     // of floats of two bytes: the value of each pattern of bits, and an integer that rises by one from
   const uint32_t* order;   // each value to the next
@@ -542,13 +541,10 @@ class Lane {
       classes[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
       classes[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
     }
-    if (task_.stride && extent_.away > 0) {
+    if (task_.details && extent_.away > 0) {
       ulp = std::max(ulp, count_steps(x, y, n));
     } else {
       std::fill_n(steps_, n, 0);
-    }
-    for (size_t i = first_sampled(at); i < n; i += stride()) {
-      if (!specials_ || !special_[i]) ulps[digits(steps_[i])]++;
     }
     int64_t other_values = measure(n, at);
     classes[kZeroSigns] += unequal - nan_bits - odd_pairs_ - other_values;
@@ -568,9 +564,7 @@ class Lane {
     int64_t unequal = loops::count_unequal(x, y, n), hits = loops::mark_larger(keys_, task_.allowed, hits_, n);
     peak = std::max(peak, extent_.reference);
     bits += unequal, differing += unequal, finite += static_cast<int64_t>(n), over += hits;
-    if (!task_.stride) return;
-    count_sizes(n, at);
-    if (!unequal) return;
+    if (!task_.details || !unequal) return;
     locate(n, at, hits);
     keep_worst(n, at);
   }
@@ -583,8 +577,6 @@ class Lane {
     ulp = std::max(ulp, other.ulp);
     first_over = std::min(first_over, other.first_over), first_differing = std::min(first_differing, other.first_differing);
     keep_first(worst, other.worst), keep_first(first_odd, other.first_odd);
-    for (size_t i = 0; i < sizes.size(); i++) sizes[i] += other.sizes[i];
-    for (size_t i = 0; i < ulps.size(); i++) ulps[i] += other.ulps[i];
     hull.merge(other.hull), heatmap.merge(other.heatmap), axes.merge(other.axes);
   }
 
@@ -596,9 +588,6 @@ class Lane {
   std::vector<Worst> worst;
   std::vector<int64_t> first_odd;  // the first pairs that no tolerance covers
   int64_t first_over = kNowhere, first_differing = kNowhere;
-  // Histograms of the sample: |a-b| by eighths of an octave, after those that are 0; ULPs by their binary digits.
-  std::vector<int64_t> sizes = std::vector<int64_t>(2048 * 8 + 1);
-  std::array<int64_t, 66> ulps{};
   Hull hull;
   Heatmap heatmap;
   AxisCounts axes;
@@ -650,13 +639,12 @@ class Lane {
   int64_t measure(size_t n, int64_t at) {
     finite += static_cast<int64_t>(n) - specials_;
     peak = std::max(peak, extent_.reference), largest = std::max(largest, extent_.away);
-    count_sizes(n, at);
     int64_t other_values = 0, hits = 0;
     std::fill_n(hits_, n, 0);
     if (extent_.away > 0) other_values = loops::count_between_zero_and(kInfinity, d_, n);
     if (extent_.away > task_.atol) hits = loops::mark_over(d_, t_, task_.rtol, task_.atol, hits_, n);
     differing += other_values + odd_pairs_, over += hits + odd_pairs_, odd += odd_pairs_;
-    if (!task_.stride) return other_values;
+    if (!task_.details) return other_values;
     if (other_values) {
       if (extent_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
       hull.add(t_, d_, n);
@@ -671,22 +659,6 @@ class Lane {
     }
     if (other_values || odd_pairs_) locate(n, at, hits + odd_pairs_);
     return other_values;
-  }
-
-  size_t stride() const { return static_cast<size_t>(task_.stride); }
-
-  // The first element of a block that is in the histograms; beyond it if only the totals are wanted.
-  size_t first_sampled(int64_t at) const { return task_.stride ? static_cast<size_t>(-at & (task_.stride - 1)) : kBlock; }
-
-  // Binary digits: what the exponent of a float64 says, if only of numbers that rounding does not give one more.
-  static size_t digits(uint64_t number) { return number ? (bits_of(static_cast<double>(number)) >> 52) - 1022 : 0; }
-
-  void count_sizes(size_t n, int64_t at) {
-    for (size_t i = first_sampled(at); i < n; i += stride()) {
-      if (specials_ && special_[i]) continue;
-      uint64_t d = bits_of(d_[i]);
-      sizes[d ? (d >> kEighth) + 1 : 0]++;
-    }
   }
 
   // Where differences and mismatches are: d_ and hits_.
@@ -747,7 +719,7 @@ constexpr Dtype kDtypes[] = {
 
 class Stats {
  public:
-  Stats(const std::string& dtype, std::vector<int64_t> shape, double rtol, double atol, int64_t stride, double smallest_normal,
+  Stats(const std::string& dtype, std::vector<int64_t> shape, double rtol, double atol, bool details, double smallest_normal,
         Array<float> values, Array<uint32_t> order)
       : values_(values), order_(order) {
     for (const Dtype& known : kDtypes) dtype_ = dtype == known.name ? known : dtype_;
@@ -759,7 +731,7 @@ class Stats {
     if (!shape.empty()) task_.columns = shape.back();
     task_.shape = std::move(shape);
     task_.rtol = rtol, task_.atol = atol, task_.allowed = atol < 0x1p64 ? static_cast<uint64_t>(atol) : UINT64_MAX;
-    task_.stride = stride, task_.smallest_normal = smallest_normal;
+    task_.details = details, task_.smallest_normal = smallest_normal;
     task_.values = values.data(), task_.order = order.data();
   }
   Stats(const Stats&) = delete;
@@ -800,7 +772,7 @@ class Stats {
   }
 
   nb::dict result() {
-    if (!task_.stride) throw nb::value_error("with a stride of 0 there are only totals");
+    if (!task_.details) throw nb::value_error("without details there are only totals");
     if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(task_));
     Lane& all = *lanes_.front();
     for (size_t lane = 1; lane < lanes_.size(); lane++) all.merge(*lanes_[lane]);
@@ -818,7 +790,6 @@ class Stats {
     facts["at_zero"] = all.at_zero, facts["ulp"] = all.ulp;
     facts["first_over"] = position(all.first_over), facts["first_differing"] = position(all.first_differing);
     facts["worst"] = worst, facts["corners"] = nb::tuple(corners);
-    facts["sizes"] = nonzero(all.sizes, -1), facts["ulps"] = nonzero(all.ulps, 0);
     facts["grid"] = nb::cast(all.heatmap.fields), facts["width"] = all.heatmap.width;
     facts["axes"] = nb::cast(all.axes.counts);
     return facts;
@@ -834,15 +805,6 @@ class Stats {
   nb::object away(uint64_t key) const {
     bool exact = std::strstr(dtype_.name, "int") != nullptr;
     return exact ? nb::object(nb::int_(key)) : nb::object(nb::float_(from_bits(key)));
-  }
-
-  template <class Counted>
-  static nb::dict nonzero(const Counted& counts, int64_t first) {
-    nb::dict found;
-    for (size_t i = 0; i < counts.size(); i++) {
-      if (counts[i]) found[nb::int_(static_cast<int64_t>(i) + first)] = counts[i];
-    }
-    return found;
   }
 
   Dtype dtype_ = {nullptr, 0, nullptr};
@@ -864,9 +826,9 @@ NB_MODULE(_stats, module) {
   using pyopnb::Stats;
   module.def("same", &pyopnb::same, nb::arg("a"), nb::arg("b"));
   nb::class_<Stats>(module, "Stats")
-      .def(nb::init<const std::string&, std::vector<int64_t>, double, double, int64_t, double, pyopnb::Array<float>,
+      .def(nb::init<const std::string&, std::vector<int64_t>, double, double, bool, double, pyopnb::Array<float>,
                     pyopnb::Array<uint32_t>>(),
-           nb::arg("dtype"), nb::arg("shape"), nb::arg("rtol"), nb::arg("atol"), nb::arg("stride"), nb::arg("smallest_normal"),
+           nb::arg("dtype"), nb::arg("shape"), nb::arg("rtol"), nb::arg("atol"), nb::arg("details"), nb::arg("smallest_normal"),
            nb::arg("values"), nb::arg("order"))
       .def("add", &Stats::add, nb::arg("a"), nb::arg("b"), nb::arg("at"), nb::arg("threads"))
       .def("totals", &Stats::totals)
