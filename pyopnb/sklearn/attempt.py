@@ -22,7 +22,13 @@ from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.comparison import Comparison, shorten
 from pyopnb.sklearn.fitted import DOMAIN, define
 from pyopnb.sklearn.holes import estimator_holes, is_frame
-from pyopnb.sklearn.inputs import cast_inputs, feeds, skl2onnx_inputs
+from pyopnb.sklearn.inputs import (
+    cast_inputs,
+    declare_outputs,
+    feeds,
+    restore_names,
+    skl2onnx_inputs,
+)
 from pyopnb.sklearn.missing_values import mend_missing_values
 from pyopnb.sklearn.samples import Sample, nested, plan
 
@@ -98,9 +104,11 @@ class Attempt:
         except Exception as error:
             # skl2onnx's converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
+        restore_names(model, list(self._feeds))
         # skl2onnx declares wider inputs than the rows have, where its converters know no others.
         cast_inputs(model, self._feeds)
         mend_missing_values(model, self._estimator)
+        declare_outputs(model)
         # With verify=False skl2onnx is taken at its word.
         if not self._verify:
             return model, ""

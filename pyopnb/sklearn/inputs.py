@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, shape_inference
 from skl2onnx.common.data_types import (
     BooleanTensorType,
     DoubleTensorType,
@@ -22,10 +22,12 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 __all__ = [
     "SKL2ONNX_TYPES",
     "cast_inputs",
+    "declare_outputs",
     "feeds",
     "first_rows",
     "has_mixed_numbers",
     "is_table",
+    "restore_names",
     "skl2onnx_inputs",
 ]
 
@@ -138,6 +140,31 @@ def skl2onnx_inputs(
             declared_type = DoubleTensorType
         declared.append((name, declared_type([None, *array.shape[1:]])))
     return declared
+
+
+def restore_names(model: ModelProto, names: Sequence[str]) -> None:
+    """Name the inputs as the columns: skl2onnx makes identifiers of names such as ``sepal length (cm)``."""
+    for value, name in zip(model.graph.input, names, strict=True):
+        if value.name != name:
+            _rename_reads(model.graph, value.name, name)
+            value.name = name
+
+
+def declare_outputs(model: ModelProto) -> None:
+    """Declare the outputs with the dtypes that their nodes compute.
+
+    skl2onnx (up to 1.20) declares the probabilities of a model of doubles as floats, which ONNX
+    Runtime refuses.
+    """
+    undeclared = ModelProto()
+    undeclared.CopyFrom(model)
+    for value in undeclared.graph.output:
+        value.ClearField("type")
+    inferred = shape_inference.infer_shapes(undeclared)
+    for value, computed in zip(model.graph.output, inferred.graph.output, strict=True):
+        # A map of a classifier's names to its numbers is no tensor.
+        if computed.type.tensor_type.elem_type and value.type.HasField("tensor_type"):
+            value.type.tensor_type.elem_type = computed.type.tensor_type.elem_type
 
 
 def cast_inputs(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:

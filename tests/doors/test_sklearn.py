@@ -597,6 +597,24 @@ def test_other_numbers_beside_float64_in_one_scaler_need_no_op(kind):
     assert_agrees(model, trained, table)
 
 
+@pytest.mark.parametrize("with_text", [False, True])
+def test_a_table_with_ordinary_columns_needs_no_python(with_text):
+    rows = np.random.default_rng(0).random((40, 2))
+    table = pd.DataFrame(rows, columns=["sepal length (cm)", "petal width (cm)"])
+    steps = [StandardScaler()]
+    if with_text:
+        table["the kind"] = ["a", "b", "a", "c"] * 10
+        numbers = ["sepal length (cm)", "petal width (cm)"]
+        columns = [("t", OneHotEncoder(), ["the kind"]), ("n", StandardScaler(), numbers)]
+        steps = [ColumnTransformer(columns)]
+    trained = make_pipeline(*steps, LogisticRegression()).fit(table, rows[:, 0] > 0.5)
+    model = door.convert(trained, table)
+    assert not door.filled(model)
+    result = pyopnb.Session(model)(table)
+    np.testing.assert_array_equal(result["label"], trained.predict(table))
+    np.testing.assert_allclose(result["probabilities"], trained.predict_proba(table), atol=1e-6)
+
+
 def test_a_warning_names_the_estimators_that_run_in_python():
     trained = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000)).fit(X)
     with pytest.warns(door.RunsInPython, match="NMF: skl2onnx has no converter") as caught:
