@@ -89,7 +89,10 @@ def check_names(
         # These words are ONNX Runtime's.
         listed = [sanitize(name) for name in missing]
         where = f"Required inputs ({listed}) are missing from input feed"
-        next_ = f"{listed[0]}={example_expression(types[missing[0]])}"
+        expression = example_expression(types[missing[0]])
+        next_ = f"{listed[0]}={expression}"
+        if not missing[0].isidentifier():
+            next_ = f'session({{"{listed[0]}": {expression}, …}}), or a table with these columns'
     inputs = [f"{sanitize(name)}: {type_ or 'no tensor'}" for name, type_ in types.items()]
     raise InputError(
         where,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 from pyopnb.errors import DefinitionError, ModelError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
@@ -30,6 +32,7 @@ _ROWS = 256
 
 
 @hide_internal_frames
+@functools.partial(check_arguments, but=("options", "verify"))
 def convert(
     pipeline: Any,
     X: Any,  # noqa: N803  # sklearn's name
