@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
+from pyopnb.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
 from pyopnb.sklearn.fitted import RunsInPython, filled
@@ -116,7 +116,7 @@ def convert(
         model.metadata_props.add(key="pyopnb.verified", value="no")
     parts = filled(model)
     if parts:
-        warnings.warn(RunsInPython(parts), stacklevel=3)
+        warnings.warn(RunsInPython(parts), stacklevel=level_of_user())
     return model
 
 

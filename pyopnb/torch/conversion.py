@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize
 from pyopnb.torch.example import bound_arguments, in_order, with_caches
 from pyopnb.torch.exporter import ExportOptions, convert, proto_of
 from pyopnb.torch.holes import Hole, NoStandIn
@@ -130,7 +130,7 @@ def export(
     model = proto_of(exported)
     if holes or fixed or not verify:
         note_holes(model, holes)
-        warnings.warn(StandIns(holes, fixed, verified=verify), stacklevel=3)
+        warnings.warn(StandIns(holes, fixed, verified=verify), stacklevel=level_of_user())
     return model
 
 
