@@ -114,8 +114,6 @@ class Profile(Displayable):
         Of some runs of the session itself without a profile; None where it writes one anyway.
     asked : int
         How many runs were wanted; there are less if they were interrupted, or were too much for ONNX Runtime's profile.
-    warmup : int
-        Runs before them, which are not in the profile.
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
     logs : list of RunLog
@@ -135,7 +133,6 @@ class Profile(Displayable):
         logs: Sequence[RunLog] = (),
         unprofiled: Spread | None = None,
         asked: int = 0,
-        warmup: int = 0,
         runtime: str = "",
         remarks: Sequence[str] = (),
     ) -> None:
@@ -145,7 +142,6 @@ class Profile(Displayable):
         self.logs = list(logs)
         self.unprofiled = unprofiled
         self.asked = asked or len(walls)
-        self.warmup = warmup
         self.runtime = runtime
         self.remarks = list(remarks)
 

@@ -275,7 +275,6 @@ class _ShadowRuns:
             pythons=np.array(pythons, np.float64),
             logs=self.logs,
             asked=self.runs,
-            warmup=self.warmup,
             remarks=self.remarks,
             **known,
         )

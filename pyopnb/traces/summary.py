@@ -36,7 +36,7 @@ class Summary:
     least, greatest, mean, std : float, int, bool or None
         Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
         more than float64 holds. For complex numbers, of their moduli.
-    nan, posinf, neginf, zeros : int
+    nan, posinf, neginf : int
         How many there are. A complex number counts as NaN if a part is, otherwise as +Inf if a part is infinite.
     bins : tuple of int
         How many finite elements are in each of `BINS` equal parts of least … greatest; empty where there are none.
@@ -56,7 +56,6 @@ class Summary:
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
-    zeros: int = 0
     bins: tuple[int, ...] = ()
     longest: str | None = None
     distinct: int | None = None
@@ -165,16 +164,9 @@ def summary_of(value: Any) -> Summary:
 
 
 def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
-    longest: str | None = None
-    seen: set[str] = set()
-    empty = 0
-    for item in array.flat:
-        text = str(item)
-        empty += not text
-        seen.add(text)
-        if longest is None or len(text) > len(longest):
-            longest = text
-    return Summary(kind, "text", array.size, zeros=empty, longest=longest, distinct=len(seen))
+    texts = [str(item) for item in array.flat]
+    longest = max(texts, key=len, default=None)
+    return Summary(kind, "text", array.size, longest=longest, distinct=len(set(texts)))
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -198,11 +190,8 @@ class _Tally:
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
-    zeros: int = 0
 
     def add(self, part: np.ndarray) -> None:
-        # NaN counts as no zero, and needs no look of its own.
-        self.zeros += part.size - int(np.count_nonzero(part))
         finite = _finite(part)
         if finite is not part:
             self.nan += int(np.count_nonzero(np.isnan(part)))
@@ -255,7 +244,6 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         nan=tally.nan,
         posinf=tally.posinf,
         neginf=tally.neginf,
-        zeros=tally.zeros,
         **numbers,
     )
 

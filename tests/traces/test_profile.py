@@ -66,7 +66,7 @@ def test_python_and_kernels_add_up_to_the_run(burn):
     session, fed = with_bodies()
     found = pyopnb.profile(session, fed, runs=4, warmup=1)
     adds_up(found)
-    assert found.runs == found.asked == 4 and found.warmup == 1
+    assert found.runs == found.asked == 4
     assert not [remark for remark in found.remarks if "interrupted" in remark]
     rows = [(node.node, node.op_type) for node in found.nodes]
     assert rows == [("c + r", "Conv + Relu"), ("s", "Burn"), ("l", "Loop"), ("y", "Neg")]

@@ -101,8 +101,6 @@ class Axis:
     axis : int
     size : int
         Its length.
-    hit : int
-        The number of its indices that have mismatches.
     index : int
         The index with the most mismatches.
     most : int
@@ -113,7 +111,6 @@ class Axis:
 
     axis: int
     size: int
-    hit: int
     index: int
     most: int
     seen: int
@@ -428,8 +425,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     for axis, along in enumerate(counts["axes"]):
         if along and counts["over"] > 1:
             most = max(along)
-            hit = len(along) - along.count(0)
-            axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
+            axes.append(Axis(axis, len(along), along.index(most), most, sum(along)))
     return ArrayStats(
         a.size,
         classes={name: n for name, n in zip(names, counts["classes"], strict=True) if n},
