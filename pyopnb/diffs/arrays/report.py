@@ -198,8 +198,8 @@ def _passing(facts: ArrayStats) -> list[str]:
     if not frontier.corners and not frontier.at_zero:
         return [f"atol={facts.largest}"]
     # A relative tolerance of 1 or more would accept zeros for anything, so it is not suggested.
-    passing = [f"atol={frontier.atol(0.0):g}"]
-    rtol = frontier.rtol(0.0)
+    passing = [f"atol={frontier.atol():g}"]
+    rtol = frontier.rtol()
     if rtol is not None and rtol < 1:
         passing.append(f"rtol={rtol:g}")
     return passing

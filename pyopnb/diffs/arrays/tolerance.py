@@ -48,10 +48,7 @@ class Frontier:
     @property
     def largest(self) -> float:
         """Return the largest ``|a - b|``."""
-        highest = 0.0
-        if self.corners:
-            highest = self.corners[-1][1]
-        return max(self.at_zero, highest)
+        return max([self.at_zero, *(d for _, d in self.corners)])
 
     @property
     def relative(self) -> float:
@@ -64,25 +61,15 @@ class Frontier:
         hardest = ((0.0, self.at_zero), *self.corners)
         return all(d <= (atol + rtol * t) * (1 + SLACK) for t, d in hardest)
 
-    def atol(self, rtol: float) -> float:
-        """Return the smallest absolute tolerance of four digits that passes beside a relative one."""
-        uncovered = []
-        for t, d in self.corners:
-            uncovered.append(d - rtol * t)
-        least = max(0.0, self.at_zero, *uncovered)
-        return self._first(least, lambda atol: self.passes(rtol, atol))
+    def atol(self) -> float:
+        """Return the smallest absolute tolerance of four digits that passes by itself."""
+        return self._first(self.largest, lambda atol: self.passes(0.0, atol))
 
-    def rtol(self, atol: float) -> float | None:
-        """Return the smallest relative tolerance of four digits that passes beside an absolute one.
-
-        It is None where none does.
-        """
-        if self.at_zero > atol * (1 + SLACK):
+    def rtol(self) -> float | None:
+        """Return the smallest relative tolerance of four digits that passes by itself; None where none does."""
+        if self.at_zero or not np.isfinite(self.relative):
             return None
-        least = max((max(0.0, d - atol) / t for t, d in self.corners), default=0.0)
-        if not np.isfinite(least):
-            return None
-        return self._first(least, lambda rtol: self.passes(rtol, atol))
+        return self._first(self.relative, lambda rtol: self.passes(rtol, 0.0))
 
     @staticmethod
     def _first(least: float, passes: Callable[[float], bool]) -> float:

@@ -53,21 +53,13 @@ def test_corners_of_a_curve_stay_few_and_on_the_safe_side() -> None:
     assert len(found.corners) <= 512
     for rtol in (0.0, 0.2, 1.0, 5.0):
         least = float((d - rtol * t).max())
-        assert least <= found.atol(rtol) * (1 + 1e-9) and found.atol(rtol) <= least * 1.01
+        assert not found.passes(rtol, least * 0.999) and found.passes(rtol, least * 1.01)
+    assert d.max() <= found.atol() * (1 + 1e-9) and found.atol() <= d.max() * 1.01
 
 
 def test_what_no_relative_tolerance_covers() -> None:
     found = Frontier(((1.0, 0.5),), at_zero=0.25)
-    assert (found.largest, found.relative, found.rtol(0.0), found.rtol(0.25)) == (
-        0.5,
-        0.5,
-        None,
-        0.25,
-    )
-    assert found.atol(1.0) == 0.25
-    assert (Frontier().largest, Frontier().relative, Frontier().rtol(0), Frontier().atol(0)) == (
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    )
+    assert (found.largest, found.relative, found.rtol(), found.atol()) == (0.5, 0.5, None, 0.5)
+    assert found.passes(1.0, 0.25) and not found.passes(1.0, 0.24)
+    nothing = Frontier()
+    assert nothing.largest == nothing.relative == nothing.rtol() == nothing.atol() == 0.0
