@@ -157,6 +157,7 @@ class QuantizedTensors:
         self._sources: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._readers: dict[str, list[NodeProto]] = {}
+        self._biases: set[str] = set()
         for node in self.a.graph.nodes:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
@@ -206,6 +207,7 @@ class QuantizedTensors:
         bias_name = inputs[_BIASES.get(node.op_type, -1)]
         bias, x, w = (self._value(name) for name in (bias_name, inputs[1], inputs[4]))
         if bias is not None and x is not None and w is not None:
+            self._biases.add(bias_name)
             self.scales[bias_name] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
 
     def _add(self, name: str, scale: str, zero_point: str, node: NodeProto) -> None:
@@ -334,6 +336,20 @@ class QuantizedTensors:
                 return producer is not None and graph.nodes[producer].op_type not in ABSORBED_OPS
         return False
 
+    def _before_activation(self, name: str, partner: str) -> str:
+        """Return the float tensor whose activation is left to the scale of a quantized one, or its partner itself."""
+        graph_a, graph_b = self.a.graph, self.b.graph
+        activation = graph_a.producer.get(partner)
+        producer = graph_b.producer.get(self._sources.get(name, name))
+        if activation is None or producer is None:
+            return partner
+        node = graph_a.nodes[activation]
+        kind = graph_b.nodes[producer].op_type
+        # ONNX Runtime's fused nodes apply it themselves.
+        if node.op_type not in ABSORBED_OPS or kind in ABSORBED_OPS or kind.startswith("Fused"):
+            return partner
+        return str(node.input[0])
+
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
         """List a's tensors without a partner, apart from those between a node and an absorbed activation."""
         order = self.a.graph.order
@@ -427,8 +443,12 @@ class QuantizedTensors:
             span = (float(values.min()), float(values.max()))
         is_weight = partner in self.a.trace.initializers
         ratio = signal_to_noise(numbers.astype(values.dtype), values)
-        # A weight has no errors from before. Its levels may be those of another scale.
-        alone = ratio if is_weight else signal_to_noise(scale.rounded(values), values)
+        # A weight has no errors from before, and its levels may be those of another scale. A bias
+        # without a scale of its own suffers from its input's.
+        alone = ratio
+        if not is_weight or name in self._biases:
+            before = self.float_array(self._before_activation(name, partner))
+            alone = signal_to_noise(scale.rounded(before), values)
         return QuantizedTensor(
             partner,
             self._results.get(name, "") or name,
