@@ -43,7 +43,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
     Each language is represented by the op's newest version in it. Each form runs in ONNX Runtime, in a model of one node, with
-    one thread. The results are compared with those of Python at three sizes: the example's, and those in which the first
+    one thread. The results are compared with those of Python at up to three sizes: the example's, and those in which the first
     dimension that can change is 32 and 1,024 times as large, up to a million elements and calls of 50 ms.
 
     Parameters
