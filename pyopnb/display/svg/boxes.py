@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 __all__ = ["Box", "BoxGraph", "Line"]
 
@@ -77,19 +77,15 @@ class BoxGraph:
             boxes.append(Box(f"… {count - end:,} more boxes", kind="far"))
         # Everything before begin is the first box now, and everything after end the last.
         shift = bool(begin) - begin
-        lines = set()
+        last = len(boxes) - 1
+        lines: dict[Line, None] = {}
         for line in self.lines:
-            source = max(0, min(line.source + shift, len(boxes) - 1))
-            target = max(0, min(line.target + shift, len(boxes) - 1))
+            source = max(0, min(line.source + shift, last))
+            target = max(0, min(line.target + shift, last))
             # Lines within what a placeholder stands for, and between the two of them, say nothing.
             if source == target or placeholders >= {source, target}:
                 continue
             # A placeholder has no ports.
             port = 0 if source in placeholders else line.port
-            lines.add(replace(line, source=source, target=target, port=port))
-        ordered = sorted(lines, key=_line_order)
-        return BoxGraph(boxes, ordered)
-
-
-def _line_order(line: Line) -> tuple[int, int, int, str]:
-    return line.source, line.port, line.target, line.mark
+            lines[Line(source, target, port, line.mark)] = None
+        return BoxGraph(boxes, list(lines))
