@@ -20,70 +20,50 @@ __all__ = ["NotInNumpyDtypes", "check_body"]
 
 _types: Any = numba.core.types  # the stubs of Numba lack half of them
 
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
 _COMPARISONS = {operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
 _ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.truediv}
-_INPLACE = {
-    operator.iadd: operator.add,
-    operator.isub: operator.sub,
-    operator.imul: operator.mul,
-    operator.itruediv: operator.truediv,
-    operator.ifloordiv: operator.floordiv,
-    operator.imod: operator.mod,
-    operator.ipow: operator.pow,
-    operator.iand: operator.and_,
-    operator.ior: operator.or_,
-    operator.ixor: operator.xor,
-}
+_INPLACE: dict[Any, Any] = {}
+for _sign in _names("add sub mul truediv floordiv mod pow and or xor"):
+    _INPLACE[getattr(operator, f"__i{_sign}__")] = getattr(operator, f"__{_sign}__")
 _BITS = {operator.and_, operator.or_, operator.xor}
 _SIGNS = {operator.neg, operator.pos}
 
-# NumPy's functions of one element each, by what they do with dtypes.
-_FLOAT_FUNCTIONS_NAMES = """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh
-arccosh arctanh arctan2 hypot floor ceil trunc rint fabs copysign"""
-_FLOAT_FUNCTIONS = set(_FLOAT_FUNCTIONS_NAMES.split())
-_NUMBER_FUNCTIONS_NAMES = """add subtract multiply divide true_divide negative absolute abs square maximum minimum fmax fmin"""
-_NUMBER_FUNCTIONS = set(_NUMBER_FUNCTIONS_NAMES.split())
-_TESTS = {"isnan", "isinf", "isfinite"}
-_COMPARING_NAMES = """less less_equal greater greater_equal equal not_equal"""
-_COMPARING = set(_COMPARING_NAMES.split())
-_LOGICAL = {
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "logical_not",
-}
-
-# Functions and methods that move elements and compute nothing.
-_MOVING_NAMES = """empty_like zeros_like ones_like reshape ravel flatten transpose copy ascontiguousarray
-expand_dims swapaxes flip fliplr flipud broadcast_to take repeat"""
-_MOVING = set(_MOVING_NAMES.split())
-_CREATING = {
-    "zeros",
-    "ones",
-    "empty",
-    "eye",
-    "identity",
-}
-_ORDERING_NAMES = """max min amax amin argmax argmin any all"""
-_ORDERING = set(_ORDERING_NAMES.split())
+# NumPy's functions of numbers, and those that compare numbers.
+_CALCULATING = set(
+    _names("""exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh
+    arctan2 hypot floor ceil trunc rint fabs copysign add subtract multiply divide true_divide negative absolute abs square
+    maximum minimum fmax fmin""")
+)
+_COMPARING = set(_names("less less_equal greater greater_equal equal not_equal"))
+# Functions and methods that make arrays or move elements, and compute nothing.
+_MOVING = set(
+    _names("""zeros ones empty eye identity empty_like zeros_like ones_like reshape ravel flatten transpose copy
+    ascontiguousarray expand_dims swapaxes flip fliplr flipud broadcast_to take repeat""")
+)
 
 _WIDE = frozenset({_types.int64, _types.float64})
 _FLOATS = frozenset({_types.float32, _types.float64})
 _COMPARED = frozenset({_types.float32, _types.boolean, *_WIDE})
 
 # Functions by the dtypes of which they compute what NumPy does; of all their numbers, or of their arrays alone.
+_BOOLS = frozenset({_types.boolean})
+_INT64 = frozenset({_types.int64})
 _DTYPES_OF_NUMBERS = {
-    **dict.fromkeys(_TESTS, _FLOATS),
-    **dict.fromkeys(_LOGICAL, frozenset({_types.boolean})),
-    "arange": frozenset({_types.int64}),
+    **dict.fromkeys(_names("isnan isinf isfinite"), _FLOATS),
+    **dict.fromkeys(_names("logical_and logical_or logical_xor logical_not"), _BOOLS),
+    "arange": _INT64,
 }
 _DTYPES_OF_ARRAYS = {
     # Numba adds floats one by one: the mean of 20 million ones in float32 would be 0.84, and a thousand
     # equal float64 are off in the 15th digit.
-    **dict.fromkeys(("sum", "cumsum"), frozenset({_types.int64})),
-    **dict.fromkeys(("mean", "std", "var"), frozenset[Any]()),
+    **dict.fromkeys(("sum", "cumsum"), _INT64),
     **dict.fromkeys(("prod", "cumprod"), _WIDE),
-    **dict.fromkeys(_ORDERING, _COMPARED),
+    **dict.fromkeys(_names("max min amax amin argmax argmin any all"), _COMPARED),
     **dict.fromkeys(("dot", "outer"), _FLOATS),
 }
 _LARGEST_EXACT = 2**24  # of the integers that each float dtype here has
@@ -396,7 +376,7 @@ class _Body:
     def check_function(self, name: str, arguments: list[Any], target: Any, loc: Any) -> None:
         numbers = [argument for argument in arguments if self.dtype(argument) is not None]
         arrays = self.arrays(arguments)
-        if name in _FLOAT_FUNCTIONS or name in _NUMBER_FUNCTIONS:
+        if name in _CALCULATING:
             self.check_arithmetic(name, numbers, loc)
         elif name in _COMPARING:
             self.check_comparison(name, numbers, loc)
@@ -409,7 +389,7 @@ class _Body:
             self.check_dtypes(name, arguments[1:], _COMPARED, loc)
         elif name in ("full", "full_like", "astype"):
             self.check_filling(name, arguments, target, loc)
-        elif name not in _CREATING and name not in _MOVING:
+        elif name not in _MOVING:
             self.refuse(f"np.{name}", loc)
 
     def check_filling(self, name: str, arguments: list[Any], target: Any, loc: Any) -> None:

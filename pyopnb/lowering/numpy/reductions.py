@@ -99,26 +99,16 @@ def _reading(result: Any, a: Any, axis: Any, keepdims: bool) -> _Reduction:
 
 
 def _reduces(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Register a rule for functions that take an axis and ``keepdims``."""
-
-    def register(rule: _Rule) -> _Rule:
-        @lowers(*functions)
-        def lower(result: Any, a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-            return rule(_reading(result, a, axis, keepdims))
-
-        return rule
-
-    return register
-
-
-def _reduces_in_dtype(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Register a rule for functions that take a dtype as well, which NumPy's result has."""
+    """Register a rule for functions that take an axis and ``keepdims``, and some a dtype, which NumPy's result has."""
 
     def register(rule: _Rule) -> _Rule:
         @lowers(*functions)
         def lower(
             result: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
         ) -> Tensor:
+            # What is third of np.max and its like is the array of their result.
+            if isinstance(dtype, np.ndarray):
+                refuse("a reduction into an array", "y[...] = x.max(0)")
             return rule(_reading(result, a, axis, keepdims))
 
         return rule
@@ -134,7 +124,7 @@ def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
 # ---- sums and products ----------------------------------------------------------------------------
 
 
-@_reduces_in_dtype(np.sum)
+@_reduces(np.sum)
 def _sum(call: _Reduction) -> Tensor:
     if call.to.kind == "f":
         return call.reduce("ReduceSum", cast(call.x, call.to))
@@ -173,7 +163,7 @@ def _exact_sum(call: _Reduction) -> Tensor:
     return tensor
 
 
-@_reduces_in_dtype(np.prod)
+@_reduces(np.prod)
 def _prod(call: _Reduction) -> Tensor:
     if call.to.kind == "f":
         return call.reduce("ReduceProd", cast(call.x, call.to))
@@ -183,7 +173,7 @@ def _prod(call: _Reduction) -> Tensor:
 # ---- means and deviations -------------------------------------------------------------------------
 
 
-@_reduces_in_dtype(np.mean)
+@_reduces(np.mean)
 def _mean(call: _Reduction) -> Tensor:
     mean = call.reduce("ReduceMean", call.calculated)
     return cast(_nan_of_nothing(mean, call), call.to)
