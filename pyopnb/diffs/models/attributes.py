@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,17 +114,12 @@ def format_attribute(attribute: AttributeProto | None) -> str | None:
         return _format_tensor(attribute.t)
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         return "a graph"
-    try:
-        value = helper.get_attribute_value(attribute)
-    except ValueError:
-        return f"a type {attribute.type}"
+    value = helper.get_attribute_value(attribute)
     if isinstance(value, (bytes, str, int, float)):
         return sanitize(_plain(value), _MAX_TEXT)
-    try:
-        items = list(value[:_MAX_TEXT])
-    except TypeError:
-        return f"a {type(value).__name__}"
-    return sanitize(f"[{', '.join(map(_plain, items))}]", _MAX_TEXT)
+    if isinstance(value, Sequence):
+        return sanitize(f"[{', '.join(map(_plain, value[:_MAX_TEXT]))}]", _MAX_TEXT)
+    return f"a {type(value).__name__}"
 
 
 def _plain(value: Any) -> str:

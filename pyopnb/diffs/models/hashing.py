@@ -161,16 +161,12 @@ class HashedGraph(GraphIndex):
     def weight(self, name: str) -> int | None:
         """Return the number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)
-        if isinstance(graph, HashedGraph):
-            return graph.weights.get(name)
-        return None
+        return graph.weights.get(name) if isinstance(graph, HashedGraph) else None
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
         """Return the weight of a name, in this graph or one around it."""
         graph = self.resolve(name)
-        if isinstance(graph, HashedGraph):
-            return graph.tensors.get(name)
-        return None
+        return graph.tensors.get(name) if isinstance(graph, HashedGraph) else None
 
     def makers(self, index: int) -> list[int]:
         """List the nodes other than Constants that make what a node reads, each once."""

@@ -16,7 +16,7 @@ from pyopnb.diffs.base import (
 )
 from pyopnb.diffs.documents import from_plain
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.diffs.traces.quantized import QuantizedTensor, format_quantized
+from pyopnb.diffs.traces.quantized import QuantizedTensor
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     ComparedStep,
@@ -189,7 +189,7 @@ class TraceDiff(ToleranceDiff):
             lines.append(f"how much: {'; '.join(feeds[:_MAX_TENSORS])}")
         elif self.quantization:
             # Every node rounds to levels: what counts is where that loses most.
-            lines.append(f"where: {format_quantized(self.quantization[0])}")
+            lines.append(f"where: {self.quantization[0]}")
         elif step is not None:
             lines += [f"where: {self._where(step)}", f"how much: {format_error(step)}"]
         return lines
@@ -213,7 +213,7 @@ class TraceDiff(ToleranceDiff):
 
     def _causes(self) -> Iterator[str]:
         if self.quantization:
-            yield from map(format_quantized, self.quantization[1:_MAX_QUANTIZED])
+            yield from map(str, self.quantization[1:_MAX_QUANTIZED])
             return
         # The headline has the first origin, unless it is about the feeds.
         for number, step in enumerate(self.origins[:_MAX_ORIGINS]):

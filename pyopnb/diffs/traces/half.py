@@ -106,20 +106,20 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
     most = float(limits.max)
     least = float(limits.smallest_subnormal)
     sizes = np.abs(wide)
-    overflowed = ~np.isfinite(small) & np.isfinite(wide)
-    # Larger numbers are 0 for another reason, such as a Relu of a number that was rounded below 0.
-    flushed = (small == 0) & (wide != 0) & (sizes < least)
     label = sanitize(name, 80)
     total = plural(small.size, "element")
-    if overflowed.any():
+    overflowed = sizes[~np.isfinite(small) & np.isfinite(wide)]
+    if overflowed.size:
         yield (
-            f"{label} overflows {half} to infinity: {np.count_nonzero(overflowed):,} of {total}, "
-            f"up to {format_number(float(sizes[overflowed].max()))}, beyond {format_number(most)}"
+            f"{label} overflows {half} to infinity: {overflowed.size:,} of {total}, "
+            f"up to {format_number(float(overflowed.max()))}, beyond {format_number(most)}"
         )
-    if flushed.any():
+    # Larger numbers are 0 for another reason, such as a Relu of a number that was rounded below 0.
+    flushed = sizes[(small == 0) & (wide != 0) & (sizes < least)]
+    if flushed.size:
         yield (
-            f"{label} is flushed to zero in {half}: {np.count_nonzero(flushed):,} of {total}, "
-            f"from {format_number(float(sizes[flushed].min()))}, below {format_number(least)}"
+            f"{label} is flushed to zero in {half}: {flushed.size:,} of {total}, "
+            f"from {format_number(float(flushed.min()))}, below {format_number(least)}"
         )
 
 

@@ -65,44 +65,33 @@ class OptimizerDiff(Displayable):
         """Return the line of Python that restores the unoptimised numbers; empty if none does."""
         if self.optimizers:
             return f"pyopnb.Session(model, disabled_optimizers={list(self.optimizers)!r})"
+        if not self.level:
+            return ""
         # The level below is the last one that gave the right numbers.
-        if self.level:
-            before = "ORT_DISABLE_ALL"
-            position = self.suspects.index(self.level)
-            if position:
-                before = self.suspects[position - 1]
-            return f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{before}"
-        return ""
+        levels = ("ORT_DISABLE_ALL", *self.suspects)
+        before = levels[levels.index(self.level) - 1]
+        return f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{before}"
 
     def __repr__(self) -> str:
-        tried = f"{plural(len(self.suspects), 'suspect')}, {self.sessions} sessions"
+        tried = f"({plural(len(self.suspects), 'suspect')}, {self.sessions} sessions)"
         if self.ok:
-            return f"no optimizer changes the numbers: {self.diff.verdict} ({tried})"
-        lines = [f"all optimisations against none: {_first_line(self.diff)}"]
-        if not self.optimizers and not self.level:
-            lines.append(
-                f'no optimizer that ONNX Runtime names accounts for it ({tried}): over="levels", or a node that is not steady'
-            )
+            return f"no optimizer changes the numbers: {self.diff.verdict} {tried}"
+        lines = [f"all optimisations against none: {self.diff.headline()[0]}"]
+        if not self.workaround:
+            advice = 'over="levels", or a node that is not steady'
+            lines.append(f"no optimizer that ONNX Runtime names accounts for it {tried}: {advice}")
             return "\n".join(lines)
+        culprit = f"{' and '.join(self.optimizers)} changed"
         if self.level:
-            lines.insert(0, f"{self.level} changes the numbers ({tried})")
-        else:
-            lines.insert(0, f"{' and '.join(self.optimizers)} changed the numbers ({tried})")
+            culprit = f"{self.level} changes"
+        lines.insert(0, f"{culprit} the numbers {tried}")
         if self.remaining is not None:
-            lines.append(f"without: {_first_line(self.remaining)}")
-        shown = self.nodes[:_NODES_SHOWN]
-        for text in shown:
-            # What many nodes became is shown even where not all of them are.
-            nodes, arrow, kernels = text.rpartition(" → ")
-            lines.append(f"  {sanitize(nodes, 100)}{arrow}{sanitize(kernels, 60)}")
-        if len(shown) < len(self.nodes):
-            lines.append(f"  … and {len(self.nodes) - len(shown)} more")
+            lines.append(f"without: {self.remaining.headline()[0]}")
+        lines += [f"  {sanitize(text, 150)}" for text in self.nodes[:_NODES_SHOWN]]
+        if len(self.nodes) > _NODES_SHOWN:
+            lines.append(f"  … and {len(self.nodes) - _NODES_SHOWN} more")
         lines.append(f"to go on without: {self.workaround}")
         return "\n".join(lines)
-
-
-def _first_line(diff: Diff) -> str:
-    return str(diff).partition("\n")[0]
 
 
 class _Trials:
@@ -205,18 +194,14 @@ def _kernels(graph: GraphProto, executed: GraphProto) -> dict[tuple[int, ...], t
     """Map groups of the model's nodes to the op types of the nodes that run in their place."""
     kernels = {}
     for origin in origins(graph, executed):
-        if origin.nodes:
-            op_types = []
-            for index in origin.executed:
-                op_types.append(executed.node[index].op_type)
-            kernels[origin.nodes] = tuple(op_types)
+        kernels[origin.nodes] = tuple(executed.node[index].op_type for index in origin.executed)
+    # What ONNX Runtime inserted for none of them has no nodes.
+    kernels.pop((), None)
     return kernels
 
 
 def _label(graph: GraphProto, indices: Sequence[int]) -> str:
-    nodes = []
-    for index in indices:
-        nodes.append(graph.node[index])
+    nodes = [graph.node[index] for index in indices]
     names = " + ".join(node.name or first_output(node) for node in nodes)
     return f"{names} ({' + '.join(node.op_type for node in nodes)})"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.ops.messages import sanitize
 
-__all__ = ["QuantizedTensor", "format_quantized"]
+__all__ = ["QuantizedTensor"]
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,18 @@ class QuantizedTensor:
     bits: float | None = None
 
     def __str__(self) -> str:
-        return format_quantized(self)
-
-
-def format_quantized(row: QuantizedTensor) -> str:
-    """Describe what quantization made of a tensor in one line."""
-    noun = ""
-    if row.weight:
-        noun = "weight "
-    text = f"{noun}{sanitize(row.tensor, 80)}: SQNR {format_number(row.sqnr)} dB"
-    if row.alone is None:
+        """Describe what quantization made of a tensor in one line."""
+        noun = "weight " if self.weight else ""
+        text = f"{noun}{sanitize(self.tensor, 80)}: SQNR {format_number(self.sqnr)} dB"
+        if self.alone is None:
+            return text
+        text += f", {format_number(self.alone)} dB by its scale alone"
+        if self.saturated:
+            text += f", {100 * self.saturated:.3g} % saturated"
+        if self.range is not None and self.scale_range is not None:
+            low, high = map(format_number, self.range)
+            least, most = map(format_number, self.scale_range)
+            text += f", {low} … {high} in a scale of {least} … {most}"
+        if self.bits is not None:
+            text += f", {self.bits:.1f} bits used"
         return text
-    text += f", {format_number(row.alone)} dB by its scale alone"
-    if row.saturated:
-        text += f", {100 * row.saturated:.3g} % saturated"
-    if row.range is not None and row.scale_range is not None:
-        low, high = map(format_number, row.range)
-        least, most = map(format_number, row.scale_range)
-        text += f", {low} … {high} in a scale of {least} … {most}"
-    if row.bits is not None:
-        text += f", {row.bits:.1f} bits used"
-    return text
