@@ -132,18 +132,8 @@ def _open_class(key: str, data: bytes) -> type:
 
 def _reduce_version(version: Version) -> tuple[Any, ...]:
     """Take a version apart for a pickle."""
-    fields = {
-        "op": version.op,
-        "number": version.number,
-        "cls": version.cls,
-        "schema": version.schema,
-        "opset": version.opset,
-        "source": version.source,
-        "defined": version.defined,
-        "epoch": 0,  # that of this process means nothing in another one
-        "gradient": version.gradient,
-        "gradient_of": version.gradient_of,
-    }
+    # The epoch of this process means nothing in another one.
+    fields = {**vars(version), "epoch": 0}
     try:
         return _open_version, (dumps(fields),)
     except DefinitionError:

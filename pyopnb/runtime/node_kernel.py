@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from pyopnb.models.io import ModelSource
@@ -16,6 +15,7 @@ from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.op import Op
 from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.options import new_options
 from pyopnb.runtime.session.build import build_state
 from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.session import Session
@@ -68,7 +68,7 @@ class NodeKernel:
         imports = {"": versions.get("", 1), domain: versions.get(domain, 1)}
         if op is not None:
             # A graph among its attrs may use any of the domains.
-            imports = {"": newest_opset(), domain: op.current.opset, **versions}
+            imports = {domain: op.current.opset, "": newest_opset(), **versions}
         self._imports = [
             helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in imports.items()
         ]
@@ -119,16 +119,14 @@ class NodeKernel:
         model = helper.make_model(
             graph, opset_imports=self._imports, ir_version=newest_ir_version()
         )
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
+        # Optimizing a single node gains nothing, and a Python op has no use for threads.
+        threads = 0 if self._op is None else 1
+        options = new_options("no" if self._short else "all", threads=threads)
         if self._short:
-            # Optimizing a single node gains nothing, and many sessions are kept: their idle threads must not spin.
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            # Many sessions are kept: their idle threads must not spin.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if self._op is None:
             return Session(model, options, [CPU])
-        # A Python op has no use for threads.
-        options.intra_op_num_threads = 1
         # The op itself, which the registry may not have, or not in this version.
         ops = ReceivedOps([self._op], {})
         config = SessionConfig(options, [CPU], None, {}, frozenset(), ops=ops)

@@ -14,7 +14,7 @@ from pyopnb.models.versions import FILL
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, moved
 from pyopnb.ops.result import Result
-from pyopnb.runtime.options import QUIET
+from pyopnb.runtime.options import QUIET, new_options
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.session import Session
 
@@ -81,22 +81,15 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
 
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
     """Make a function that runs a model on ONNX Runtime's own kernels, ignoring the registry."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
+    data, options = model.SerializeToString(), new_options(threads=1)
     # Falling back from the CPU to the CPU only repeats a failure and prints it.
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=[CPU], enable_fallback=0
-    )
+    session = onnxruntime.InferenceSession(data, options, providers=[CPU], enable_fallback=0)
     return lambda feeds: list(session.run(None, feeds, QUIET))
 
 
 def lone_session(model: ModelProto, *, fill: bool = False) -> Session:
     """Make a session without a thread pool, which costs more than a few short runs; what fails there is not logged."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    return Session(model, options, fill=fill)
+    return Session(model, new_options(threads=1), fill=fill)
 
 
 def run_each(
@@ -116,12 +109,6 @@ def run_each(
     providers : sequence
         The CPU where there are none.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    name = "ORT_DISABLE_ALL"
-    if level != "no":
-        name = f"ORT_ENABLE_{level.upper()}"
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
-    session = Session(model, options, providers or [CPU])
+    session = Session(model, new_options(level), providers or [CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]

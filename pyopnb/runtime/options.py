@@ -25,6 +25,7 @@ __all__ = [
     "check_providers",
     "check_run_options",
     "model_folder",
+    "new_options",
     "options_from",
     "quiet_options",
     "read_options",
@@ -34,6 +35,24 @@ __all__ = [
 ]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
+
+
+def new_options(level: str = "all", *, threads: int = 0) -> onnxruntime.SessionOptions:
+    """Make session options that log nothing, as errors arrive as exceptions.
+
+    Parameters
+    ----------
+    level : str
+        Of ONNX Runtime's optimisations: ``"all"``, ``"extended"``, ``"basic"``, ``"no"`` …
+    threads : int
+        As many as there are cores if 0.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
+    return options
 
 
 def quiet_options() -> onnxruntime.RunOptions:
@@ -99,12 +118,7 @@ def session_options(
     given: onnxruntime.SessionOptions | None, source: ModelSource
 ) -> onnxruntime.SessionOptions:
     """Add the model's external data to the user's options, or to new ones."""
-    if given is not None:
-        options = given
-    else:
-        options = onnxruntime.SessionOptions()
-        # Errors arrive as exceptions, and need not be logged as well.
-        options.log_severity_level = 4
+    options = new_options() if given is None else given
     if source.folder is not None and _entry(options, _FOLDER) != source.folder:
         options.add_session_config_entry(_FOLDER, source.folder)
     if source.taken_out:

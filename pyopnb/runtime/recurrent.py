@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.runtime.options import new_options
 from pyopnb.runtime.ortvalues import needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
 from pyopnb.runtime.session.session import Session
 
@@ -46,9 +47,7 @@ class RecurrentSession:
         results: Mapping[str, str],
     ) -> None:
         # The highest level puts convolutions into blocks of channels, and each gradient that reads their results undoes it.
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        self.session = Session(model, options)
+        self.session = Session(model, new_options("extended"))
         self._following = dict(following)
         first = {name: np.array(value, order="C") for name, value in state.items()}
         second = {name: np.empty_like(value) for name, value in first.items()}
