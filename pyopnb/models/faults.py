@@ -170,7 +170,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
     if nearest is None:
         return f"a domain of your own for a new op: demo::{sanitize(node.op_type)}"
     near_domain, near_type = nearest
-    if near_domain == domain:
+    if near_domain == domain and is_onnx_domain(domain):
         return near_type
     if exact and near_type == node.op_type:
         return f'domain="{near_domain}"'
