@@ -62,6 +62,7 @@ _DTYPES_OF_ARRAYS = {
     # Numba adds floats one by one: the mean of 20 million ones in float32 would be 0.84, and a thousand
     # equal float64 are off in the 15th digit.
     **dict.fromkeys(("sum", "cumsum"), _INT64),
+    **dict.fromkeys(("mean", "std", "var"), frozenset[Any]()),
     **dict.fromkeys(("prod", "cumprod"), _WIDE),
     **dict.fromkeys(_names("max min amax amin argmax argmin any all"), _COMPARED),
     **dict.fromkeys(("dot", "outer"), _FLOATS),
