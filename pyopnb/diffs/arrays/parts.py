@@ -211,12 +211,14 @@ def _walk(path: _Path, a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]
             member = (*path, key)
             if key in value_a and key in value_b:
                 yield from _walk(member, value_a[key], value_b[key], tolerances)
-            elif key in value_a:
-                only = _type_text(_normalize(value_a[key], member, "a"))
-                yield Part(member, only, "missing", reason=f"only in a: {only}")
-            else:
-                only = _type_text(_normalize(value_b[key], member, "b"))
-                yield Part(member, "missing", only, reason=f"only in b: {only}")
+                continue
+            sides = ["missing", "missing"]
+            for number, values in enumerate((value_a, value_b)):
+                if key in values:
+                    side = "ab"[number]
+                    sides[number] = _type_text(_normalize(values[key], member, side))
+                    reason = f"only in {side}: {sides[number]}"
+            yield Part(member, sides[0], sides[1], reason=reason)
 
 
 def _arrays(

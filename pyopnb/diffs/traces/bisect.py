@@ -113,7 +113,7 @@ def first_divergence(
         # Fused kernels add up in another order, as in two traces at different levels.
         return _OVER[over](a, b, tolerances.or_scaled())
     check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
-    if not isinstance(at_once, int) or at_once < 1:
+    if at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
     if isinstance(on, tuple):

@@ -151,12 +151,7 @@ class TraceDiff(ToleranceDiff):
 
     def __getitem__(self, name: str) -> ComparedTensor:
         """Return the pair of a tensor, by its name in b."""
-        by_name = {}
-        for tensor in (*self.feeds, *self.tensors):
-            by_name[tensor.b] = tensor
-        if name not in by_name:
-            raise KeyError(name)
-        return by_name[name]
+        return {tensor.b: tensor for tensor in (*self.feeds, *self.tensors)}[name]
 
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
@@ -168,13 +163,10 @@ class TraceDiff(ToleranceDiff):
         lone = []
         for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b)):
             if names:
-                noun = "outputs"
-                if len(names) == 1:
-                    noun = "output"
+                noun = "output" if len(names) == 1 else "outputs"
                 lone.append(f"only {side} has the {noun} {_join_names(names)}")
         verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
-        summary = "; ".join(lone) or count_verdicts(verdicts, "tensor")
-        lines = [f"{self.verdict}: {summary}"]
+        lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
         # Where all are within the tolerance, the first that is not the same to the bit is of interest.
         step = self.origin or self.first
         if self.feeds_differ:
@@ -234,40 +226,30 @@ class TraceDiff(ToleranceDiff):
         """
         lines = []
         counts = Counter(step.verdict for step in self.steps)
-        if set(counts) - {"same"}:
-            effects = []
-            for name in EFFECTS:
-                if counts[name]:
-                    effects.append(f"{counts[name]} {_EFFECTS[name]}")
-            lines += [f"nodes: {', '.join(effects)}", *self._amplification()]
+        if counts.keys() - {"same"}:
+            effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
+            lines += [f"nodes: {', '.join(effects)}", *self._amplification(), *self._output_lines()]
+        evidence = Counter(tensor.by for tensor in self.tensors)
+        if evidence.keys() - {"structure", "given"}:
+            texts = [f"{by} {count}" for by, count in evidence.items()]
+            lines.append(f"paired by: {', '.join(texts)}")
+        unproven = []
+        for step in self.steps:
+            if step.inconclusive and step.verdict in ("amplifies", "propagates"):
+                unproven.append(step.name)
         remarks = {
-            "isolation proves nothing, as it is as far off from their own runs": [
-                step.name
-                for step in self.steps
-                if step.inconclusive and step.verdict in ("amplifies", "propagates")
-            ],
+            "isolation proves nothing, as it is as far off from their own runs": unproven,
             "nondeterministic (random or stateful)": [
                 step.name for step in self.steps if step.nondeterministic
             ],
             "not compared, only in a": self.only_a,
             "not compared, only in b": self.only_b,
         }
-        if set(counts) - {"same"}:
-            lines += self._output_lines()
-        evidence = Counter(tensor.by for tensor in self.tensors)
-        if set(evidence) - {"structure", "given"}:
-            texts = []
-            for by, count in evidence.items():
-                texts.append(f"{by} {count}")
-            lines.append(f"paired by: {', '.join(texts)}")
         for remark, names in remarks.items():
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
         # What ran, and under which tolerance relative to whole tensors.
-        if self.a == self.b:
-            line = f"both on {self.a}"
-        else:
-            line = f"a: {self.a}; b: {self.b}"
+        line = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
         scaled = max((part.stol for part in self.parts), default=0.0)
         if scaled:
             line += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
@@ -306,12 +288,9 @@ class TraceDiff(ToleranceDiff):
 
         steps = []
         for step in self.steps:
-            outputs = judge(step.outputs)
-            inputs = judge(step.inputs)
-            steps.append(replace(step, outputs=outputs, inputs=inputs))
+            steps.append(replace(step, outputs=judge(step.outputs), inputs=judge(step.inputs)))
         feeds = judge(self.feeds)
-        tensors = judge(self.tensors)
-        return replace(self, feeds=feeds, tensors=tensors, steps=tuple(steps))
+        return replace(self, feeds=feeds, tensors=judge(self.tensors), steps=tuple(steps))
 
     @classmethod
     def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:

@@ -137,20 +137,17 @@ class ComparedStep:
     @property
     def isolated(self) -> float | None:
         """Return the largest error that it makes by itself, on a's inputs; None if it could not run."""
-        errors = []
-        for t in self.outputs:
-            if t.alone is not None:
-                errors.append(largest_error(t.alone))
+        errors = [
+            largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None
+        ]
         return max(errors, default=None)
 
     @property
     def inconclusive(self) -> bool:
         """Tell whether isolation is inconclusive: beyond the tolerance, but no more than from its own runs."""
-        over = []
-        for t in self.outputs:
-            if t.alone is not None and not t.alone.ok:
-                over.append(t)
-        return bool(over) and not any(tensor.introduced for tensor in over)
+        if any(tensor.introduced for tensor in self.outputs):
+            return False
+        return any(tensor.alone is not None and not tensor.alone.ok for tensor in self.outputs)
 
     @property
     def incoming(self) -> float:
@@ -265,11 +262,8 @@ def format_error(step: ComparedStep) -> str:
         element = worst.facts.worst[0]
         facts.append(f"at {format_index(element.index)} a = {element.a}, b = {element.b}")
     if step.isolated is None:
-        reasons = []
-        for tensor in step.outputs:
-            if tensor.reason:
-                reasons.append(f": {tensor.reason}")
-        facts.append("not run in isolation" + "".join(reasons[:1]))
+        reason = next((f": {tensor.reason}" for tensor in step.outputs if tensor.reason), "")
+        facts.append(f"not run in isolation{reason}")
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
