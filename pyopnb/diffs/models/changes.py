@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
@@ -75,10 +75,12 @@ def find_changes(
 def _interface_changes(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
     """Compare the types of the models' inputs and outputs."""
     # Initializers that can be fed are no inputs of the level.
-    names_a = level.a.inputs
-    names_b = level.b.inputs
-    inputs_a = {info.name: _format_type(info.type) for info in a.input if info.name in names_a}
-    inputs_b = {info.name: _format_type(info.type) for info in b.input if info.name in names_b}
+    inputs_a = {
+        info.name: _format_type(info.type) for info in a.input if info.name in level.a.inputs
+    }
+    inputs_b = {
+        info.name: _format_type(info.type) for info in b.input if info.name in level.b.inputs
+    }
     yield from _port_changes("input", inputs_a, inputs_b)
     outputs_a = {info.name: _format_type(info.type) for info in a.output}
     outputs_b = {info.name: _format_type(info.type) for info in b.output}
@@ -86,11 +88,14 @@ def _interface_changes(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[
 
 
 def _port_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
-    pairs = dict(pair_names(list(a), list(b)))
-    facts = [Fact(name, a[name], b.get(pairs.get(name, ""))) for name in a]
-    partners = set(pairs.values())
-    facts += [Fact(name, None, b[name]) for name in b if name not in partners]
-    for fact in facts:
+    names_a = {name_b: name_a for name_a, name_b in pair_names(list(a), list(b))}
+    return _fact_changes(kind, a, {names_a.get(name, name): text for name, text in b.items()})
+
+
+def _fact_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
+    """Yield a change for each name of which the two say something else."""
+    for name in {**a, **b}:
+        fact = Fact(name, a.get(name), b.get(name))
         if fact.a != fact.b:
             yield Change(kind, facts=(fact,))
 
@@ -109,38 +114,38 @@ def _format_type(proto: TypeProto) -> str:
 def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     """Compare the imports that nodes use."""
     used = {site.node.domain for model in (a, b) for site in walk(model)}
-    versions_a = Defaults.of_model(a).imports
-    versions_b = Defaults.of_model(b).imports
-    for domain in {**versions_a, **versions_b}:
-        sides = []
-        for x in (versions_a, versions_b):
-            sides.append(sanitize(x[domain]) if domain in x else None)
-        if sides[0] != sides[1] and domain in used:
-            yield Change("opset", facts=(Fact(sanitize(domain or "ai.onnx", _TEXT), *sides),))
+    sides = []
+    for model in (a, b):
+        versions = {}
+        for domain, version in Defaults.of_model(model).imports.items():
+            if domain in used:
+                versions[sanitize(domain or "ai.onnx", _TEXT)] = sanitize(version)
+        sides.append(versions)
+    return _fact_changes("opset", *sides)
 
 
 def _function_changes(
     a: ModelProto, b: ModelProto, contents: tuple[Contents, Contents], levels: deque[_Level]
 ) -> Iterator[Change]:
     """List the functions of one model alone; the bodies of the others are compared later, as levels."""
-    functions_a = {(f.domain, f.name, f.overload): f for f in a.functions}
-    functions_b = {(f.domain, f.name, f.overload): f for f in b.functions}
-    for key in {**functions_a, **functions_b}:
-        name = sanitize("::".join(filter(None, key)))
-        if key not in functions_a:
-            yield Change("function", facts=(Fact(name, None, "there"),))
-        elif key not in functions_b:
-            yield Change("function", facts=(Fact(name, "there", None),))
-        else:
-            graph_a = _graph_of_function(functions_a[key], contents[0])
-            graph_b = _graph_of_function(functions_b[key], contents[1])
-            levels.append(_Level(f"function {name}", graph_a, graph_b, {}))
+    graphs = []
+    for model, side_contents in zip((a, b), contents, strict=True):
+        functions = {}
+        for function in model.functions:
+            name = "::".join(filter(None, (function.domain, function.name, function.overload)))
+            functions[sanitize(name)] = _graph_of_function(function, side_contents)
+        graphs.append(functions)
+    functions_a, functions_b = graphs
+    for name in functions_a:
+        if name in functions_b:
+            level = _Level(f"function {name}", functions_a[name], functions_b[name], {})
+            levels.append(level)
+    there_a, there_b = (dict.fromkeys(functions, "there") for functions in graphs)
+    return _fact_changes("function", there_a, there_b)
 
 
 def _graph_of_function(function: FunctionProto, contents: Contents) -> HashedGraph:
-    imports = {}
-    for entry in function.opset_import:
-        imports[entry.domain] = entry.version
+    imports = {entry.domain: entry.version for entry in function.opset_import}
     return HashedGraph(function, Defaults(imports), contents)
 
 
@@ -296,12 +301,9 @@ class _GraphComparison:
                 message = sanitize(f"{type(error).__name__}: {error}")
                 facts.append(Fact("values cannot be read", message, None))
             # An output that is a weight has no reader.
-            change = Change("weight", self.path, facts=tuple(facts), values=values)
-            if i >= 0:
-                nodes_a = (_node_at(self.a, i),)
-                nodes_b = (_node_at(self.b, j),)
-                change = replace(change, a=nodes_a, b=nodes_b)
-            yield change
+            nodes_a = (_node_at(self.a, i),) if i >= 0 else ()
+            nodes_b = (_node_at(self.b, j),) if j >= 0 else ()
+            yield Change("weight", self.path, nodes_a, nodes_b, tuple(facts), values)
 
     def _compare_weights(self, x: str, y: str) -> Diff:
         tensor_a = self.a.tensor(x)
