@@ -25,7 +25,6 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import one_line, plural, sanitize, suggest
-from pyopnb.runtime.session.live_attrs import model_in_use
 from pyopnb.runtime.session.session import Session
 
 __all__ = ["view_model", "view_session"]
@@ -48,7 +47,7 @@ _Value = TypeVar("_Value")
 @view.register(Session)
 def view_session(thing: Session, **options: Any) -> View:
     """Show the model that a session runs."""
-    return view_model(model_in_use(thing._state), **options)
+    return view_model(thing._state.source(in_use=True).proto, **options)
 
 
 @view.register(ModelProto)

@@ -18,7 +18,6 @@ from pyopnb.errors import ModelError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, without_weights
 from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.session.live_attrs import write_attrs
 from pyopnb.runtime.session.state import SessionState
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
     """
     __tracebackhide__ = True
     # The state knows where the model came from: a file, bytes, or a model in memory.
-    source = state.source()
+    source = state.source(in_use=True)
     if not source.proto.HasField("graph"):
         raise ModelError(
             where,
@@ -72,9 +71,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
     source.proto = inline_ops(
         source.proto, is_op(source.proto, state.config.modules, state.config.ops)
     )
-    model = without_weights(source.proto).proto
-    write_attrs(state, model)
-    return source, model
+    return source, without_weights(source.proto).proto
 
 
 @contextmanager

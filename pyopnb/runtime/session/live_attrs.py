@@ -7,28 +7,22 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import ModelProto
 
 from pyopnb.errors import ModelError
-from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.nodes import set_attribute
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
-from pyopnb.runtime.plan import is_op, planned_nodes
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.session.state import SessionState
+    pass
 
 __all__ = [
     "attrs_of",
     "changed_attrs",
     "labels_of",
     "merge_attrs",
-    "model_in_use",
     "select_kernels",
-    "write_attrs",
 ]
 
 
@@ -153,38 +147,3 @@ def changed_attrs(
         if name not in before or not np.array_equal(value, before[name]):
             changed[name] = value
     return changed
-
-
-def write_attrs(state: SessionState, model: ModelProto) -> None:
-    """Give the nodes of a session's model the attrs that serve its runs, where `set_attrs` changed them.
-
-    Parameters
-    ----------
-    state : SessionState
-    model : ModelProto
-        What the session runs: its local functions that hold ops are inlined.
-    """
-    changes = state.setting.changes
-    if not changes:
-        return
-    config = state.config
-    # Nodes are numbered by their order among those of the session's ops, and an op may have come since.
-    planned = planned_nodes(model, config.modules, state.epoch, config.ops)
-    nodes = [node for node in planned if node.op.name in state.ops]
-    for number, values in changes.items():
-        node = nodes[number]
-        attrs = {attr.name: attr for attr in node.op.at(state.epoch).schema.attrs}
-        for name, value in values.items():
-            # An attr of **attrs is not in the schema, and stands as it was given.
-            if name in attrs:
-                value = attrs[name].take(value, node.where)
-            set_attribute(node.numbered.site.node, name, value)
-
-
-def model_in_use(state: SessionState) -> ModelProto:
-    """Return the model that a session runs, with the attrs that `set_attrs` changed."""
-    model = state.source().proto
-    if state.setting.changes:
-        model = inline_ops(model, is_op(model, state.config.modules, state.config.ops))
-        write_attrs(state, model)
-    return model

@@ -36,7 +36,6 @@ from pyopnb.runtime.session.live_attrs import (
     changed_attrs,
     labels_of,
     merge_attrs,
-    model_in_use,
     select_kernels,
 )
 from pyopnb.runtime.session.state import Feeds, SessionState, SharedState
@@ -328,7 +327,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ModelProto
             A copy.
         """
-        return model_in_use(self._update())
+        return self._update().source(in_use=True).proto
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,8 @@ from onnx import ModelProto
 
 from pyopnb.errors import InputError, RunRefused
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.markers import remove_markers
+from pyopnb.models.markers import MARKER, remove_markers
+from pyopnb.models.nodes import set_attribute, walk
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.messages import plural, sanitize
@@ -337,13 +338,29 @@ class SessionState:
         changes = {kernel.update(epoch) for kernel in list(self.kernels)}
         return "; ".join(sorted(change for change in changes if change is not None))
 
-    def source(self) -> ModelSource:
-        """Reread the model as the session runs it."""
+    def source(self, *, in_use: bool = False) -> ModelSource:
+        """Reread the model as the session runs it; in use, with the attrs that `set_attrs` changed."""
         if self.runtime._model_bytes is None:
             return read_model(self.runtime._model_path, self.folder, absent=True)
         proto = ModelProto.FromString(self.runtime._model_bytes)
+        if in_use and self.setting.changes:
+            self._write_attrs(proto)
         remove_markers(proto)
         return ModelSource(proto, self.folder, self.taken_out)
+
+    def _write_attrs(self, proto: ModelProto) -> None:
+        """Give the nodes of a model, which has their numbers, the attrs that were changed."""
+        kernels = {kernel.number: kernel for kernel in self.kernels}
+        for site in walk(proto):
+            number = next((attr.i for attr in site.node.attribute if attr.name == MARKER), -1)
+            changes = self.setting.changes.get(number, {})
+            for name, value in changes.items():
+                kernel = kernels[number]
+                attrs = {attr.name: attr for attr in kernel.schema(kernel.op.at(self.epoch)).attrs}
+                # An attr of **attrs is not in the schema, and stands as it was given.
+                if name in attrs:
+                    value = attrs[name].take(value, kernel.where)
+                set_attribute(site.node, name, value)
 
     def call(
         self,
