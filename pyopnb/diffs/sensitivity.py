@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,17 @@ _MOVERS = frozenset(
         "Split", "Squeeze", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
+# QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets; with their constants.
+_LEVELS = MappingProxyType(
+    {
+        "Div": ("scale",),
+        "Round": (),
+        "Add": ("zero",),
+        "Clip": ("low", "high"),
+        "Sub": ("zero",),
+        "Mul": ("scale",),
+    }
+)
 # The text has so many rows.
 _ROWS = 8
 # A node is worth leaving in float from this gain in dB on, and from this part of the largest gain on.
@@ -147,10 +159,7 @@ def sensitivity(
     ``measured``. onnxruntime quantizes a tensor if one of its neighbours is quantized: where an activation costs most, exclude
     the nodes on both of its sides. Scales of float8, and tensors that bodies of If, Loop and Scan read, stay as they are.
     """
-    if isinstance(feeds, Mapping):
-        samples = [feeds]
-    else:
-        samples = list(feeds)
+    samples = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     for sample in samples:
         check_by_name(sample, "sensitivity, feeds", '{"x": x}, or a list of such')
     if not samples:
@@ -165,10 +174,8 @@ def sensitivity(
     if not groups:
         expected = "the quantized model that was made from the float one"
         raise InputError("sensitivity", expected=expected, got="models without common tensors")
-    float_session = Session(float_model)
-    quantized_session = Session(quantized_model)
-    expected_outputs = [_outputs(float_session, sample) for sample in samples]
-    outputs = [_outputs(quantized_session, sample) for sample in samples]
+    expected_outputs = _outputs(Session(float_model), samples)
+    outputs = _outputs(Session(quantized_model), samples)
     for array, expected_array in zip(outputs[0], expected_outputs[0], strict=False):
         if np.shape(array) != np.shape(expected_array):
             expected = f"outputs of shape {np.shape(expected_array)}, as of the float model"
@@ -183,9 +190,7 @@ def sensitivity(
         for node, names in groups:
             ratio = _ratio(simulation.run(samples, names), expected_outputs)
             # Both are infinite where nothing is lost, and their difference would be NaN.
-            gain = 0.0
-            if ratio != simulated:
-                gain = ratio - simulated
+            gain = ratio - simulated if ratio != simulated else 0.0
             name = node.name or first_output(node)
             nodes.append(SensitiveNode(name, full_name(node), names, ratio, gain))
             advance("nodes in float", 1)
@@ -195,20 +200,19 @@ def sensitivity(
 
 def _check_models(a: Trace, b: Trace) -> None:
     if is_quantized(a.model):
-        got = "a quantized model"
         advice = "pyopnb.sensitivity(float_model, quantized_model, feeds)"
         expected = "the float model"
-        raise InputError("sensitivity, float_model", expected=expected, got=got, next=advice)
+        where = "sensitivity, float_model"
+        raise InputError(where, expected=expected, got="a quantized model", next=advice)
     if not is_quantized(b.model):
-        got = "a model without quantized tensors"
         advice = "onnxruntime.quantization.quantize_static or quantize_dynamic, which make it"
         expected = "a quantized model"
-        raise InputError("sensitivity, quantized_model", expected=expected, got=got, next=advice)
+        where = "sensitivity, quantized_model"
+        raise InputError(where, expected=expected, got="one without quantized tensors", next=advice)
 
 
-def _outputs(session: Session, sample: Mapping[str, Any]) -> list[Any]:
-    outputs: list[Any] = session.run(None, dict(sample))
-    return outputs
+def _outputs(session: Session, samples: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    return [session.run(None, dict(sample)) for sample in samples]
 
 
 def _ratio(outputs: list[list[Any]], expected_outputs: list[list[Any]]) -> float:
@@ -264,30 +268,19 @@ class _Simulation:
         if partner in self.trace.initializers:
             result = self._constant(partner, "weight", numbers.astype(values.dtype))
         elif name in self.tensors.dynamic:
-            names = []
-            for part in ("quantized", "scale", "zero", "rounded"):
-                names.append(f"{partner}/{part}")
+            names = [f"{partner}/{part}" for part in ("quantized", "scale", "zero", "rounded")]
             nodes.append(helper.make_node("DynamicQuantizeLinear", [partner], names[:3]))
             nodes.append(helper.make_node("DequantizeLinear", names[:3], names[3:]))
             result = names[3]
         else:
             scale = self.tensors.scales[name]
             low, high = scale.limits()
-            # QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets.
-            operands: dict[str, tuple[Any, ...]] = {
-                "Div": (scale.scale,),
-                "Round": (),
-                "Add": (scale.zero_point,),
-                "Clip": (low, high),
-                "Sub": (scale.zero_point,),
-                "Mul": (scale.scale,),
-            }
+            constants = {"scale": scale.scale, "zero": scale.zero_point, "low": low, "high": high}
+            for role, array in constants.items():
+                self._constant(partner, role, np.asarray(array, values.dtype))
             result = partner
-            for op, arrays in operands.items():
-                inputs = [result]
-                for number, array in enumerate(arrays):
-                    operand = np.asarray(array, values.dtype)
-                    inputs.append(self._constant(partner, f"{op}{number}", operand))
+            for op, roles in _LEVELS.items():
+                inputs = [result, *(f"{partner}/{role}" for role in roles)]
                 result = f"{partner}/{op}"
                 nodes.append(helper.make_node(op, inputs, [result]))
         switch = self.switches[partner] = f"{partner}/float"
@@ -342,7 +335,5 @@ class _Simulation:
 
     def run(self, samples: list[Mapping[str, Any]], in_float: Sequence[str]) -> list[list[Any]]:
         """Run all samples with some tensors in float."""
-        switches = {name: np.array(False) for name in self.switches.values()}
-        for name in in_float:
-            switches[self.switches[name]] = np.array(True)
-        return [_outputs(self.session, {**sample, **switches}) for sample in samples]
+        switches = {self.switches[name]: np.array(name in in_float) for name in self.switches}
+        return _outputs(self.session, [{**sample, **switches} for sample in samples])
