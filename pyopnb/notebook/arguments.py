@@ -93,7 +93,7 @@ def _cppop_parser() -> MagicParser:
 
 
 def _onnx_parser() -> MagicParser:
-    parser = MagicParser("%%onnx", next="%%onnx?")
+    parser = MagicParser("%%onnx", next="%%onnx model")
     parser.add_argument(
         "name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto"
     )

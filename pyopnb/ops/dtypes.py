@@ -179,10 +179,14 @@ def dtype(value: object) -> DType:
             # An array from a file of the other byte order has the same numbers.
             row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
+        advice = closest(value, _BY_NAME) if isinstance(value, str) else None
+        # Python's int has no size, and an index in ONNX has 64 bits.
+        if value == "int":
+            advice = "int64"
         raise InputError(
             f"dtype {sanitize(value)}",
             expected="one of " + ", ".join(entry.name for entry in DTYPES),
             got=f"{type(value).__name__} {sanitize(value)}",
-            next=closest(value, _BY_NAME) if isinstance(value, str) else None,
+            next=advice,
         )
     return row

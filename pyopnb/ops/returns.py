@@ -160,6 +160,9 @@ class Output:
         if array.dtype.newbyteorder("=") != want.numpy:
             is_number = array.dtype.kind in "biufcV" and array.dtype.names is None
             form = cast_expression("{}", want) if is_number else None
+            # A cast would drop the imaginary part, and NumPy only warns of it.
+            if array.dtype.kind == "c":
+                form = cast_expression("np.abs({})", want)
             raise self.refusal(value, describe_value(value), form)
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
 

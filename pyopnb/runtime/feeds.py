@@ -236,6 +236,12 @@ def _suggest_fix(name: str, array: np.ndarray, want: TensorType, is_array: bool)
         return None
     same_dtype = _same_dtype(array, want.dtype)
     # Tables have NaN for what is missing, which no integer stands for.
+    if array.dtype.kind == "U" and want.dtype.name != "string":
+        # A column of a file has its numbers as texts; a text that is no number stays one.
+        try:
+            array.astype(want.dtype.numpy)
+        except ValueError:
+            return None
     if array.dtype.kind == "f" and want.dtype.numpy.kind in "iu" and not np.isfinite(array).all():
         return None
     expression = name

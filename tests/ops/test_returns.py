@@ -97,3 +97,15 @@ def test_indices_where_the_model_declares_floats_are_not_cast() -> None:
             return np.argsort(x)
 
     assert pyopnb.run(pyopnb.parse(text.format("int64")), x)["y"].tolist() == [1, 2, 0]
+
+
+def test_an_imaginary_part_is_not_dropped() -> None:
+    @pyopnb.pyop("demo::Spectrum")
+    class Spectrum:
+        def compute(self, x):
+            return np.fft.fft(x)
+
+    with pytest.raises(
+        pyopnb.errors.ResultError, match=r"return np.asarray\(np.abs\(np.fft.fft\(x\)\), dtype="
+    ):
+        pyopnb.call("demo::Spectrum", X)

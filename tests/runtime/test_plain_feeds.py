@@ -75,6 +75,8 @@ def test_plain_values(kind, value) -> None:
         ("int64[N]", pd.Series([1.5]), "x=np.asarray(x, dtype=np.int64)"),
         ("int64[N]", np.array([1, np.nan]), None),
         ("int64[N]", pd.Series([1, None], dtype=object), None),
+        ("float32[N]", "a", None),
+        ("float32[N]", np.array(["1", "2"]), "x=np.asarray(x, dtype=np.float32)"),
         ("string[N]", [1], None),
         ("string[N]", pd.Series(["a", None], dtype=object), None),
         ("string[N]", np.array([b"a"]), None),
