@@ -88,8 +88,19 @@ class Types:
         proto_type = self.find(scope, name)
         if proto_type is None or proto_type.WhichOneof("value") is None:
             return None
-        dtype_row = type_of_proto(proto_type).dtype
-        return proto_type.HasField("tensor_type") and (dtype_row is None or dtype_row.carried)
+        return not self.uncarried(scope, name)
+
+    def uncarried(self, scope: GraphProto | FunctionProto, name: str) -> str:
+        """Return the type of a value that ONNX Runtime gives to no custom op; empty for any other, and an unknown one."""
+        proto_type = self.find(scope, name)
+        kind = None if proto_type is None else proto_type.WhichOneof("value")
+        if proto_type is None or kind is None:
+            return ""
+        if kind != "tensor_type":
+            return str(kind).removesuffix("_type")
+        tensor_type = type_of_proto(proto_type)
+        is_carried = tensor_type.dtype is None or tensor_type.dtype.carried
+        return "" if is_carried else str(tensor_type)
 
     def of(self, site: Site, name: str) -> TensorType:
         """Return the type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from pyopnb.errors import Filled, ModelError
 from pyopnb.models.catalog_names import misuse, node_entry
@@ -240,7 +240,7 @@ class _Filling:
                 return "neither ONNX's reference implementation nor the catalogue has it"
         for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):
-                uncarried = _uncarried(self._types.find(site.scope, name))
+                uncarried = self._types.uncarried(site.scope, name)
                 if uncarried:
                     return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
         # The stand-in gets its bodies as attributes, which see nothing of the graph around them.
@@ -288,19 +288,6 @@ def _declare_flags(site: Site) -> str:
             tensor.elem_type = TensorProto.BOOL
             return f"; the file declares its output as {declared}, and it is bool"
     return ""
-
-
-def _uncarried(type_: TypeProto | None) -> str:
-    """Return the dtype or kind of value that no custom op can have; return nothing for a type that it can."""
-    # torch's exporter declares no type for the output of an operator that it does not know.
-    if type_ is None or type_.WhichOneof("value") is None:
-        return ""
-    if not type_.HasField("tensor_type"):
-        return str(type_.WhichOneof("value")).removesuffix("_type")
-    if not type_.tensor_type.elem_type:
-        return ""
-    row = dtype(type_.tensor_type.elem_type)
-    return "" if row.carried else row.name
 
 
 def _define_stand_in(domain: str, op_type: str, version: int) -> str:

@@ -154,26 +154,18 @@ def move_behind(
 
 def _tappable_inputs(site: Site, types: Types) -> list[str]:
     """Return the inputs that an op can take; an output that no op can pass on is refused."""
-
-    def passes(name: str) -> bool:
-        # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
-        return types.carried(site.scope, name) is not False
-
+    # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
     for name in filter(None, site.node.output):
-        if not passes(name):
-            proto_type = types.find(site.scope, name)
-            got = ""
-            if proto_type is not None:
-                got = str(proto_type.WhichOneof("value")).removesuffix("_type")
-            if got == "tensor":
-                got = str(types.of(site, name))
+        uncarried = types.uncarried(site.scope, name)
+        if uncarried:
             raise ModelError(
                 f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
-                got=got,
+                got=uncarried,
                 next="wrap the nodes that take it apart",
             )
-    return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
+    inputs = dict.fromkeys(filter(None, site.node.input))
+    return [name for name in inputs if not types.uncarried(site.scope, name)]
 
 
 def _names(proto: ModelProto) -> set[str]:
