@@ -226,7 +226,7 @@ def array_stats(
     a, b : ndarray
         In any memory order and byte order; never copied as a whole.
     rtol, atol : float
-        Bools and strings use neither, integers only ``atol``.
+        Strings use neither, integers and bools only ``atol``, of which the fraction does not count.
     chunk : int, optional
         How many elements are counted in one native call.
 
@@ -298,17 +298,11 @@ def scale_of(b: np.ndarray) -> float:
 def _count(
     a: np.ndarray, b: np.ndarray, rtol: float, atol: float, details: bool, chunk: int | None = None
 ) -> _stats.Stats:
-    kind = family(a.dtype)
     native = _native(a.dtype)
     # The native module reads floats of one and two bytes by a table of all their values.
     values, order = _NO_TABLE
     if native.name == "float2":
         values, order = tabulate(native.stored)
-    if kind == "bool":
-        rtol = atol = 0.0
-    elif kind == "integer":
-        # Differences of integers are whole: a tolerance of 1.5 is one of 1.
-        rtol, atol = 0.0, float(math.floor(atol))
     stats = _stats.Stats(native.name, a.shape, rtol, atol, details, native.tiny, values, order)
     start = 0
     for block_a, block_b in _blocks(a, b, chunk):
