@@ -66,10 +66,8 @@ class NodeChange:
     @property
     def cost(self) -> float:
         """Subtract the median of a from that of b, in microseconds."""
-        medians = []
-        for spread in (self.a, self.b):
-            medians.append(spread.median if spread else 0.0)
-        return medians[1] - medians[0]
+        before, after = (spread.median if spread else 0.0 for spread in (self.a, self.b))
+        return after - before
 
     def __str__(self) -> str:
         times = f"{self.a or 'none'} → {self.b or 'none'}{_times(self.ratio)}"
@@ -114,18 +112,12 @@ class ProfileDiff(DiffBase):
 
     def headline(self) -> list[str]:
         counts = Counter(change.verdict for change in self.nodes)
-        listed = []
-        for verdict in _VERDICTS:
-            if counts[verdict]:
-                listed.append(f"{counts[verdict]} {verdict}")
+        listed = [f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict]]
         run = f"{self.verdict}: a run {self.run.a} → {self.run.b}{_times(self.run.ratio)}"
         return [run, f"nodes: {', '.join(listed)}"]
 
     def __str__(self) -> str:
-        changed = []
-        for change in self.nodes:
-            if change.verdict != "same":
-                changed.append(str(change))
+        changed = [str(change) for change in self.nodes if change.verdict != "same"]
         return fit_lines([*self.headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -138,13 +130,10 @@ class ProfileDiff(DiffBase):
         """
         rows: list[tuple[str, ...]] = []
         for change in self.nodes:
-            sign = ""
-            if change.cost > 0:
-                sign = "+"
             names = sanitize(change.node, 60), sanitize(change.op_type, 60)
             spreads = str(change.a or ""), str(change.b or "")
             ratio = _times(change.ratio).strip(", ×")
-            cost = f"{sign}{microseconds(change.cost)}"
+            cost = f"{'+' if change.cost > 0 else ''}{microseconds(change.cost)}"
             rows.append((change.verdict, *names, *spreads, ratio, cost))
         return rows
 

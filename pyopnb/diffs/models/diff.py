@@ -53,10 +53,7 @@ class ModelDiff(ToleranceDiff):
         """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
         if not self.changes:
             return "identical"
-        within = []
-        for change in self.changes:
-            within.append(change.values is not None and change.values.ok)
-        if all(within):
+        if all(change.values is not None and change.values.ok for change in self.changes):
             return "close"
         return "different"
 
@@ -105,18 +102,19 @@ class ModelDiff(ToleranceDiff):
 
     def _share(self) -> Iterator[str]:
         """Say how many nodes of the two models have changed, if any has."""
-        changed_a = set()
-        changed_b = set()
+        changed: tuple[set[Any], set[Any]] = (set(), set())
         for change in self.changes:
             # A node whose weight changed is itself as it was.
             if change.kind != "weight":
-                changed_a |= {(change.path, node.place) for node in change.a}
-                changed_b |= {(change.path, node.place) for node in change.b}
-        share_a = f"{len(changed_a):,} of {plural(self.nodes[0], 'node')}"
-        share_b = f"{len(changed_b):,} of {plural(self.nodes[1], 'node')}"
-        if share_a == share_b and changed_a:
+                changed[0].update((change.path, node.place) for node in change.a)
+                changed[1].update((change.path, node.place) for node in change.b)
+        share_a, share_b = (
+            f"{len(places):,} of {plural(count, 'node')}"
+            for places, count in zip(changed, self.nodes, strict=True)
+        )
+        if share_a == share_b and changed[0]:
             yield share_a
-        elif changed_a or changed_b:
+        elif any(changed):
             yield f"{share_a} in a, {share_b} in b"
 
     def _worst_weight(self) -> Iterator[str]:
@@ -218,9 +216,7 @@ def format_change(change: Change) -> Iterator[str]:
 def _weight_values(change: Change, reader: str) -> str:
     if change.values is None:
         return "".join(f": {_format_fact(fact)}" for fact in change.facts[1:])
-    of_reader = ""
-    if reader:
-        of_reader = f" of {reader}"
+    of_reader = f" of {reader}" if reader else ""
     return f"{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
 
 
