@@ -110,7 +110,7 @@ class Checkpoint:
             checkpoint._check_steps()
         except Exception as error:  # zipfile, json and NumPy raise a dozen kinds for damaged bytes
             raise InputError(where, expected=expected, got=sanitize(error)) from error
-        checkpoint.check(state, optimizer, seed)
+        checkpoint._check(state, optimizer, seed)
         return checkpoint
 
     def _check_steps(self) -> None:
@@ -126,7 +126,7 @@ class Checkpoint:
             if array.dtype == np.int64 and array != steps:
                 raise ValueError(f"{name} {array} after {steps} steps")
 
-    def check(self, state: Mapping[str, np.ndarray], optimizer: str, seed: int | None) -> None:
+    def _check(self, state: Mapping[str, np.ndarray], optimizer: str, seed: int | None) -> None:
         """Refuse to continue another training."""
         pairs = {"optimizer": (self.optimizer, optimizer), "seed": (str(self.seed), str(seed))}
         for name, (expected, got) in pairs.items():

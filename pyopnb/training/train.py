@@ -61,7 +61,7 @@ def train(
     seed: int | None = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 100,
-    resume: Training | str | os.PathLike[str] | bool | None = None,
+    resume: str | os.PathLike[str] | bool | None = None,
     progress: bool = True,
     verify: bool = True,
 ) -> Training:
@@ -104,7 +104,7 @@ def train(
         A file ``.npz``, or a folder for a file of each: written after so many steps (``every``) and at the end. A file is
         replaced whole or not at all, whenever the process ends.
     every : int
-    resume : Training, path or bool, optional
+    resume : path or bool, optional
         What to continue from, with the same model, data and optimizer; the steps are those of an uninterrupted training, to
         the bit on the same machine. True takes ``checkpoint``, and begins where there is none.
     progress : bool
@@ -285,14 +285,10 @@ def _start(
             resume = None
     if resume is None or resume is False:
         return Checkpoint(dict(state), repr(optimizer), seed)
-    # A copy: the training that it comes from may go on by itself.
-    if isinstance(resume, Training):
-        checkpoint = resume.checkpoint()
-        checkpoint.check(state, repr(optimizer), seed)
-        return checkpoint
     if not is_path(resume):
-        expected, got = "a Training, a path, True or None", describe(resume)
-        raise InputError(where, expected=expected, got=got, next='resume="run.npz"')
+        expected, got = "a path, True or None", describe(resume)
+        next_ = 'resume="run.npz", or resume() of a Training'
+        raise InputError(where, expected=expected, got=got, next=next_)
     return Checkpoint.read(resume, state, repr(optimizer), seed)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import signal
 import threading
 import time
@@ -138,16 +137,6 @@ class Training(Comparable):
             if tensor.name in weights:
                 tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
         return model
-
-    def checkpoint(self) -> Checkpoint:
-        """Copy all that it can be continued from.
-
-        Returns
-        -------
-        Checkpoint
-        """
-        with self._standing:
-            return copy.deepcopy(replace(self._reached, state=self._session.state))
 
     @property
     def record(self) -> TrainingRecord:
