@@ -17,11 +17,11 @@ from pyopnb.ops.types import TensorType
 
 __all__ = [
     "RUNTIME_NAMES",
+    "as_ortvalues",
     "checked_ortvalues",
     "from_ortvalue",
     "initializer_to_ortvalue",
     "needs_ml_dtypes",
-    "texts_to_ortvalue",
     "to_ortvalue",
 ]
 
@@ -77,6 +77,19 @@ def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     return session.run_with_ort_values(["texts"], {})[0]
+
+
+def as_ortvalues(feeds: Mapping[str, Any]) -> dict[str, onnxruntime.OrtValue]:
+    """Make OrtValues of arrays, over their own memory where they are numbers; OrtValues stay as they are."""
+    values = {}
+    for name, value in feeds.items():
+        if not isinstance(value, np.ndarray):
+            values[name] = value
+        elif value.dtype.kind in "OUT":
+            values[name] = texts_to_ortvalue(value)
+        else:
+            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(value, order="C"))
+    return values
 
 
 def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:

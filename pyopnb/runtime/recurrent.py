@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.runtime.options import new_options
-from pyopnb.runtime.ortvalues import needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
+from pyopnb.runtime.ortvalues import as_ortvalues
 from pyopnb.runtime.session.session import Session
 
 __all__ = ["RecurrentSession"]
@@ -53,9 +53,9 @@ class RecurrentSession:
         second = {name: np.empty_like(value) for name, value in first.items()}
         self._arrays = [first, second]
         # OrtValues over the memory of these arrays: what a run writes to an output is in the array at once.
-        self._values: list[_Values] = [_shared_values(first), _shared_values(second)]
+        self._values: list[_Values] = [as_ortvalues(first), as_ortvalues(second)]
         self._results = {name: np.empty((), dtype) for name, dtype in results.items()}
-        self._result_values = _shared_values(self._results)
+        self._result_values = as_ortvalues(self._results)
         self._now = 0
         self._runtime: Any = None
         self._bindings: list[Any] = []
@@ -91,7 +91,8 @@ class RecurrentSession:
             self._bind(runtime)
         binding = self._bindings[self._now]
         # The binding itself does not keep the arrays.
-        self._feeds = _to_ortvalues(self.session, feeds)
+        convert = self.session._feeds.convert
+        self._feeds = as_ortvalues({name: convert(name, value) for name, value in feeds.items()})
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)
         self.session.run_with_iobinding(binding)
@@ -113,31 +114,3 @@ class RecurrentSession:
                 binding.bind_ortvalue_output(name, value)
             self._bindings.append(binding)
         self._runtime = runtime
-
-
-def _shared_values(arrays: Mapping[str, np.ndarray]) -> _Values:
-    """Make OrtValues over the memory of arrays."""
-    values = {}
-    for name, array in arrays.items():
-        values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    return values
-
-
-def _to_ortvalues(session: Session, feeds: Mapping[str, np.ndarray]) -> _Values:
-    """Arrays as OrtValues, over their own memory where onnxruntime has their dtype."""
-    types = session._feeds.types
-    values = {}
-    for name, array in feeds.items():
-        tensor_type = types.get(name)
-        # onnxruntime makes OrtValues over the memory of numbers alone.
-        if array.dtype.kind in "OUT":
-            values[name] = texts_to_ortvalue(array)
-        elif (
-            tensor_type is not None
-            and tensor_type.dtype is not None
-            and needs_ml_dtypes(tensor_type)
-        ):
-            values[name] = to_ortvalue(array, tensor_type.dtype)
-        else:
-            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
-    return values

@@ -29,9 +29,9 @@ from pyopnb.runtime.feeds import check_feed, check_names, check_output_names, kn
 from pyopnb.runtime.options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
 from pyopnb.runtime.ortvalues import (
     RUNTIME_NAMES,
+    as_ortvalues,
     from_ortvalue,
     needs_ml_dtypes,
-    texts_to_ortvalue,
     to_ortvalue,
 )
 from pyopnb.runtime.session.config import SessionConfig
@@ -144,7 +144,7 @@ class Feeds:
         checked = {}
         with_ortvalues = False
         for name, value in feeds.items():
-            checked[name] = self._check_feed(name, value)
+            checked[name] = self.convert(name, value)
             with_ortvalues |= isinstance(checked[name], onnxruntime.OrtValue)
         return checked, with_ortvalues
 
@@ -175,7 +175,8 @@ class Feeds:
             return self.types[name]
         return self._optional[name]
 
-    def _check_feed(self, name: str, value: Any) -> Any:
+    def convert(self, name: str, value: Any) -> Any:
+        """Check a feed, and make an array or an OrtValue of it that onnxruntime takes."""
         expected = self._expected(name)
         array = self._to_array(name, value)
         if isinstance(array, onnxruntime.OrtValue):
@@ -424,14 +425,7 @@ class SessionState:
     ) -> list[Any]:
         """Run with dtypes that onnxruntime has no arrays for."""
         __tracebackhide__ = True
-        values = {}
-        for name, value in feeds.items():
-            if not isinstance(value, np.ndarray):
-                values[name] = value
-            elif value.dtype.kind in "OUT":
-                values[name] = texts_to_ortvalue(value)
-            else:
-                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
+        values = as_ortvalues(feeds)
         outputs = self.call(
             self.runtime.run_with_ort_values,
             (list(names), values, options),
