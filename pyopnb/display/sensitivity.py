@@ -1,11 +1,17 @@
-"""The nodes of a quantized model by what they cost, as a table with bars."""
+"""The nodes of a quantized model by what they cost: a table with bars, which are a picture as well."""
 
 from __future__ import annotations
+
+import math
 
 from pyopnb.diffs.sensitivity import Sensitivity
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
+from pyopnb.display.svg.chart import HEAD, Chart, chart_title, page
+from pyopnb.display.svg.colours import INK
+from pyopnb.display.svg.shapes import Drawing, Rectangle, Shape, Text
+from pyopnb.display.svg.text_width import fit
 from pyopnb.display.view import View, view
 from pyopnb.ops.messages import plural, sanitize
 
@@ -13,6 +19,9 @@ __all__ = ["view_sensitivity"]
 
 # The table takes at most this many bytes.
 _BYTES = 60_000
+# The picture has at most this many bars; their names and the longest bar are this wide, in pixels.
+_BARS, _NAMES, _LONGEST, _ROW = 30, 200, 240, 18
+_COLOUR = "#0077bb"
 
 
 @view.register(Sensitivity)
@@ -38,4 +47,23 @@ def view_sensitivity(thing: Sensitivity) -> View:
     table = table_within(f"{count}, those first that cost most", head, rows, _BYTES, open=True)
     advice = note(f"nodes_to_exclude={thing.nodes_to_exclude!r}")
     body = join([paragraph(f"<b>{escape(title)}</b>"), advice, table])
-    return View(thing, title, text, body)
+    # Where one node costs everything, its gain is infinite.
+    if not 0 < largest < math.inf:
+        return View(thing, title, text, body)
+    return View(thing, title, text, body, draw=lambda: _draw(thing, title))
+
+
+def _draw(thing: Sensitivity, title: str) -> Drawing:
+    """Draw the gains as bars, the largest on top."""
+    width = _NAMES + _LONGEST + 60
+    shapes: list[Shape] = [chart_title("gain at the outputs in float, dB", width)]
+    nodes = thing.nodes[:_BARS]
+    for number, node in enumerate(nodes):
+        y = HEAD + number * _ROW
+        # A node that costs nothing has no bar.
+        length = _LONGEST * max(0.0, node.gain) / nodes[0].gain
+        name = fit(sanitize(node.name, 60), 11, _NAMES - 8)
+        shapes.append(Text(_NAMES - 8, y + 12, name, 11, INK, "end"))
+        shapes.append(Rectangle(_NAMES, y + 2, length, _ROW - 6, fill=_COLOUR))
+        shapes.append(Text(_NAMES + length + 6, y + 12, f"{node.gain:+.2f}", 11, INK))
+    return page([Chart(width, HEAD + len(nodes) * _ROW, shapes)], title)

@@ -87,7 +87,10 @@ class OptimizerDiff(Displayable):
         lines.insert(0, f"{culprit} the numbers {tried}")
         if self.remaining is not None:
             lines.append(f"without: {self.remaining.headline()[0]}")
-        lines += [f"  {sanitize(text, 150)}" for text in self.nodes[:_NODES_SHOWN]]
+        for text in self.nodes[:_NODES_SHOWN]:
+            # What many nodes became is shown even where not all of them are.
+            nodes, arrow, kernels = text.rpartition(" → ")
+            lines.append(f"  {sanitize(nodes, 110)}{arrow}{sanitize(kernels, 60)}")
         if len(self.nodes) > _NODES_SHOWN:
             lines.append(f"  … and {len(self.nodes) - _NODES_SHOWN} more")
         lines.append(f"to go on without: {self.workaround}")
