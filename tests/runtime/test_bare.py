@@ -78,6 +78,13 @@ def test_hints_reach_the_runtime() -> None:
     assert run(session, x=X)[0].tolist() == [3, 7]
 
 
+def test_a_dtype_that_infer_says_without_a_rank_is_refused_before_the_run() -> None:
+    define(infer=lambda self, x: "float64[...]", compute=lambda self, x: x.astype(np.float64))
+    said = r"output 0: expected float64\[\.\.\.\], as the op says, got float32"
+    with pytest.raises(Exception, match=said):
+        bare(model())
+
+
 def test_infer_with_attrs_reaches_the_runtime() -> None:
     class Op:
         def __init__(self, by: int, sizes: list[int], mode: str):
