@@ -146,6 +146,17 @@ def test_a_wrong_number_of_results_is_an_error(value: Any) -> None:
         session(x=X)
 
 
+def test_more_outputs_than_the_hint_has_are_refused() -> None:
+    def compute(self, x) -> "float32[N]":
+        return x
+
+    define(compute)
+    model = one({"x": "float32[N]"}, {"a": "float32[N]", "b": "float32[N]"})
+    said = "outputs: expected at most 1, as compute's hint says, got 2"
+    with pytest.raises(pyopnb.errors.ModelError, match=said):
+        pyopnb.Session(model)
+
+
 def test_the_same_array_for_two_outputs() -> None:
     define(lambda self, x: (x, x))
     a, b = pyopnb.Session(one({"x": "float32[...]"}, "a b"))(x=X)
