@@ -380,7 +380,8 @@ class Registry(Displayable):
         return iter(sorted(ops, key=lambda op: op.name))
 
     def __len__(self) -> int:
-        return len(self._ops)
+        ops = list(self._ops.values())
+        return len(ops) + sum(op.gradient is not None for op in ops)
 
     # ---- history -------------------------------------------------------------------------------
 

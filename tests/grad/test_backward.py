@@ -25,6 +25,7 @@ def test_the_class_defines_two_ops(define):
     (version,) = define(USER_RELU)
     assert names() == ["demo::UserRelu", "demo::UserReluGrad"]
     assert version.gradient is pyopnb.registry["demo::UserReluGrad"].current
+    assert len(pyopnb.registry) == len(list(pyopnb.registry))
     assert (
         version.gradient.gradient_of == "demo::UserRelu" and version.gradient.epoch == version.epoch
     )
