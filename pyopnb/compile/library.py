@@ -13,6 +13,7 @@ from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
 from pyopnb.errors import DefinitionError, InputError
 from pyopnb.ops.arguments import check_arguments
+from pyopnb.ops.atomic_write import check_writable
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
@@ -51,13 +52,15 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         An op is not in C++, or the compiler refuses the text.
     InputError
         The path is a folder's, or there are no ops.
-    OSError
-        The file cannot be written.
+    ModelError
+        The folder is not there, or cannot be written to.
     """
     target = Path(path)
     if target.is_dir():
         got = f"the folder {sanitize(repr(str(target)))}"
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
+    # Before the compiler runs, which takes seconds.
+    check_writable(target)
     chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
     # A library without ops would load and be of no use, so that the mistake would show in another process.
     if not chosen:

@@ -178,6 +178,12 @@ def test_folder_is_refused_as_a_path(tmp_path):
         pyopnb.write_library("demo::SoftClip", tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_said_before_anything_is_compiled(tmp_path):
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    with pytest.raises(pyopnb.errors.ModelError, match="got no such folder. Try: os.makedirs"):
+        pyopnb.write_library("demo::SoftClip", tmp_path / "none" / "libops.so")
+
+
 def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="expected ops in C.., got none"):
         pyopnb.write_library([], tmp_path / "libops.so")
