@@ -352,7 +352,7 @@ def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
 ):
     for model, data, loss, opset in (
         (classifier, flowers, "cross_entropy", 16),
-        (line, samples, "mse", 14),
+        (line, samples, "mse", 13),
     ):
         model.opset_import[0].version, model.ir_version = opset - 1, 7
         expected = rf"train, loss {loss}: expected a model of opset {opset} or newer, got opset {opset - 1}\. Try: onnx\.version"
