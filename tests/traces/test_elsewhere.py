@@ -208,7 +208,7 @@ echo "$@" >> {log}
 for folder; do true; done
 if [ "$1" = venv ]; then
     /bin/mkdir -p "$folder/bin"
-    echo '#!/bin/sh\nexec {sys.executable} "$@"' > "$folder/bin/python"
+    printf '#!/bin/sh\\nexec "%s" "$@"\\n' "{sys.executable}" > "$folder/bin/python"
     /bin/chmod +x "$folder/bin/python"
 fi
 """)
