@@ -25,13 +25,24 @@ GRAPH = """
 """
 
 
-def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path):
-    for source, name in (
-        (SOFT_CLIP, "demo::SoftClip"),
-        (GROUP_NORM, "other::GroupNorm"),
-        (PARTS, "demo::Parts"),
-    ):
+OPS = {"demo::SoftClip": SOFT_CLIP, "other::GroupNorm": GROUP_NORM, "demo::Parts": PARTS}
+
+
+def define_ops():
+    for name, source in OPS.items():
         pyopnb.cpp_op(source, name)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    define_ops()
+    path = tmp_path_factory.mktemp("library") / "libops.so"
+    assert pyopnb.write_library(list(OPS), path).exists()
+    return path
+
+
+def test_plain_onnxruntime_runs_it_without_pyopnb(library, tmp_path):
+    define_ops()
     rng = np.random.default_rng(0)
     feeds = {"x": rng.standard_normal((4, 6)).astype(np.float32), "d": np.arange(3.0)}
     feeds |= {name: rng.standard_normal(6).astype(np.float32) for name in ("scale", "bias")}
@@ -41,9 +52,6 @@ def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path):
         pyopnb.parse(GRAPH.replace("num_groups = 2", "num_groups = 4")), tmp_path / "wrong.onnx"
     )
     np.savez(tmp_path / "feeds.npz", **feeds)
-    assert pyopnb.write_library(
-        ["demo::SoftClip", "other::GroupNorm", "demo::Parts"], tmp_path / "libops.so"
-    ).exists()
     script = f"""
         import sys
         for name in ("pyopnb", "onnx"):
@@ -51,7 +59,7 @@ def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path):
         import numpy as np, onnxruntime
         def session(name):
             options = onnxruntime.SessionOptions()
-            options.register_custom_ops_library({str(tmp_path / "libops.so")!r})
+            options.register_custom_ops_library({str(library)!r})
             return onnxruntime.InferenceSession({str(tmp_path)!r} + "/" + name, options)
 
         feeds = dict(np.load({str(tmp_path / "feeds.npz")!r}))
@@ -121,21 +129,15 @@ int main(int, char** argument) {  // onnxruntime, library, model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program opens libraries as Linux does")
-def test_a_program_without_python_runs_it(tmp_path):
-    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
-    pyopnb.cpp_op(
-        'void Never(Input<float> x, Output<float> y) { throw std::runtime_error("never"); }',
-        "demo::Never",
-    )
-    library = pyopnb.write_library(["demo::SoftClip", "demo::Never"], tmp_path / "libops.so")
+def test_a_program_without_python_runs_it(library, tmp_path):
+    define_ops()
     model = pyopnb.parse(
         "(float[N,6] x) => (float[N,6] y) { a = Neg(x)  y = demo.SoftClip<limit = 2.0>(a) }"
     )
     onnx.save(model, tmp_path / "model.onnx")
-    onnx.save(
-        pyopnb.parse("(float[N,6] x) => (float[N,6] y) { y = demo.Never(x) }"),
-        tmp_path / "never.onnx",
-    )
+    raises = pyopnb.parse("""(float[N,6] x) => (float[N,6] y) <float[1] s = {1}>
+        { y = other.GroupNorm<num_groups = 4>(x, s, s) }""")
+    onnx.save(raises, tmp_path / "raises.onnx")
     (tmp_path / "program.cpp").write_text(PROGRAM)
     subprocess.run(
         [*find_compiler(), "-std=c++17", "program.cpp", "-o", "program", "-ldl"],
@@ -154,8 +156,8 @@ def test_a_program_without_python_runs_it(tmp_path):
     np.testing.assert_allclose(
         np.float32(done.stdout.split()).reshape(2, 6), pyopnb.run(model, x=x)["y"], rtol=1e-6
     )
-    failed = run("never.onnx")
-    assert failed.returncode == 2 and "demo::Never: never" in failed.stderr
+    failed = run("raises.onnx")
+    assert failed.returncode == 2 and "6 channels are no multiple of num_groups" in failed.stderr
 
 
 def test_op_in_python_is_refused(tmp_path):
