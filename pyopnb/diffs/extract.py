@@ -121,16 +121,19 @@ def cut_out(
             raise InputError("extract, inputs", expected="typed tensors", got=got, next=advice)
     nodes = [graph.nodes[position] for position in segment.nodes]
     made_names = {name for node in nodes for name in node.output}
+    weights = [tensor for tensor in proto.initializer if tensor.name in segment.weights]
+    sparse = []
+    for tensor in proto.sparse_initializer:
+        if tensor.values.name in segment.weights:
+            sparse.append(tensor)
     part = helper.make_graph(
         nodes,
         proto.name,
         inputs_infos,
         [_info(proto, types, name, {}) for name in results],
-        initializer=[t for t in proto.initializer if t.name in segment.weights],
+        initializer=weights,
         value_info=[info for info in proto.value_info if info.name in made_names],
-        sparse_initializer=[
-            t for t in proto.sparse_initializer if t.values.name in segment.weights
-        ],
+        sparse_initializer=sparse,
     )
     proto.CopyFrom(part)
     return ModelCut(to_model(source), feeds)

@@ -66,8 +66,12 @@ class NodeChange:
     @property
     def cost(self) -> float:
         """Subtract the median of a from that of b, in microseconds."""
-        before, after = (spread.median if spread else 0.0 for spread in (self.a, self.b))
-        return after - before
+        cost = 0.0
+        if self.b is not None:
+            cost += self.b.median
+        if self.a is not None:
+            cost -= self.a.median
+        return cost
 
     def __str__(self) -> str:
         times = f"{self.a or 'none'} → {self.b or 'none'}{_times(self.ratio)}"

@@ -84,8 +84,12 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        verb = "fails" if count == 1 else "fail"
-        limit = "" if self.finished else ", and the time was up"
+        verb = "fail"
+        if count == 1:
+            verb = "fails"
+        limit = ", and the time was up"
+        if self.finished:
+            limit = ""
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 

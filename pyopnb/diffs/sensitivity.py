@@ -190,7 +190,9 @@ def sensitivity(
         for node, names in groups:
             ratio = _ratio(simulation.run(samples, names), expected_outputs)
             # Both are infinite where nothing is lost, and their difference would be NaN.
-            gain = ratio - simulated if ratio != simulated else 0.0
+            gain = 0.0
+            if ratio != simulated:
+                gain = ratio - simulated
             name = node.name or first_output(node)
             nodes.append(SensitiveNode(name, full_name(node), names, ratio, gain))
             advance("nodes in float", 1)

@@ -108,7 +108,9 @@ def _extent(part: Part, facts: ArrayStats) -> str:
         counted = f"{facts.over:,} {total}{_share(facts.over, facts.count)} "
         return f"{counted if facts.count > 1 else ''}outside {tolerance}"
     # After another tolerance was applied, it is not known how many are outside.
-    where = "some are outside" if facts.over is None else "within"
+    where = "within"
+    if facts.over is None:
+        where = "some are outside"
     counted = f"{facts.differing:,} {total} {differ}, "
     return f"{counted if facts.count > 1 else ''}{where} {tolerance}"
 
@@ -138,12 +140,14 @@ def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
     axis = _concentrated(facts.axes)
     clauses = []
     if axis is not None:
-        share = (
-            f"all {axis.seen:,}" if axis.most == axis.seen else f"{axis.most:,} of {axis.seen:,}"
-        )
+        share = f"{axis.most:,} of {axis.seen:,}"
+        if axis.most == axis.seen:
+            share = f"all {axis.seen:,}"
         clauses.append(f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})")
     # No mismatch of strings or bools is worse than another.
-    adjective = "first" if part.a.startswith(("string", "bool")) else "worst"
+    adjective = "worst"
+    if part.a.startswith(("string", "bool")):
+        adjective = "first"
     clauses.append(f"{adjective} at {_format_values(worst)}")
     if axis is None and facts.first not in (None, worst.index):
         clauses.append(f"first at {format_index(facts.first)}")
@@ -161,8 +165,11 @@ def _how_much(part: Part, facts: ArrayStats) -> Iterator[str]:
         if facts.finite and not facts.largest:
             clauses.append("all finite pairs are equal")
     if facts.largest:
-        size = "elsewhere |a-b| " if clauses else "|a-b| "
-        size += "up to " if facts.differing > 1 else ""
+        size = "|a-b| "
+        if clauses:
+            size = "elsewhere |a-b| "
+        if facts.differing > 1:
+            size += "up to "
         size += format_number(facts.largest)
         if facts.relative is not None:
             size += f", {_format_relative(facts.relative)}"

@@ -216,7 +216,9 @@ def format_change(change: Change) -> Iterator[str]:
 def _weight_values(change: Change, reader: str) -> str:
     if change.values is None:
         return "".join(f": {_format_fact(fact)}" for fact in change.facts[1:])
-    of_reader = f" of {reader}" if reader else ""
+    of_reader = ""
+    if reader:
+        of_reader = f" of {reader}"
     return f"{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
 
 

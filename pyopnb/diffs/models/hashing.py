@@ -161,12 +161,16 @@ class HashedGraph(GraphIndex):
     def weight(self, name: str) -> int | None:
         """Return the number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)
-        return graph.weights.get(name) if isinstance(graph, HashedGraph) else None
+        if not isinstance(graph, HashedGraph):
+            return None
+        return graph.weights.get(name)
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
         """Return the weight of a name, in this graph or one around it."""
         graph = self.resolve(name)
-        return graph.tensors.get(name) if isinstance(graph, HashedGraph) else None
+        if not isinstance(graph, HashedGraph):
+            return None
+        return graph.tensors.get(name)
 
     def makers(self, index: int) -> list[int]:
         """List the nodes other than Constants that make what a node reads, each once."""

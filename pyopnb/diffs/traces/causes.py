@@ -130,5 +130,9 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
 
 def op_versions(a: Side, b: Side, node: NodeProto) -> tuple[int | None, int | None]:
     """Return the version numbers of a node's op in both traces; None if the registry had no such op."""
-    first, second = (side.trace.versions.get(full_name(node)) for side in (a, b))
-    return None if first is None else first.number, None if second is None else second.number
+    numbers: list[int | None] = [None, None]
+    for place, side in enumerate((a, b)):
+        version = side.trace.versions.get(full_name(node))
+        if version is not None:
+            numbers[place] = version.number
+    return numbers[0], numbers[1]

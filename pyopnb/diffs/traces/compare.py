@@ -191,12 +191,18 @@ class TraceComparison:
             runtimes[self.arrays_side] = "arrays"
         outputs_only_a, only_a = self._unpaired(0, alignment)
         outputs_only_b, only_b = self._unpaired(1, alignment)
-        is_result = graph_b.producer.__contains__
+        feeds = []
+        results = []
+        for name, tensor in tensors.items():
+            if name in graph_b.producer:
+                results.append(tensor)
+            else:
+                feeds.append(tensor)
         return TraceDiff(
             runtimes[0],
             runtimes[1],
-            feeds=tuple(tensor for name, tensor in tensors.items() if not is_result(name)),
-            tensors=tuple(tensor for name, tensor in tensors.items() if is_result(name)),
+            feeds=tuple(feeds),
+            tensors=tuple(results),
             steps=tuple(self.steps(tensors)),
             outputs=tuple(name for name in graph_b.outputs if name in tensors),
             only_a=only_a,
@@ -237,7 +243,9 @@ class TraceComparison:
             isolated = self._isolated()
             # A node may differ only because it ran alone; isolating it in its own run tells.
             offsets = self._offsets(isolated)
-            default = Isolated(reason="it computes with integers" if self.integers else "")
+            default = Isolated()
+            if self.integers:
+                default = Isolated(reason="it computes with integers")
             if not self.b.trace.by_model:
                 default = Isolated(reason=f"{self.b.trace.runtime} ran no node")
             for pair in self.pairs:

@@ -163,7 +163,9 @@ class TraceDiff(ToleranceDiff):
         lone = []
         for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b)):
             if names:
-                noun = "output" if len(names) == 1 else "outputs"
+                noun = "outputs"
+                if len(names) == 1:
+                    noun = "output"
                 lone.append(f"only {side} has the {noun} {_join_names(names)}")
         verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
         lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
@@ -249,7 +251,9 @@ class TraceDiff(ToleranceDiff):
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
         # What ran, and under which tolerance relative to whole tensors.
-        line = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
+        line = f"a: {self.a}; b: {self.b}"
+        if self.a == self.b:
+            line = f"both on {self.a}"
         scaled = max((part.stol for part in self.parts), default=0.0)
         if scaled:
             line += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"

@@ -218,11 +218,13 @@ def as_made(value: Any) -> Any:
     Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
     held to float64's tolerance.
     """
+    if isinstance(value, float):
+        return np.float32(value)
     if isinstance(value, list):
         return [as_made(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {k: np.float32(x) if isinstance(x, float) else x for k, x in value.items()}
+    if isinstance(value, dict):
+        return {key: as_made(item) for key, item in value.items()}
+    return value
 
 
 # ---- running as a trace was run

@@ -46,7 +46,9 @@ class QuantizedTensor:
 
     def __str__(self) -> str:
         """Describe what quantization made of a tensor in one line."""
-        noun = "weight " if self.weight else ""
+        noun = ""
+        if self.weight:
+            noun = "weight "
         text = f"{noun}{sanitize(self.tensor, 80)}: SQNR {format_number(self.sqnr)} dB"
         if self.alone is None:
             return text
