@@ -237,8 +237,10 @@ class QuantizedTensors:
         # The scale of the weight is applied later, to the sums. Quantizers name it after the weight.
         self._add(weight, weight.removesuffix("_quantized") + "_scale", inputs[3], node)
         levels = self._value(weight)
-        if is_new and weight.endswith(_TRANSPOSED) and weight in self.scales and levels is not None:
-            # The float model multiplies by it in a Gemm with transB, which became a MatMul.
+        # A Gemm with transB became a MatMul. Up to onnxruntime 1.25 its turned weight kept the name.
+        readers = self._readers.get(weight.removesuffix(_TRANSPOSED).removesuffix("_quantized"), [])
+        is_turned = any(x.op_type == "Gemm" and _attribute(x, "transB", 0) for x in readers)
+        if is_new and is_turned and weight in self.scales and levels is not None:
             scale = self.scales[weight]
             self.arrays[weight] = levels.T
             self.scales[weight] = Scale(scale.scale.T, scale.zero_point.T, scale.dtype)

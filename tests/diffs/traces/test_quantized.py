@@ -214,6 +214,13 @@ def test_weights_of_a_gemm_are_compared_channel_by_channel(
     assert all(rows[name].sqnr > 30 for name in biases)
     found = pyopnb.sensitivity(model, other, {"x": x})
     assert all("w" in node.tensors for node in found.nodes if node.op == "Gemm")
+    # The weight that quantize_dynamic turned around had this name in onnxruntime 1.25.
+    for tensor in other.graph.initializer:
+        tensor.name = tensor.name.replace("_Transposed", "")
+    for node in other.graph.node:
+        node.input[:] = [name.replace("_Transposed", "") for name in node.input]
+    older = diff(trace(model, x=x), trace(other, x=x)).quantization
+    assert {row.tensor: row.sqnr for row in older} == {k: row.sqnr for k, row in rows.items()}
 
 
 def ratio_of_onnxruntime(values: np.ndarray, quantized: np.ndarray) -> float:
