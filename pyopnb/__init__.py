@@ -12,6 +12,7 @@ from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.de
 from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.handed_down import hand_down as _hand_down
+from pyopnb.ops.installed import import_at_first_use as _import_at_first_use
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType
@@ -163,16 +164,7 @@ _PACKAGES = ("catalog", "errors", "ortx", "sklearn", "testing", "torch", "traini
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"pyopnb.{name}")
-    # A misspelled name gets Python's own message, which suggests the nearest one.
-    if name not in _HOMES:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}",
-            name=name,
-            obj=importlib.import_module(__name__),
-        )
-    # The next access finds the name in the module itself.
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+    return _import_at_first_use(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -4,8 +4,34 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["require"]
+__all__ = ["import_at_first_use", "require"]
+
+
+def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> Any:
+    """Import a name of a package from the module that has it; the next access finds it in the package itself.
+
+    Parameters
+    ----------
+    package, name : str
+    homes : mapping
+        The modules, by the names that they have.
+
+    Raises
+    ------
+    AttributeError
+        It is none of these names.
+    """
+    module = importlib.import_module(package)
+    # A misspelled name gets Python's own message, which suggests the nearest one.
+    if name not in homes:
+        text = f"module {package!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=module)
+    value = getattr(importlib.import_module(homes[name]), name)
+    setattr(module, name, value)
+    return value
 
 
 def require(package: str, least: str, install: str) -> None:

@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from pyopnb.ops.installed import require
+from pyopnb.ops.installed import import_at_first_use, require
 
 if TYPE_CHECKING:
     from skl2onnx import update_registered_converter
@@ -38,16 +37,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}",
-            name=name,
-            obj=importlib.import_module(__name__),
-        )
-    for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
-        require(package, least, "'pyopnb[sklearn]'")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+    if name in _HOMES:
+        for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
+            require(package, least, "'pyopnb[sklearn]'")
+    return import_at_first_use(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

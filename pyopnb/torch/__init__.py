@@ -5,10 +5,9 @@ torch and onnxscript are imported when a name of this package is first used.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from pyopnb.ops.installed import require
+from pyopnb.ops.installed import import_at_first_use, require
 
 if TYPE_CHECKING:
     from pyopnb.torch.conversion import export, missing
@@ -43,16 +42,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}",
-            name=name,
-            obj=importlib.import_module(__name__),
-        )
-    for package, least in (("torch", "2.13"), ("onnxscript", "0.7")):
-        require(package, least, "'pyopnb[torch]'")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+    if name in _HOMES:
+        for package, least in (("torch", "2.13"), ("onnxscript", "0.7")):
+            require(package, least, "'pyopnb[torch]'")
+    return import_at_first_use(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:
