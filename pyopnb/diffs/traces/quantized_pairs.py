@@ -237,7 +237,7 @@ class QuantizedTensors:
         # The scale of the weight is applied later, to the sums. Quantizers name it after the weight.
         self._add(weight, weight.removesuffix("_quantized") + "_scale", inputs[3], node)
         levels = self._value(weight)
-        # A Gemm with transB became a MatMul. Up to onnxruntime 1.25 its turned weight kept the name.
+        # A Gemm with transB became a MatMul. In onnxruntime 1.25 its turned weight kept the name.
         readers = self._readers.get(weight.removesuffix(_TRANSPOSED).removesuffix("_quantized"), [])
         is_turned = any(x.op_type == "Gemm" and _attribute(x, "transB", 0) for x in readers)
         if is_new and is_turned and weight in self.scales and levels is not None:
