@@ -72,7 +72,9 @@ def test_the_warning_says_what_was_wrong(whole):
         "torch.ops.aten.max_pool2d.default",
         "torch.ops.aten.linear.default",
     )
-    assert "got X is int64; the operator takes int8, uint8, float16, float32, float64" in pool.reason
+    assert (
+        "got X is int64; the operator takes int8, uint8, float16, float32, float64" in pool.reason
+    )
     assert "there are kernels for float32" in linear.reason
     assert linear.line.endswith("`y = nn.functional.linear(x, weight, weight[0]) - 1`")
 
