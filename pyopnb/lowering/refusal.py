@@ -69,9 +69,8 @@ def refuse(
     Refusal
     """
     refusal = Refusal(current_line(), expected, got, next)
-    # Reported before it is raised, as the user's code may catch it.
-    for listener in _listeners.get():
-        listener.append(refusal)
+    # Noted before it is raised, as the user's code may catch it.
+    _noted.get([]).append(refusal)
     raise refusal
 
 
@@ -79,14 +78,14 @@ def refuse(
 def noting() -> Iterator[list[Refusal]]:
     """Collect every refusal, including those that the user's code catches."""
     refusals: list[Refusal] = []
-    token = _listeners.set((refusals,))
+    token = _noted.set(refusals)
     try:
         yield refusals
     finally:
-        _listeners.reset(token)
+        _noted.reset(token)
 
 
-_listeners: ContextVar[tuple[list[Refusal], ...]] = ContextVar("listeners", default=())
+_noted: ContextVar[list[Refusal]] = ContextVar("noted")
 
 
 def line_of(error: BaseException) -> SourceLine | None:
