@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from photographs import photograph
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 import pyopnb
 
-PHOTOGRAPH = (load_sample_image("flower.jpg") / 255).astype(np.float32)[::4, ::4]
+PHOTOGRAPH = (photograph("flower.jpg") / 255).astype(np.float32)[::4, ::4]
 
 
 class Gain:

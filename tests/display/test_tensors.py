@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from photographs import photograph
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 import pyopnb
 
@@ -181,7 +181,7 @@ def test_circles_are_round(scale: int) -> None:
     assert np.ptp(rows) == pytest.approx(np.ptp(columns), abs=2)
 
 
-PHOTOGRAPH = load_sample_image("china.jpg")
+PHOTOGRAPH = photograph("china.jpg")
 
 
 def layouts() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
