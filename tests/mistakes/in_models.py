@@ -30,6 +30,16 @@ MISTAKES = (
         "s.get_inputs()[0].name == 'x'",
     ),
     Mistake(
+        "the name of a file is misspelled",
+        """
+        onnx.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), "clip.onnx")
+        ---
+        s = pyopnb.Session("«clp.onnx»")
+        """,
+        ("ModelError: Load model clp.onnx failed. File doesn't exist.",),
+        "s.get_inputs()[0].name == 'x'",
+    ),
+    Mistake(
         "a model saved into a folder that is not there",
         _HALF
         + """

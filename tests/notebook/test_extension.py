@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
-import pytest
 from IPython.utils.capture import capture_output
 
 import pyopnb
@@ -75,22 +71,6 @@ def test_a_lowered_function_is_displayed_with_its_source(shell, define):
     data, _ = shell.display_formatter.format(function)
     assert "return x / 2" in data["text/html"]
     assert ">Div</td>" in data["text/html"]
-
-
-PROBE = "import sys, pyopnb{more}; print('IPython' in sys.modules)"
-
-
-@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
-@pytest.mark.parametrize(
-    ("more", "imported"), [("", "False"), (", pyopnb.notebook.extension", "True")]
-)
-def test_importing_pyopnb_does_not_import_ipython(more, imported):
-    # The second case shows that the first could fail.
-    command = [sys.executable, "-c", PROBE.format(more=more)]
-    probe = subprocess.run(
-        command, capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1]
-    )
-    assert probe.stdout.strip() == imported
 
 
 def test_a_rebuilt_session_is_a_line_of_text_with_its_cell(bare):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from IPython.core.completer import provisionalcompleter
 from small_ops import soft_clip_cell
 
 import pyopnb
@@ -55,11 +54,3 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     assert (ran.out + ran.err).startswith("ModelError: line 3, column 13, in `a = Abs(z)`, ")
     assert (ran.out + ran.err).count("\n") == 1
     assert shell.user_ns["clipper"] is old
-
-
-def completions(shell, text, cursor=None):
-    with provisionalcompleter():
-        return [
-            c.text
-            for c in shell.Completer.completions(text, len(text) if cursor is None else cursor)
-        ]

@@ -256,6 +256,3 @@ def test_hundreds_of_redefinitions_leave_one_module(define):
         define(f"%%pyop -q\n{TWICE}    limit = {limit}\n")
     assert len(sys.modules) == before
     assert registry["Twice"].current.number == 301
-
-
-# Waiting for the rest of a cell at a prompt

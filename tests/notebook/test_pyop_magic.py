@@ -104,9 +104,6 @@ def test_source(ops, define):
     assert first.strip() == registry.history("demo::SoftClip")[0].source.strip()
 
 
-# Help
-
-
 # Completion
 
 
