@@ -153,7 +153,7 @@ random-calls: .venv-$(first)/.installed
 # Every warning is an error, and so is a link inside the pages that leads nowhere. Cells that ran with this very package are not
 # run again. The pages show the wheel, in the first Python's environment.
 docs: .venv-$(first)/.docs
-	.venv-$(first)/bin/python -P -m sphinx -q -W --keep-going -E -a -d build/docs/doctrees docs build/docs/html
+	$(one_thread) .venv-$(first)/bin/python -P -m sphinx -q -W --keep-going -E -a -d build/docs/doctrees docs build/docs/html
 	@echo "The pages are in $(CURDIR)/build/docs/html"
 
 docs-links: .venv-$(first)/.docs

@@ -1,4 +1,4 @@
-"""Kernels for the pages, forked from one process that has imported what each of them would import: a third of their time.
+"""Kernels for the pages, forked from one process that has imported what each of them would import: half of their time.
 
 ``forked_kernels.py serve SOCKET`` imports and waits. Jupyter starts ``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a
 kernel: it has one forked, hands it Jupyter's arguments, folder and environment, passes interrupts on, and ends with it.
@@ -53,8 +53,10 @@ def serve(path: str) -> None:
     """Fork a kernel for each that asks."""
     del sys.path[0]  # this folder; a kernel looks in that of its page
     import ipykernel.kernelapp
+    import ipywidgets  # noqa: F401, TID251
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401, TID251
+    import sklearn.datasets  # noqa: F401  # the data of most pages; it takes longer than their cells
 
     signal.signal(
         signal.SIGCHLD, _wait_for_ended
