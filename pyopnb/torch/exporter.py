@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import torch
 from onnx import ModelProto
@@ -15,10 +16,11 @@ from pyopnb.models.ort_capabilities import has_op, newest_ir_version
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
+from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.functions import exported_as
-from pyopnb.torch.holes import Hole, failed_call, find_holes, hole_of
+from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.parts import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
 from pyopnb.torch.sizes import write_fixed_sizes
@@ -86,7 +88,8 @@ def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole
                     # It stands in for an op already, and the exporter does not take that either.
                     where = hole.line or "module"
                     expected = "an op of the exporter's, or one that torch can stand in for"
-                    raise ModelError(where, expected=expected, got=hole.reason) from None
+                    texts = {"expected": expected, "got": hole.reason}
+                    raise NoStandIn.of(hole.node, where, **texts) from None
         # Torch takes these calls over, and the exporter is asked again.
         for hole in holes:
             put_node(hole.node, define(hole.node.target))
@@ -135,6 +138,7 @@ def _call_exporter(program: Any, options: ExportOptions) -> Any:
             exported = torch.onnx.export(program, (), optimize=False, **arguments)
     write_fixed_sizes(exported.model.graph)
     _restore_names(exported, len(input_names or ()), len(output_names or ()))
+    _name_transposed_weights(exported)
     return exported
 
 
@@ -178,6 +182,26 @@ def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None
             source.name = name
 
 
+def _name_transposed_weights(exported: Any) -> None:
+    """Name a weight that the exporter has transposed after the module's: ``line.weight.T``.
+
+    It is ``val_0`` otherwise, and what was trained would not find back to the module.
+    """
+    initializers = exported.model.graph.initializers
+    weights_by_shape: dict[tuple[int, ...], list[tuple[str, np.ndarray]]] = {}
+    for name, weight in exported.exported_program.state_dict.items():
+        if weight.dim() == 2 and name not in initializers:
+            array = to_array(weight.detach()).T
+            weights_by_shape.setdefault(array.shape, []).append((name, array))
+    for value in list(initializers.values()):
+        weights = weights_by_shape.get(tuple(value.const_value.shape), [])
+        for position, (name, array) in enumerate(weights):
+            if np.array_equal(value.const_value.numpy(), array):
+                value.name = f"{name}.T"
+                del weights[position]
+                break
+
+
 def _fresh_name(graph: Any, name: str) -> str:
     names, fresh, number = _names_in(graph), name, 0
     while fresh in names:
@@ -207,7 +231,7 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
         raise _failed(error) from None
 
 
-def _failed(error: BaseException) -> ModelError:
+def _failed(error: BaseException) -> NoStandIn:
     """Make the error for what the exporter refuses for another reason than an op."""
     failed, cause = failed_call(error), error
     while cause.__cause__ is not None:
@@ -216,7 +240,7 @@ def _failed(error: BaseException) -> ModelError:
     where = "torch.onnx.export"
     if failed is not None:
         where = f"{where}, {sanitize(failed.name)}"
-    return ModelError(
+    return NoStandIn(
         where,
         expected="a program that the exporter takes",
         got=sanitize(f"{type(cause).__name__}: {text}", 400),

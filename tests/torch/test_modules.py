@@ -5,6 +5,7 @@ The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row 
 
 import pytest
 import torch
+from onnx import numpy_helper
 from torch import nn
 from torch._higher_order_ops import scan
 
@@ -292,3 +293,16 @@ def test_an_input_that_is_a_result_has_its_own_name(options, inputs, outputs):
     got = pyopnb.Session(model).run(None, dict(zip(inputs, (x.numpy(), y.numpy()), strict=True)))
     for result, expected in zip(got, (x, y + 1, y), strict=True):
         assert (result == expected.numpy()).all()
+
+
+def test_weights_that_the_exporter_transposes_have_their_names():
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 4, bias=False))
+    model = pyopnb.torch.export(module.eval(), (some(2, 5, 4),))
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert {name.removesuffix(".T") for name in arrays} == set(module.state_dict())
+    for name, weight in module.state_dict().items():
+        array = arrays[name] if name in arrays else arrays[f"{name}.T"].T
+        assert (array == weight.numpy()).all()
+    x = some(2, 5, 4)
+    (result,) = pyopnb.Session(model)(x).values()
+    torch.testing.assert_close(torch.from_numpy(result), module(x).detach())

@@ -93,6 +93,13 @@ class Bins(nn.Module):
         return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
 
 
+class Scatters(nn.Module):
+    """Fails in the exporter's own decomposition (torch 2.13)."""
+
+    def forward(self, x):
+        return torch.diagonal_scatter(x, x[0] * 2)
+
+
 class Overwrites(nn.Module):
     def forward(self, x):
         x[x > float(x.mean())] = 0
@@ -212,6 +219,7 @@ CASES = [
     (Steps(), (N,), [(numbers(5, 3),), (numbers(1, 3),), (numbers(9, 3),)]),
     (Quantised(), (N,), [(numbers(4),), (numbers(9) * 3,)]),
     (nn.Sequential(nn.ReLU(), Bins()), None, [(numbers(4, 2),), (numbers(4, 2, seed=1),)]),
+    (Scatters(), None, [(numbers(3, 3),), (numbers(3, 3, seed=1),)]),
     (nn.Sequential(nn.ReLU(), Quantised()), None, [(numbers(4),), (numbers(4, seed=1),)]),
     (Overwrites(), (N,), [(numbers(4, 3),), (numbers(5, 3),)]),
 ]
