@@ -106,17 +106,17 @@ class NoStandIn(ModelError):
 
     Attributes
     ----------
-    path : str
-        The submodule that calls it.
+    path, line : str
+        The submodule and the user's line that call it; empty where they are not known.
     """
 
-    path = ""
+    path, line = "", ""
 
     @classmethod
     def of(cls, node: Any, where: str, **texts: str) -> NoStandIn:
         """Make the error for a call."""
         error = cls(where, **texts)
-        error.path = path_of(node)
+        error.path, error.line = path_of(node), line_of(node)
         return error
 
 

@@ -194,7 +194,7 @@ def capture_around(
         raise refusal
     for path in dict.fromkeys((refusal.path, "")):
         try:
-            part = learner.learn(path, refusal.where, refusal)
+            part = learner.learn(path, refusal.line, refusal)
             with _in_torch(learner.module, [part]):
                 return capture(learner.module, args, kwargs, dynamic_shapes)
         except (ModelError, AttributeError, _NotLearned):
