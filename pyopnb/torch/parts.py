@@ -683,7 +683,7 @@ class _PartOp:
             elif isinstance(dim, _InputSize):
                 expected_size = sizes[dim.position]
             if size != expected_size:
-                raise OtherResults(
+                raise ModelError(
                     f"{where}, size {position} of its results",
                     expected=f"{expected_size}, as in every run at the export",
                     got=str(size),

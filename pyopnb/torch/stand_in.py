@@ -32,7 +32,7 @@ _PARTS_OF_COMPLEX = {"complex64": "float32", "complex128": "float64", "complex32
 
 
 class OtherResults(ModelError):
-    """A part of a module returned other types or sizes than the model was made for."""
+    """A part of a module returned other types or ranks than the model was made for."""
 
 
 class TorchOp:
