@@ -146,8 +146,10 @@ class Evaluator:
             yield
         except BaseException as error:
             self._failures[:] = [error]
-            # A session has noted it already, with version and types.
-            if not any(where in note for note in getattr(error, "__notes__", ())):
+            # A session has noted it already, with version and types. It names a node by its output
+            # where the node has no name.
+            name = where.removeprefix("the node of output ")
+            if not any(name in note for note in getattr(error, "__notes__", ())):
                 add_note(error, f"in {where}")
             raise
 

@@ -392,6 +392,10 @@ def test_an_exception_of_an_op_is_itself():
         with pytest.raises(Mine, match="here") as caught:
             session.trace(x=X, **options)
         assert "demo::Raises" in "".join(caught.value.__notes__)
+    with pytest.raises(Mine, match="here") as caught:
+        pyopnb.trace(session, x=X, on="reference")
+    (note,) = caught.value.__notes__
+    assert "'y' (demo::Raises), version 1" in note
 
 
 def test_a_session_is_not_kept_by_its_trace(chain):
