@@ -95,12 +95,12 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None) -> Any:
     Examples
     --------
     >>> from pyopnb import registry
-    >>> @pyop("doctest::Twice")
-    ... class Twice:
+    >>> @pyop("doctest::Fourfold")
+    ... class Fourfold:
     ...     def compute(self, x):
-    ...         return x * 2
-    >>> Twice().compute(4), registry["doctest::Twice"].current.number
-    (8, 1)
+    ...         return x * 4
+    >>> Fourfold().compute(4), registry["doctest::Fourfold"].current.number
+    (16, 1)
     """
     if not (name is None or isinstance(name, (str, type))):
         got = f"{type(name).__name__} {sanitize(repr(name), 60)}"

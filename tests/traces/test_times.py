@@ -101,7 +101,7 @@ def with_op() -> Network:
         pyopnb.node("demo::Bend", "a", "b"),
         pyopnb.node("Neg", "b", "y"),
     ]
-    return pyopnb.model(nodes, {"x": "float32[N]"}, "y"), {"x": drawn(300_000)}
+    return pyopnb.model(nodes, {"x": "float32[N]"}, "y"), {"x": drawn(1_200_000)}
 
 
 def without_constants(model: ModelProto) -> set[str]:

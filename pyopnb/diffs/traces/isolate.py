@@ -22,7 +22,7 @@ from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import advance
 from pyopnb.ops.registry import registry
@@ -131,6 +131,13 @@ class Isolation:
                 return f"the other run did not record its input {sanitize(name)}"
             if not isinstance(self.given[name], np.ndarray):
                 return f"its input {sanitize(name)} is not a tensor"
+            # The nodes were not made for another rank. ONNX Runtime 1.25 ends the process where a
+            # quantized Conv gets a matrix; newer versions refuse the model.
+            rank = np.ndim(self.given[name])
+            if name in self.trace and np.ndim(self.trace[name]) != rank:
+                return (
+                    f"its input {sanitize(name)} has {plural(rank, 'dimension')} in the other run"
+                )
         return ""
 
     def _is_retired(self, segment: Segment) -> bool:
