@@ -88,8 +88,19 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
 
 
 def lone_session(model: ModelProto, *, fill: bool = False) -> Session:
-    """Make a session without a thread pool, which costs more than a few short runs; what fails there is not logged."""
-    return Session(model, new_options(threads=1), fill=fill)
+    """Make a session for a few short runs, which logs nothing of what fails.
+
+    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs.
+    """
+    options = new_options("no", threads=1)
+    if not fill:
+        return Session(model, options)
+    try:
+        return Session(model, options)
+    except Exception:
+        # Looking first for what lacks a kernel takes longer than making the session. What filling does
+        # not mend is raised again.
+        return Session(model, options, fill=True)
 
 
 def run_each(
