@@ -165,6 +165,7 @@ class Work:
         self._source_error: Exception | None = None
         self._sends = 0
         self._in_process = executor is None or isinstance(executor, ThreadPoolExecutor)
+        self._is_stored = False
         if self._in_process:
             self._state = kind.begin(session, False)
         else:
@@ -174,6 +175,9 @@ class Work:
 
     def run_all(self, items: Iterable[Any], total: int | None) -> None:
         """Run the session over all items with a progress bar, and end early at an interrupt."""
+        # No code of the user's runs between the items of a list, while a generator may fill one
+        # buffer again and again.
+        self._is_stored = isinstance(items, (list, tuple))
         try:
             with tracking(self._kind.plural, total):
                 if self._executor is None:
@@ -236,6 +240,8 @@ class Work:
 
     def _apart(self, item: Any) -> Any:
         """Copy or pickle an item, which its owner may overwrite before it runs."""
+        if self._in_process and self._is_stored:
+            return item
         if self._in_process:
             return _copy_feeds(item)
         try:

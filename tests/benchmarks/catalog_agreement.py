@@ -225,7 +225,10 @@ def measure(tests: Path = TESTS) -> list[dict[str, str]]:
             partial(recorder.compare, np.testing.assert_array_equal),
         ),
     ):
-        code = pytest.main(["-q", "-p", "no:cacheprovider", str(tests)], plugins=[recorder])
+        # Plugins may be imported before: anyio, by what the other benchmarks use.
+        warnings = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        arguments = ["-q", "-p", "no:cacheprovider", *warnings, str(tests)]
+        code = pytest.main(arguments, plugins=[recorder])
     if code:
         raise RuntimeError("the tests of the catalogue fail: nothing is written down")
     pairs = recorder.by_form | recorder.by_kernel
