@@ -142,8 +142,8 @@ def with_nan():
     return module
 
 
-def refused(module, *args, **options):
-    with pytest.raises((InputError, ModelError)) as caught:
+def refused(error, module, *args, **options):
+    with pytest.raises(error) as caught:
         pyopnb.torch.export(module, args, **options)
     said = re.sub(r"\s+", " ", str(caught.value))
     assert len(said) < 420
@@ -154,21 +154,9 @@ X = torch.ones(2, 3)
 INVERSE, LINEAR = torch.ops.aten.inverse.default, torch.ops.aten.linear.default
 NO_SUCH_SIZES = "module Line, dynamic_shapes: expected sizes that forward lets change, got"
 # What is given, and parts of the message.
-ROWS = [
-    # The module.
-    (Line, (X,), {}, ["module Line: expected evaluation mode, got training mode. Try: module.ev"]),
-    (partly_training, (X,), {}, ["got training mode in 1."]),
-    (
-        without_values,
-        (X,),
-        {},
-        ["parameter line.weight: expected a tensor with values, got one on the device meta"],
-    ),
-    (with_nan, (X,), {}, ["parameter line.bias: expected numbers, got NaN in 1 of 2. Try: load"]),
+# Of arguments that are no export's.
+ARGUMENTS = [
     (lambda: Line, (X,), {}, ["expected a torch.nn.Module, got class Line. Try: Line().eval()"]),
-    (lambda: Lazy().eval(), (X,), {}, ["Try: module(*args) once"]),
-    # Its arguments.
-    (line, (X.to("meta"),), {}, ["args, tensor 0: expected a tensor with values"]),
     (line, (X, X), {}, ["the arguments of forward(x), got 2 in args, 0 in kwargs: too many"]),
     (Scaled().eval, (X,), {}, ["of forward(x, y, scale), got 1", "a required argument: 'y'."]),
     (line, (X,), {"kwargs": {"z": 1}}, ["got an unexpected keyword argument 'z'."]),
@@ -181,27 +169,10 @@ ROWS = [
     (line, (np.ones((2, 3)),), {}, ["got numpy.ndarray. Try: torch.from_numpy(x)"]),
     (
         line,
-        (torch.ones(2, 4),),
-        {},
-        [
-            "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: mat1",
-            "Try: an example for which module(*args) runs in torch",
-        ],
-    ),
-    # Sizes and names.
-    (
-        line,
         (X,),
         {"dynamic_axes": {"x": {0: "batch"}}},
         ["Try: dynamic_shapes={'x': {0: 'batch'}}"],
     ),
-    (
-        line,
-        (X,),
-        {"dynamic_shapes": ({1: "features"},)},
-        [NO_SUCH_SIZES, "`return self.line(x)`, which takes only 3 there"],
-    ),
-    (line, (X,), {"dynamic_shapes": ({0: "batch"}, {0: "batch"})}, [NO_SUCH_SIZES[:-5]]),
     (
         line,
         (X,),
@@ -210,20 +181,6 @@ ROWS = [
     ),
     (line, (X,), {"dynamic_shapes": {"x": {"rows": "batch"}}}, ["from 0 to 1, got 'rows'."]),
     (line, (X,), {"dynamic_shapes": "batch"}, ["an entry for each argument, got 'batch'. Try"]),
-    (
-        line,
-        (X,),
-        {"dynamic_shapes": ({0: torch.export.Dim("batch", min=5)},)},
-        [f"{NO_SUCH_SIZES} ConstraintViolationError:"],
-    ),
-    (line, (X,), {"dynamic_shapes": ({0: 3},)}, [f"{NO_SUCH_SIZES} ConstraintViolationError:"]),
-    (line, (X[:1],), {"dynamic_shapes": ({0: "n"},)}, ["Try: an example with 2 or more there"]),
-    (
-        Reshapes().eval,
-        (torch.ones(2, 3, 2),),
-        {"dynamic_shapes": ({0: "batch"},)},
-        ["`return x.reshape(2, 6)`, which takes only 2 there", "Try: -1 in the place of 2 in that"],
-    ),
     (
         line,
         (X,),
@@ -239,7 +196,50 @@ ROWS = [
         ["ops: expected a torch op that the module calls, got torch.ops.aten.inverse.default. Try"],
     ),
     (line, (X,), {"ops": {LINEAR: "com.microsoft::Gem"}}, ["or an operator of ONNX Runtime"]),
-    # What forward does.
+]
+# Of modules, examples and sizes that cannot become a model.
+MODULES = [
+    (Line, (X,), {}, ["module Line: expected evaluation mode, got training mode. Try: module.ev"]),
+    (partly_training, (X,), {}, ["got training mode in 1."]),
+    (
+        without_values,
+        (X,),
+        {},
+        ["parameter line.weight: expected a tensor with values, got one on the device meta"],
+    ),
+    (with_nan, (X,), {}, ["parameter line.bias: expected numbers, got NaN in 1 of 2. Try: load"]),
+    (lambda: Lazy().eval(), (X,), {}, ["Try: module(*args) once"]),
+    (line, (X.to("meta"),), {}, ["args, tensor 0: expected a tensor with values"]),
+    (
+        line,
+        (torch.ones(2, 4),),
+        {},
+        [
+            "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: mat1",
+            "Try: an example for which module(*args) runs in torch",
+        ],
+    ),
+    (
+        line,
+        (X,),
+        {"dynamic_shapes": ({1: "features"},)},
+        [NO_SUCH_SIZES, "`return self.line(x)`, which takes only 3 there"],
+    ),
+    (line, (X,), {"dynamic_shapes": ({0: "batch"}, {0: "batch"})}, [NO_SUCH_SIZES[:-5]]),
+    (
+        line,
+        (X,),
+        {"dynamic_shapes": ({0: torch.export.Dim("batch", min=5)},)},
+        [f"{NO_SUCH_SIZES} ConstraintViolationError:"],
+    ),
+    (line, (X,), {"dynamic_shapes": ({0: 3},)}, [f"{NO_SUCH_SIZES} ConstraintViolationError:"]),
+    (line, (X[:1],), {"dynamic_shapes": ({0: "n"},)}, ["Try: an example with 2 or more there"]),
+    (
+        Reshapes().eval,
+        (torch.ones(2, 3, 2),),
+        {"dynamic_shapes": ({0: "batch"},)},
+        ["`return x.reshape(2, 6)`, which takes only 2 there", "Try: -1 in the place of 2 in that"],
+    ),
     (
         Noise().eval,
         (X,),
@@ -283,19 +283,20 @@ ROWS = [
     (Scales().eval, (X,), {}, ["Try: leave it a tensor: x.sum() for float(x.sum())"]),
     (Halves().eval, (X * 3,), {}, ["Try: torch.while_loop"]),
 ]
+ROWS = [(InputError, *row) for row in ARGUMENTS] + [(ModelError, *row) for row in MODULES]
 
 
 @pytest.mark.parametrize(
-    ("make", "args", "options", "parts"), ROWS, ids=[row[3][-1][:40] for row in ROWS]
+    ("error", "make", "args", "options", "parts"), ROWS, ids=[row[4][-1][:40] for row in ROWS]
 )
-def test_the_message(make, args, options, parts):
-    said = refused(make(), *args, **options)
+def test_the_message(error, make, args, options, parts):
+    said = refused(error, make(), *args, **options)
     for part in parts:
         assert part in said
 
 
 def test_a_line_is_named_by_its_file():
-    said = refused(Noise().eval(), X)
+    said = refused(ModelError, Noise().eval(), X)
     assert re.match(r"test_refused\.py:\d+, `return x \+ torch\.randn_like\(x\)`", said)
 
 
@@ -309,7 +310,7 @@ def test_torchs_own_traceback_and_log_are_not_printed(capfd, caplog):
         with pytest.raises(ModelError) as caught:
             pyopnb.torch.export(module().eval(), (torch.eye(3),))
         assert len(traceback.format_exception(caught.value)) < 10
-    refused(line(), torch.ones(2, 3, dtype=torch.int64))
+    refused(ModelError, line(), torch.ones(2, 3, dtype=torch.int64))
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
@@ -326,7 +327,9 @@ class Fussy(nn.Module):
 
 def test_the_module_stays_as_it_was_when_torch_is_asked_whether_it_runs():
     module = Fussy().eval()
-    assert "expected arguments that forward takes, got KeyError: 'x'." in refused(module, X)
+    assert "expected arguments that forward takes, got KeyError: 'x'." in refused(
+        ModelError, module, X
+    )
     assert module.calls == 0
 
 
