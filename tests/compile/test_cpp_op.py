@@ -500,10 +500,11 @@ def run_twice(folder, **environment):
 def test_a_library_that_was_cut_off_is_made_anew(tmp_path):
     assert run_twice(tmp_path, LC_ALL="xx_YY.not_installed").stdout == "8.0\n"
     (library,) = (tmp_path / "compiled").glob("*.so")
-    os.truncate(library, 6000)
-    again = run_twice(tmp_path)
-    assert (again.returncode, again.stdout) == (0, "8.0\n")
-    assert library.stat().st_size > 6000
+    for size in (0, 6000):
+        os.truncate(library, size)
+        again = run_twice(tmp_path)
+        assert (again.returncode, again.stdout) == (0, "8.0\n")
+        assert library.stat().st_size > 6000
 
 
 @pytest.mark.parametrize(
