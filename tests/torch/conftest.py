@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 
 import numpy as np
 import pytest
+import sweeps
 import torch
 from shells import bare, only_shell, shell  # noqa: F401  # fixtures
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import pyopnb
 import pyopnb.torch
@@ -23,18 +22,8 @@ def seeded():
 
 @pytest.fixture(scope="session", autouse=True)
 def translations_read_once():
-    """Read onnxscript's functions once, and not in each export, of which that is two thirds (torch 2.13)."""
-    read = functools.cache(ONNXRegistry.from_torchlib)
-
-    def copied(**options):
-        # The exporter enters the ops of one export in its table.
-        table = ONNXRegistry()
-        table._opset_version = read(**options).opset_version
-        table.functions = {name: list(rows) for name, rows in read(**options).functions.items()}
-        return table
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))
+        sweeps.read_translations_once(patch.setattr)
         yield
 
 

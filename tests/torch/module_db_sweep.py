@@ -1,36 +1,43 @@
 """Every module of torch's own module database with all sizes open, at two further sizes and each size alone.
 
-``python tests/torch/module_db_sweep.py`` prints how many were exported as they are, with sizes that are fixed and said, refused
-by which reason, and wrong.
+``python tests/torch/module_db_sweep.py`` prints how many were exported with every size open that the module lets change ("one
+size" are those with an axis along which the module itself takes no other, as Linear does), with others fixed and said, refused by
+which reason, and wrong. It keeps each verdict in ``build/module_db.jsonl``, and when started again goes on from there. One
+case of every module comes first.
 """
 
 from __future__ import annotations
 
 import collections
 import inspect
-import random
 import re
 import sys
 import warnings
 
 import numpy as np
 import sympy
-from op_db_sweep import difference, reason_of
+from sweeps import difference, one_of_each_first, reason_of, run
 
-VERDICTS = ("general", "fixed", "refused", "torch", "wrong")
+VERDICTS = ("general", "one size", "fixed", "refused", "torch", "wrong")
+
+
+def database():
+    """Load torch's entries; their import warns of what torch itself has given up."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_modules import module_db
+    return module_db
 
 
 def cases():
-    """``(entry, n)`` of every module and sample."""
+    """Yield the place in the database and the name of every module, and the number of each of its samples."""
     import torch
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.testing._internal.common_modules import module_db
-
-        for entry in module_db:
-            for n in range(len(_samples(entry, torch))):
-                yield entry, n
+        for place, entry in enumerate(database()):
+            for number in range(len(_samples(entry, torch))):
+                yield place, entry.name, number
 
 
 def _samples(entry, torch):
@@ -41,19 +48,16 @@ def _samples(entry, torch):
     return [sample for sample in samples if sample.forward_input is not None]
 
 
-def judged(entry, n):
-    """The row of a case."""
+def judged(place, name, number):
+    """Return the row of a case."""
     try:
-        return {"module": f"{entry.name} {n}"} | verdict(entry, n)
+        row = verdict(database()[place], number)
     except Exception as error:  # anything but a refusal with a reason is wrong
-        return {
-            "module": f"{entry.name} {n}",
-            "verdict": "wrong",
-            "reason": f"{type(error).__name__}: {error}"[:400],
-        }
+        row = {"verdict": "wrong", "reason": f"{type(error).__name__}: {error}"[:400]}
+    return {"module": f"{name} {number}", **row}
 
 
-def verdict(entry, n):
+def verdict(entry, number):
     """The verdict on one sample, with the reason."""
     import torch
 
@@ -63,7 +67,7 @@ def verdict(entry, n):
     tree_map = torch.utils._pytree.tree_map
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sample = _samples(entry, torch)[n]
+        sample = _samples(entry, torch)[number]
         torch.manual_seed(0)
         module = entry.module_cls(
             *sample.constructor_input.args, **sample.constructor_input.kwargs
@@ -90,30 +94,27 @@ def verdict(entry, n):
             model = pyopnb.torch.export(module, args, kwargs, dynamic_shapes=shapes)
         except pyopnb.errors.PyopError as error:
             return {"verdict": "refused", "reason": " ".join(str(error).split())}
-    said = set()
+    reasons = {}
     for warning in caught:
         if isinstance(warning.message, pyopnb.torch.StandIns):
-            said |= {(size.input, size.axis) for size in warning.message.fixed}
-    row = {"verdict": "fixed" if said else "general", "runs": 0}
+            for size in warning.message.fixed:
+                reasons[size.input, size.axis] = size.reason
+    row = {"verdict": "one size" if reasons else "general", "runs": 0}
     leaves = tensors_in(dict(arguments))
     names, dims = [], []
     for info in model.graph.input:
         names.append(info.name)
         dims.append([dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim])
         for axis, dim in enumerate(dims[-1]):
-            if (isinstance(dim, int) or dim.isdecimal()) and (info.name, axis) not in said:
+            if (isinstance(dim, int) or dim.isdecimal()) and (info.name, axis) not in reasons:
                 text = f"{info.name}, axis {axis}, is {dim} and nothing says so"
                 return row | {"verdict": "wrong", "reason": text}
-    session = pyopnb.Session(model)
-    for sizes in further_sizes(dims, leaves):
-        resized = [
-            other_size(leaf, [evaluated(dim, sizes) for dim in each])
-            for leaf, each in zip(leaves, dims, strict=True)
-        ]
+
+    def eager(resized):
+        """Run the module on other tensors; return None for those that torch does not take."""
         ahead = iter(resized)
         changed = tree_map(
-            lambda leaf, ahead=ahead: next(ahead) if isinstance(leaf, torch.Tensor) else leaf,
-            dict(arguments),
+            lambda leaf: next(ahead) if isinstance(leaf, torch.Tensor) else leaf, dict(arguments)
         )
         bound = inspect.BoundArguments(
             inspect.signature(module.forward), collections.OrderedDict(changed)
@@ -121,11 +122,27 @@ def verdict(entry, n):
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                expected = module(*bound.args, **bound.kwargs)
-        except Exception:  # a size that torch does not take
+                return tensors_in(module(*bound.args, **bound.kwargs))
+        except Exception:  # of sizes that torch does not take
+            return None
+
+    needless = []
+    for (name, axis), reason in reasons.items():
+        if takes_other_sizes(eager, leaves, names.index(name), axis):
+            needless.append(f"{name}, axis {axis}: {reason}")
+    if needless:
+        row |= {"verdict": "fixed", "fixed": needless}
+    session = pyopnb.Session(model)
+    for sizes in further_sizes(dims, leaves):
+        resized = [
+            other_size(leaf, [evaluated(dim, sizes) for dim in each])
+            for leaf, each in zip(leaves, dims, strict=True)
+        ]
+        expected = eager(resized)
+        if expected is None:
             continue
         row["runs"] += 1
-        arrays = [leaf.numpy() for leaf in tensors_in(expected)]
+        arrays = [leaf.numpy() for leaf in expected]
         feeds = {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)}
         got = session.run(None, feeds)
         if entry.name.startswith("nn.Transformer"):
@@ -138,6 +155,19 @@ def verdict(entry, n):
         if text:
             return row | {"verdict": "wrong", "reason": f"{sizes}: {text}"}
     return row
+
+
+def takes_other_sizes(eager, leaves, position, axis):
+    """Tell whether a module runs with another size along an axis, of that tensor alone or wherever the size stands."""
+    size = leaves[position].shape[axis]
+    for other in (size + 1, 2 * size, size + 2):
+        alone = [list(leaf.shape) for leaf in leaves]
+        alone[position][axis] = other
+        together = [[other if dim == size else dim for dim in leaf.shape] for leaf in leaves]
+        for shapes in (alone, together):
+            if eager([other_size(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]):
+                return True
+    return False
 
 
 def tensors_in(values):
@@ -186,9 +216,13 @@ def other_size(leaf, shape):
 
 
 def some(count, seed):
-    """Cases that the seed draws; all where count is None."""
-    every = list(cases())
-    return every if count is None else random.Random(seed).sample(every, count)
+    """Draw cases by the seed, one of each module first; all of them where count is None."""
+    return one_of_each_first(list(cases()), lambda case: case[1], seed)[:count]
+
+
+def named(seed):
+    """Name each case."""
+    return {f"{name} {number}": (place, name, number) for place, name, number in some(None, seed)}
 
 
 def table(rows):
@@ -196,6 +230,8 @@ def table(rows):
     counts = collections.Counter(row["verdict"] for row in rows)
     lines = [", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)]
     reasons = collections.Counter(reason_of(row) for row in rows if row["verdict"] == "refused")
+    for row in rows:
+        reasons.update({"fixed: " + entry.partition(": ")[2] for entry in row.get("fixed", ())})
     lines += [f"  {count} × {reason}" for reason, count in reasons.most_common()]
     lines += [
         f"wrong: {row['module']}: {row['reason']}" for row in rows if row["verdict"] == "wrong"
@@ -203,15 +239,5 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main():
-    warnings.simplefilter("ignore")
-    rows = []
-    for case in some(None, 0):
-        rows.append(judged(*case))
-        print(rows[-1], flush=True)
-    print(table(rows))
-    return any(row["verdict"] == "wrong" for row in rows)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, "module_db", named, judged, table))

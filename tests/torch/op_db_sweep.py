@@ -1,7 +1,8 @@
 """Every op of torch's own op database through `pyopnb.torch.export`, and its numbers in ONNX Runtime against torch's.
 
 ``python tests/torch/op_db_sweep.py`` tries them all, one after the other, and prints how many were exported, filled, refused by
-which reason, and wrong. It keeps each verdict in ``build/op_db.jsonl``, and when started again goes on from there.
+which reason, and wrong. It keeps each verdict in ``build/op_db.jsonl``, and when started again goes on from there. One case of
+every op comes first.
 
 Each op has one sample of the database in float32 and one in int64, which the seed draws. Its tensors are the inputs of a
 module. The model runs with them, and with the same sample of other values, as `export` itself has seen the first. A result
@@ -10,26 +11,15 @@ agrees if it is within `TOLERANCE` of the largest number of torch's, which is `e
 
 from __future__ import annotations
 
-import argparse
 import collections
 import itertools
-import json
-import multiprocessing
-import os
 import random
-import re
-import resource
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import numpy as np
+from sweeps import difference, one_of_each_first, reason_of, run
 
-TOLERANCE = 1e-3
-KEPT = Path(__file__).parents[2] / "build" / "op_db.jsonl"
-CPU_SECONDS = 120
 DTYPES = ("float32", "int64")
 VERDICTS = ("exported", "filled", "refused", "wrong")
 
@@ -203,24 +193,6 @@ def differs(session, tensors, expected, like=False):
     return next(filter(None, map(difference, results, expected)), None)
 
 
-def difference(result, expected):
-    """Say how an array differs from torch's, without pyopnb's own comparison."""
-    if result.dtype != expected.dtype or result.shape != expected.shape:
-        theirs = f"{expected.dtype}{list(expected.shape)}"
-        return f"{result.dtype}{list(result.shape)}, where torch has {theirs}"
-    if expected.dtype.kind in "biu":
-        count = int((result != expected).sum())
-        return f"{count} of {expected.size} differ" if count else None
-    result, expected = result.astype(np.float64), expected.astype(np.float64)
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    close = np.isclose(result, expected, rtol=0, atol=TOLERANCE * largest, equal_nan=True)
-    if close.all():
-        return None
-    worst = np.unravel_index(np.argmin(close), close.shape)
-    numbers = f"{result[worst]!r}, where torch has {expected[worst]!r}"
-    return f"{int((~close).sum())} of {close.size} differ: {numbers}"
-
-
 # ---- all of them -------------------------------------------------------------------------------
 
 
@@ -234,49 +206,17 @@ def judged(place, name, dtype, seed):
     return {"op": name, "dtype": dtype, **row}
 
 
-def judged_in_time(*case):
-    """Return the row of a case, or end this process where it takes too long."""
-    import torch
-
-    torch.set_num_threads(1)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime) + CPU_SECONDS
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-    return judged(*case)
-
-
-def ending(*case):
-    """End a worker as a fault in native code would end it."""
-    os._exit(7)
-
-
-def sweep(chosen, seed, judge=judged_in_time):
-    """Yield the rows of cases from a process that may end."""
-    context = multiprocessing.get_context("spawn")
-    worker = None
-    for case in chosen:
-        worker = worker or ProcessPoolExecutor(1, context)
-        try:
-            row = worker.submit(judge, *case, seed).result()
-        except BrokenProcessPool:
-            worker = None
-            row = {"op": case[1], "dtype": case[2], "verdict": "wrong"}
-            row["reason"] = "the process ended"
-        yield row
-    if worker is not None:
-        worker.shutdown()
-
-
 def some(count, seed):
-    """Draw cases by the seed, or all in its order where count is None."""
-    every = list(cases())
-    return random.Random(seed).sample(every, len(every) if count is None else count)
+    """Draw cases by the seed, one of each op first; all of them where count is None."""
+    drawn = one_of_each_first(list(cases()), lambda case: case[1], seed)
+    return [(*case, seed) for case in drawn[:count]]
 
 
-def reason_of(row):
-    """Take a refusal's reason without its place, numbers and names."""
-    text = row["reason"].partition("expected ")[2] or row["reason"]
-    return re.sub(r"\d+", "N", text)[:110]
+def named(seed):
+    """Name each case."""
+    return {
+        f"{name} {dtype}": (place, name, dtype, seed) for place, name, dtype, _ in some(None, seed)
+    }
 
 
 def table(rows):
@@ -293,25 +233,5 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, help="how many, drawn by the seed")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    KEPT.parent.mkdir(exist_ok=True)
-    KEPT.touch()
-    rows = [json.loads(line) for line in KEPT.read_text().splitlines()]
-    known = {(row["op"], row["dtype"]) for row in rows}
-    chosen = [case for case in some(options.count, options.seed) if case[1:] not in known]
-    with KEPT.open("a") as file:
-        for row in sweep(chosen, options.seed):
-            print(json.dumps(row), file=file, flush=True)
-            rows.append(row)
-    print(table(rows))
-    return any(row["verdict"] == "wrong" for row in rows)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, "op_db", named, judged, table))

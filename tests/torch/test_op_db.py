@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import op_db_sweep
 import pytest
+import sweeps
 
 import pyopnb.torch.conversion
 
@@ -15,9 +16,9 @@ COUNT = os.environ.get("PYOPNB_OP_DB", "20")
 
 def test_no_op_comes_out_wrong(capsys):
     if COUNT == "all":
-        rows = list(op_db_sweep.sweep(op_db_sweep.some(None, 0), 0))
+        rows = list(sweeps.sweep(op_db_sweep.some(None, 0), op_db_sweep.judged))
     else:
-        rows = [op_db_sweep.judged(*case, 0) for case in op_db_sweep.some(int(COUNT), 0)]
+        rows = [op_db_sweep.judged(*case) for case in op_db_sweep.some(int(COUNT), 0)]
     with capsys.disabled():
         print(f"\n{op_db_sweep.table(rows)}")
     assert [row for row in rows if row["verdict"] == "wrong"] == []
@@ -38,7 +39,7 @@ def test_the_sweep_sees_wrong_numbers(monkeypatch):
 
 
 def test_a_worker_that_ends_is_wrong():
-    (row,) = op_db_sweep.sweep([(0, "abs", "float32")], 0, judge=op_db_sweep.ending)
+    (row,) = sweeps.sweep([(0, "abs", "float32", 0)], sweeps.ending)
     assert (row["verdict"], row["reason"]) == ("wrong", "the process ended")
 
 
@@ -54,5 +55,5 @@ def test_a_worker_that_ends_is_wrong():
     ],
 )
 def test_what_differs(a, b):
-    assert op_db_sweep.difference(a, b)
-    assert op_db_sweep.difference(b, b) is None
+    assert sweeps.difference(a, b)
+    assert sweeps.difference(b, b) is None
