@@ -62,7 +62,7 @@ def progress_bar(what: str, since: float) -> Progress:
 def progress_panel() -> Panel:
     """Make an output that shows an object again and again; its last state stays in the saved notebook.
 
-    As the last expression of the same cell the thing is a line of text, as its picture is there.
+    As the last expression of the same cell the object shows nothing, as all of it is there.
     """
     from IPython.core.getipython import get_ipython
     from IPython.display import display
@@ -79,27 +79,28 @@ def progress_panel() -> Panel:
         # and in the end always.
         if began < after and not done:
             return
-        _shown.pop(thing, None)
+        data = _data_of(thing)
         if handles:
-            handles[0].update(thing)
+            handles[0].update(data, raw=True)
         else:
-            handles.append(display(thing, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
-        # The same object as the last expression of the cell would stand there twice.
+            handles.append(display(data, raw=True, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
         if done and shell is not None and shell.display_formatter is not None:
             _shown[thing] = cell
-            shell.display_formatter.formatters["text/html"].for_type(type(thing), _html_once)
+            shell.display_formatter.ipython_display_formatter.for_type(type(thing), _display_once)
         ended = time.monotonic()
         after = ended + max(_INTERVAL, _REST * (ended - began))
 
     return show
 
 
-def _html_once(thing: Any) -> str | None:
-    """Render an object as HTML, except in the cell whose output already has it."""
+def _data_of(thing: Any) -> dict[str, str]:
+    return {"text/plain": repr(thing), "text/html": str(thing._repr_html_())}
+
+
+def _display_once(thing: Any) -> None:
+    """Display an object, except in the cell whose output already has it."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
-    is_there = shell is not None and _shown.get(thing) == shell.execution_count
-    if is_there:
-        return None
-    return str(thing._repr_html_())
+    if shell is not None and _shown.get(thing) != shell.execution_count:
+        shell.display_pub.publish(data=_data_of(thing))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,8 @@ def call(
         No such op, in the registry or in the runtime.
     InputError
         An input is no array, or has another dtype or rank than the op's hint.
+    ModelError
+        ONNX Runtime refuses such a node: shapes that do not fit each other, or an attr.
     Exception
         Whatever the op raised, as itself.
 
@@ -119,11 +122,15 @@ def call(
     except PyopError as error:
         raise _of_call(error, where, op) from None
     except Exception as error:
-        # The frames of onnxruntime's own Python say nothing about the call.
-        if type(error).__module__.startswith("onnxruntime."):
-            raise error.with_traceback(None) from None
+        if _is_of_runtime(error):
+            raise _refusal(error, where) from None
         raise
-    results = kernel(*arrays)
+    try:
+        results = kernel(*arrays)
+    except Exception as error:
+        if _is_of_runtime(error):
+            raise _refusal(error, where) from None
+        raise
     if len(results) == 1:
         return results[0]
     return tuple(results)
@@ -294,6 +301,18 @@ def _kernel(version: Version | None, data: bytes, opset: int | None) -> NodeKern
     elif proto.domain:
         versions[proto.domain] = schema_domains()[proto.domain]
     return NodeKernel(proto, versions, op, short=True)
+
+
+def _is_of_runtime(error: Exception) -> bool:
+    return type(error).__module__.startswith("onnxruntime.")
+
+
+def _refusal(error: Exception, where: str) -> ModelError:
+    """Say what ONNX Runtime refuses: the class and the frames of its own error tell nothing about the call."""
+    # The reason stands behind a number, the node, and the condition in its source.
+    reason = re.split(r" : |Status Message: | was false\. ", str(error))[-1].strip().rstrip(".")
+    expected = "inputs and attrs that ONNX Runtime takes"
+    return ModelError(where, expected=expected, got=sanitize(reason, 500))
 
 
 def _of_call(error: PyopError, where: str, op: str) -> PyopError:

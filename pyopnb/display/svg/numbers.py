@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 __all__ = ["quantity", "tick_texts"]
 
+# Numbers that are told apart by more digits only are written as differences.
+_MOST_DIGITS = 6
 _PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 
 
@@ -48,8 +50,8 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> 
     --------
     >>> tick_texts([0, 0.5, 1]), tick_texts([0, 5000]), tick_texts([1e-6, 1e-3], log=True)
     (['0.0', '0.5', '1.0'], ['0', '5,000'], ['1e-06', '0.001'])
-    >>> tick_texts([0, 0.001, 0.002], unit="s"), tick_texts([1e9, 1e9 + 1])
-    (['0 ms', '1 ms', '2 ms'], ['1000000000', '1000000001'])
+    >>> tick_texts([0, 0.001, 0.002], unit="s"), tick_texts([1e9, 1e9 + 1, 1e9 + 2])
+    (['0 ms', '1 ms', '2 ms'], ['1000000000', '+1', '+2'])
     """
     largest = max(map(abs, ticks))
     if log or len(ticks) < 2 or not largest:
@@ -60,10 +62,14 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> 
     size = math.floor(math.log10(largest / factor))
     distance = math.log10(scaled[1] - scaled[0])
     decimals = -math.floor(distance + 1e-9)
-    notation = f",.{max(0, decimals)}f"
-    if not -4 <= size < 7:
-        notation = f".{max(1, size + decimals + 1)}g"
     suffix = ""
     if unit:
         suffix = f" {_PREFIXES[power]}{unit}"
+    if size + decimals >= _MOST_DIGITS:
+        # Nobody reads ten digits beside each line: the others say how far they are from the first.
+        first = f"{scaled[0]:.{size + decimals + 1}g}{suffix}"
+        return [first, *(f"+{quantity(tick - ticks[0], unit)}" for tick in ticks[1:])]
+    notation = f",.{max(0, decimals)}f"
+    if not -4 <= size < 7:
+        notation = f".{max(1, size + decimals + 1)}g"
     return [f"{number:{notation}}{suffix}" for number in scaled]
