@@ -29,36 +29,38 @@ def check_attributes(model: ModelProto) -> None:
     ------
     ModelError
     """
-    check_nodes(node for scope in (model.graph, *model.functions) for node in nodes_in(scope))
+    nodes: list[NodeProto] = []
+    for scope in (model.graph, *model.functions):
+        nodes += nodes_in(scope)
+    check_nodes(nodes)
 
 
 def check_nodes(nodes: Iterable[NodeProto]) -> None:
-    """`check_attributes` for some nodes, and for those in their bodies if these are among them.
+    """`check_attributes` for all nodes of a model.
 
     Raises
     ------
     ModelError
     """
+    nodes = [node for node in nodes if node.attribute]
     limits: dict[str, int] = {}
-    callers: list[NodeProto] = []
     for node in nodes:
-        if not node.attribute:
-            continue
-        is_onnx = (
-            not canonical_domain(node.domain) and registry.find(node.domain, node.op_type) is None
-        )
-        for attribute in node.attribute if is_onnx else ():
-            limit = _LIMITS.get(attribute.name)
-            if limit is not None and attribute.ref_attr_name:
-                limits[attribute.ref_attr_name] = limit
-            elif limit is not None:
-                _check(node, attribute.name, attribute.i, limit)
-        if not is_onnx:
-            callers.append(node)
-    for node in callers if limits else ():
         for attribute in node.attribute:
-            if attribute.name in limits:
+            limit = _LIMITS.get(attribute.name)
+            if limit is None or not _is_onnx(node):
+                continue
+            if attribute.ref_attr_name:
+                limits[attribute.ref_attr_name] = limit
+            else:
+                _check(node, attribute.name, attribute.i, limit)
+    for node in nodes if limits else ():
+        for attribute in node.attribute:
+            if attribute.name in limits and not _is_onnx(node):
                 _check(node, attribute.name, attribute.i, limits[attribute.name])
+
+
+def _is_onnx(node: NodeProto) -> bool:
+    return not canonical_domain(node.domain) and registry.find(node.domain, node.op_type) is None
 
 
 def _check(node: NodeProto, name: str, value: int, limit: int) -> None:

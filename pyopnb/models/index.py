@@ -33,7 +33,7 @@ from pyopnb.models.nodes import Site, first_output, named_bodies, path_of_body, 
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
-__all__ = ["CAPTURED", "GraphIndex", "is_sorted", "sort_nodes"]
+__all__ = ["CAPTURED", "GraphIndex", "sort_nodes"]
 
 CAPTURED = -1
 """The input slot of a consumer that reads a name in one of its bodies."""
@@ -160,7 +160,7 @@ class GraphIndex:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
         bodies: dict[int, list[tuple[str, GraphIndex]]] = {}
         for index, node in enumerate(self.scope.node):
-            for name, body in named_bodies(node):
+            for name, body in named_bodies(node) if node.attribute else ():
                 bodies.setdefault(index, []).append((name, self._body(body, index, name)))
         return bodies
 
@@ -359,11 +359,6 @@ class GraphIndex:
 def _names(ends: Iterable[Any]) -> list[str]:
     """Return the names of the inputs or outputs of a graph, or those of a function, which are names."""
     return [getattr(end, "name", end) for end in ends]
-
-
-def is_sorted(scope: GraphProto | FunctionProto) -> bool:
-    """Tell whether each node of a graph or function, and of the bodies in it, stands behind those that it reads."""
-    return all(isinstance(graph.order, range) for graph in GraphIndex(scope).walk())
 
 
 def sort_nodes(scope: GraphProto | FunctionProto) -> None:

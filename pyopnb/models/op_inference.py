@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
-from pyopnb.models.attribute_limits import check_attributes
+from pyopnb.models.attribute_limits import check_nodes
 from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import (
     Site,
@@ -289,13 +289,14 @@ def infer_types(model: ModelProto) -> ModelProto:
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
     check_functions(model)
-    check_attributes(model)
     imports = imported_versions(model)
     # Most models have no such node, and are neither copied nor walked twice.
-    nodes: dict[tuple[str, str], NodeProto] = {}
+    nodes: list[NodeProto] = []
     for scope in (model.graph, *model.functions):
-        nodes |= {(node.domain, node.op_type): node for node in nodes_in(scope)}
-    if not any(_served_by(node, imports) for node in nodes.values()):
+        nodes += nodes_in(scope)
+    check_nodes(nodes)
+    node_by_op = {(node.domain, node.op_type): node for node in nodes}
+    if not any(_served_by(node, imports) for node in node_by_op.values()):
         return _infer_shapes(model)
     copy = ModelProto()
     copy.CopyFrom(model)

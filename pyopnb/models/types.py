@@ -9,9 +9,9 @@ from __future__ import annotations
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, helper
 
 from pyopnb.models.functions import expansion
-from pyopnb.models.index import GraphIndex
+from pyopnb.models.index import GraphIndex, sort_nodes
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import Site, type_of_proto
+from pyopnb.models.nodes import Site, named_bodies, type_of_proto
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY, TensorType
@@ -33,18 +33,20 @@ class Types:
     ----------
     failure : str
         Why nothing could be inferred; empty where it could.
+    graphs : list of GraphIndex
+        The main graph and the functions, each before the bodies in it.
     """
 
     def __init__(self, proto: ModelProto, *, limit: int | None = None) -> None:
         self.failure = ""
-        self._graphs = {id(graph.scope): graph for graph in _graphs(proto)}
-        self._types = {key: _declared(graph.scope) for key, graph in self._graphs.items()}
-        if (
-            limit is not None
-            and sum(len(graph.scope.node) for graph in self._graphs.values()) > limit
-        ):
+        self.graphs: list[GraphIndex] = []
+        for scope in (proto.graph, *proto.functions):
+            self.graphs += GraphIndex(scope).walk()
+        self._indexes = {id(graph.scope): graph for graph in self.graphs}
+        self._types = {key: _declared(graph.scope) for key, graph in self._indexes.items()}
+        if limit is not None and sum(len(graph.scope.node) for graph in self.graphs) > limit:
             self.failure = "the model is too large to infer them"
-        elif not all(map(self._all_declared, self._graphs.values())):
+        elif not all(map(self._all_declared, self.graphs)):
             # Inference takes long for a large model, and one with all types declared needs none.
             self._infer(proto, limit)
 
@@ -62,20 +64,35 @@ class Types:
                     "with all calls of functions written out the model is too large to infer them"
                 )
                 return
-            # onnx serializes the model for its inference, which weights would make slow or
-            # impossible.
-            inferred = infer_types(without_weights(proto).proto)
+            inferred = infer_types(self._sorted_copy(proto))
         except Exception as error:
             # An op's own infer may raise anything, and a model that onnx does not understand can be one that the runtime does:
             # what the file declares is still known, and whoever displays the types says why there are no more.
             self.failure = sanitize(error)
             return
-        for key, graph in zip(self._graphs, _graphs(inferred), strict=True):
-            self._types[key] |= _declared(graph.scope)
+        twins: dict[int, GraphProto | FunctionProto] = {id(proto.graph): inferred.graph}
+        twins |= zip(map(id, proto.functions), inferred.functions, strict=True)
+        for graph in self.graphs:
+            twin = twins[id(graph.scope)]
+            self._types[id(graph.scope)] |= _declared(twin)
+            for index, bodies in graph.bodies.items():
+                twin_bodies = named_bodies(twin.node[graph.order.index(index)])
+                for (_, body), (_, twin_body) in zip(bodies, twin_bodies, strict=True):
+                    twins[id(body.scope)] = twin_body
+
+    def _sorted_copy(self, proto: ModelProto) -> ModelProto:
+        """Return what onnx can infer: nodes in order, and no weights, as it serializes the model."""
+        is_sorted = all(isinstance(graph.order, range) for graph in self.graphs)
+        if is_sorted and not proto.graph.initializer:
+            return proto
+        copy = without_weights(proto).proto
+        for scope in (copy.graph, *copy.functions):
+            sort_nodes(scope)
+        return copy
 
     def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:
         """Return the type of a value in a graph, body or function of the model; None where it is unknown."""
-        graph: GraphIndex | None = self._graphs[id(scope)]
+        graph: GraphIndex | None = self._indexes[id(scope)]
         while graph is not None:
             types = self._types[id(graph.scope)]
             if name in types or graph.defines(name):
@@ -108,12 +125,6 @@ class Types:
         if proto_type is None:
             return ANY
         return type_of_proto(proto_type)
-
-
-def _graphs(proto: ModelProto) -> list[GraphIndex]:
-    return [
-        graph for scope in (proto.graph, *proto.functions) for graph in GraphIndex(scope).walk()
-    ]
 
 
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:

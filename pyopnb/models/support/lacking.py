@@ -8,14 +8,23 @@ call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TypeProto,
+    helper,
+)
 
 from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.faults import nearest_op
-from pyopnb.models.index import is_sorted, sort_nodes
+from pyopnb.models.index import sort_nodes
 from pyopnb.models.io import without_weights
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
@@ -79,13 +88,19 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
         Nodes form a cycle, or as from `check_functions` and `check_attributes`.
     """
     versions = runnable_versions(proto, new)
-    judge = _Judge(_written_out(proto, versions), versions)
+    types = Types(_written_out(proto, versions))
+    judge = _Judge(versions)
     # A function is judged once for each call, and a node in it is listed once.
     lacks_by_place: dict[int, Unsupported] = {}
-    for number, site in enumerate(walk(judge.proto)):
-        lack = judge.judge(site)
-        if lack is not None:
-            lacks_by_place.setdefault(_place_of(site.node, number), lack)
+    number = 0
+    for graph in types.graphs:
+        graph.refuse_cycles()
+        kinds = _KindsByName(types, graph.scope)
+        for node in graph.scope.node:
+            lack = judge.judge(node, kinds)
+            if lack is not None:
+                lacks_by_place.setdefault(_place_of(node, number), lack)
+            number += 1
     if not lacks_by_place:
         return []
     sites = list(walk(proto))
@@ -95,12 +110,11 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
 def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
     """Copy a model without its weights and with all calls written out."""
     copy = without_weights(proto).proto
-    scopes = (copy.graph, *copy.functions)
-    if proto.functions or not all(map(is_sorted, scopes)):
+    if proto.functions:
         # A node keeps its number in the original while it is moved.
         for number, site in enumerate(walk(copy)):
             site.node.metadata_props.add(key=_PLACE, value=str(number))
-        for scope in scopes:
+        for scope in (copy.graph, *copy.functions):
             sort_nodes(scope)
     called = []
     for function in copy.functions:
@@ -123,40 +137,47 @@ def _place_of(node: NodeProto, number: int) -> int:
     return next((int(e.value) for e in node.metadata_props if e.key == _PLACE), number)
 
 
+class _KindsByName(dict[str, str | None]):
+    """The types of a graph's values as the runtime writes them: "" where nothing is connected."""
+
+    def __init__(self, types: Types, scope: GraphProto | FunctionProto) -> None:
+        super().__init__({"": ""})
+        self.find = partial(types.find, scope)
+
+    def __missing__(self, name: str) -> str | None:
+        proto = self.find(name)
+        self[name] = kind = None if proto is None else kind_of(proto)
+        return kind
+
+
 class _Judge:
     """What the nodes of one model are judged by."""
 
-    def __init__(self, proto: ModelProto, versions: Mapping[str, int]) -> None:
-        self.proto, self.versions = proto, versions
-        self._types = Types(proto)
-        # The types of a graph's values as the runtime writes them: "" where nothing is connected.
-        self._kinds: dict[int, dict[str, str | None]] = {}
+    def __init__(self, versions: Mapping[str, int]) -> None:
+        self.versions = versions
         self._guesses = _GUESSES
         # Most nodes of a large model are alike, so a judgement is kept by all that it depends on.
         self._judgements: dict[Any, Unsupported | None] = {}
 
-    def judge(self, site: Site) -> Unsupported | None:
+    def judge(self, node: NodeProto, kinds: _KindsByName) -> Unsupported | None:
         """Return what the runtime lacks for a node."""
-        node, domain = site.node, canonical_domain(site.node.domain)
-        is_op = registry.find(domain, node.op_type) is not None
-        if is_op or node.op_type == _RETIRED or domain.startswith(PREFIX) or is_constant(node):
+        if is_constant(node):
             return None
-        kinds = self._kinds.setdefault(id(site.scope), {"": ""})
-        for name in (*node.input, *node.output):
-            if name not in kinds:
-                proto = self._types.find(site.scope, name)
-                kinds[name] = None if proto is None else kind_of(proto)
-        inputs = tuple([kinds[name] for name in node.input])
-        outputs = tuple([kinds[name] for name in node.output])
+        inputs = tuple(map(kinds.__getitem__, node.input))
+        outputs = tuple(map(kinds.__getitem__, node.output))
         key = _key(node, inputs, outputs)
         if key is None or key not in self._judgements:
-            self._judgements[key] = self._judge_node(site, domain, inputs, outputs)
+            self._judgements[key] = self._judge_node(node, kinds, inputs, outputs)
         return self._judgements[key]
 
     def _judge_node(
-        self, site: Site, domain: str, inputs: Kinds, outputs: Kinds
+        self, node: NodeProto, kinds: _KindsByName, inputs: Kinds, outputs: Kinds
     ) -> Unsupported | None:
-        node, newest = site.node, newest_version(domain)
+        domain = canonical_domain(node.domain)
+        is_op = registry.find(domain, node.op_type) is not None
+        if is_op or node.op_type == _RETIRED or domain.startswith(PREFIX):
+            return None
+        newest = newest_version(domain)
         # The runtime adds an import of its own domains.
         version = self.versions.get(domain, newest)
         if newest is None or version is None:
@@ -179,28 +200,31 @@ class _Judge:
             widened = float16_as_float32(inputs), float16_as_float32(outputs)
             if has_kernel(operator, *widened):
                 return None
-        return self._expand(site, operator, version, inputs, outputs)
+        unserved = unserved_types(operator, inputs, outputs)
+        types = [kinds.find(name) or TypeProto() for name in node.input]
+        return self._expand(node, types, operator, version, unserved)
 
     def _expand(
-        self, site: Site, operator: Operator, version: int, inputs: Kinds, outputs: Kinds
+        self,
+        node: NodeProto,
+        types: Sequence[TypeProto],
+        operator: Operator,
+        version: int,
+        unserved: str | None,
     ) -> Unsupported | None:
         """Judge a node without a kernel by the function that ONNX defines it by."""
-        unserved = unserved_types(operator, inputs, outputs)
         label = "no kernel"
         if unserved:
             label = "no kernel for dtype"
-        types = []
-        for name in site.node.input:
-            types.append(self._types.find(site.scope, name) or TypeProto())
-        schema = find_schema(operator.domain, site.node.op_type, operator.since)
+        schema = find_schema(operator.domain, node.op_type, operator.since)
         # An installed onnx that is older than the runtime has another operator under this name.
         body = None
         if schema is not None and schema.since_version == operator.since:
-            body = _function_in_runtime(site.node, schema, types, version)
+            body = _function_in_runtime(node, schema, types, version)
         if body is None:
             reason = unserved or f"version {operator.since} has none for any dtype"
             return Unsupported(label, reason, operator.since, kernel=True)
-        model = model_of_call(site.node, schema, body, types, self.versions)
+        model = model_of_call(node, schema, body, types, self.versions)
         inner = lacks(model, ())
         if not inner:
             return None
@@ -234,9 +258,11 @@ class _Judge:
 
 def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
     """Make a dictionary key of all that a judgement depends on; None where that would be large."""
-    if node.op_type in _BY_SHAPE or any(attr.type in _LARGE for attr in node.attribute):
+    # Most nodes have no attribute, and an empty list of Python's is quicker to look through.
+    attributes = node.attribute or ()
+    if node.op_type in _BY_SHAPE or any(attribute.type in _LARGE for attribute in attributes):
         return None
-    attrs = tuple(attribute.SerializeToString() for attribute in node.attribute)
+    attrs = tuple([attribute.SerializeToString() for attribute in attributes])
     return node.domain, node.op_type, inputs, outputs, attrs
 
 
