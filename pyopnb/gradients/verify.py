@@ -7,10 +7,11 @@ model alone, so that a loaded machine compares as much as an idle one.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, helper
@@ -22,11 +23,10 @@ from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
 from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.one_run import lone_session
-from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.one_run import Runner, lone_runner
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.gradients import unit
-from pyopnb.testing.verify import Arrays, KernelError, Trial
+from pyopnb.testing.verify import KernelError, Trial
 from pyopnb.testing.verify.rounding import Judge
 
 __all__ = ["GradientComparison", "GradientDisagreement", "verify_gradients"]
@@ -73,37 +73,6 @@ class GradientComparison:
     disagreement: GradientDisagreement | None = None
 
 
-@dataclass(frozen=True)
-class _Direction:
-    """Elements of an array, counted as if it were flat, and how far each is moved for a step of 1."""
-
-    positions: np.ndarray
-    steps: np.ndarray
-
-    def moved(self, x: np.ndarray, step: float) -> np.ndarray:
-        """Copy an array with the elements moved."""
-        flat = x.flatten()
-        # In float64, as the steps are, so that the sum is rounded once, where it is stored.
-        values = flat[self.positions] + step * self.steps
-        flat[self.positions] = values.astype(x.dtype)
-        return flat.reshape(x.shape)
-
-    def terms(self, gradient: np.ndarray) -> np.ndarray:
-        """Return what each element adds to the derivative along the direction."""
-        elements = np.ravel(gradient)[self.positions]
-        return np.asarray(elements.astype(np.float64) * self.steps)
-
-
-@dataclass(frozen=True)
-class _Point:
-    """Inputs and weights, with the loss and its gradients there."""
-
-    trial: str
-    values: dict[str, np.ndarray]
-    loss: float
-    gradients: dict[str, np.ndarray]
-
-
 def verify_gradients(
     original: ModelProto,
     derived: ModelProto,
@@ -141,8 +110,68 @@ def verify_gradients(
         return _Verification(original, derived, gradients, loss, weights).compare(feeds)
 
 
+@dataclass(frozen=True)
+class _Point:
+    """Inputs and weights, with the loss there, and the elements of all that it was derived in.
+
+    The elements of all arrays are in one vector, as calls for each of many weights take long.
+
+    Attributes
+    ----------
+    trial : str
+        What is special about the inputs.
+    values : dict of str to ndarray
+    loss : float
+    elements : dict of str to index
+        By name the elements of an array that are in the vectors: all, or some of many.
+    starts, lengths : ndarray
+        Of the part of each name in the vectors.
+    x, gradient : ndarray
+        The elements, and what the gradients say of them.
+    """
+
+    trial: str
+    values: dict[str, np.ndarray]
+    loss: float
+    elements: dict[str, Any]
+    starts: np.ndarray
+    lengths: np.ndarray
+    x: np.ndarray
+    gradient: np.ndarray
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Return how far a step of 1 moves each element: by its own size, but not by next to nothing."""
+        magnitudes = np.where(np.isfinite(self.x), np.abs(self.x), 0.0)
+        typical = np.sqrt(np.add.reduceat(magnitudes**2, self.starts) / self.lengths)
+        # Where all elements of an array are zero, each is moved as if it were 1.
+        least = np.where(typical > 0, typical / 8, 1.0)
+        return np.asarray(np.maximum(magnitudes, np.repeat(least, self.lengths)))
+
+    @cached_property
+    def norms(self) -> dict[str, float]:
+        """Return the norm of each gradient along such steps; infinite where it has NaN."""
+        squares = np.add.reduceat((self.gradient * self.sizes) ** 2, self.starts)
+        norms = np.nan_to_num(np.sqrt(squares), nan=np.inf, posinf=np.inf)
+        return dict(zip(self.elements, norms.tolist(), strict=True))
+
+    def moved(self, names: Collection[str], steps: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the inputs and weights with some of them moved."""
+        # In float64, so that the sum is rounded once, where it is stored.
+        x = self.x + steps
+        values = dict(self.values)
+        starts = dict(zip(self.elements, self.starts.tolist(), strict=True))
+        for name in names:
+            array, elements = values[name], self.elements[name]
+            moved = array.flatten()
+            count = moved[elements].size
+            moved[elements] = x[starts[name] : starts[name] + count]
+            values[name] = moved.reshape(array.shape)
+        return values
+
+
 class _Verification:
-    """Sessions of a loss and of its gradients, and the comparisons that they allow."""
+    """A loss and its gradients, and the comparisons that they allow."""
 
     def __init__(
         self,
@@ -176,22 +205,18 @@ class _Verification:
         self.step = self.precision ** (1 / 3)
         # What differences of subnormal numbers cannot tell.
         self.smallest = float(np.finfo(dtype).tiny) / self.precision
-        self.outputs_are_checked = False
-        self.primal = _session(original, weights)
+        self.random = np.random.default_rng(0)
+        self.run_original = _runner(original, weights)
         try:
-            self.derived = _session(derived, weights)
+            self.run_derived = _runner(derived, weights)
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
-        self.judge = Judge(
-            self._original_outputs, self._original_outputs, kernel_error=_KERNEL_ERROR
-        )
-        self.random = np.random.default_rng(0)
 
     def compare(self, feeds: Mapping[str, np.ndarray] | None) -> GradientComparison:
         directions = points = 0
         for point in self._points(feeds):
-            if points == 0 and self._loss(point.values) != point.loss:
+            if points == 0 and not self._is_repeatable(point):
                 return GradientComparison("not verified: the loss is another one each time")
             compared, disagreement = self._compare_at(point)
             if disagreement is not None:
@@ -212,62 +237,86 @@ class _Verification:
             scale = 0.1 * np.abs(value) + 0.05
             change = self.random.normal(size=value.shape) * scale
             moved[name] = (value + change).astype(value.dtype)
-        sizes = list(size_trials(example_inputs(self.inputs, feeds), self.inputs))
-        point = self._point(sizes[0], self.weights)
+        example, *sizes = size_trials(example_inputs(self.inputs, feeds), self.inputs)
+        point = self._point(example, self.weights)
+        accepted = None
         if point is not None:
+            accepted = example.inputs
             yield point
-        base = None if point is None else sizes[0].inputs
-        for trial in sizes[1:]:
+        for trial in sizes:
             # A variance of nearly zero is negative when it is moved.
             point = self._point(trial, moved) or self._point(trial, self.weights)
             if point is not None:
-                base = trial.inputs if base is None else base
+                accepted = accepted or trial.inputs
                 yield point
-        for trial in value_trials(sizes[0].inputs if base is None else base):
+        for trial in value_trials(accepted or example.inputs):
             point = self._point(trial, moved) or self._point(trial, self.weights)
             if point is not None:
                 yield point
 
-    def _values(self, inputs: Arrays, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _point(self, trial: Trial, weights: Mapping[str, np.ndarray]) -> _Point | None:
+        """Run the derived model; return None where the loss alone fails or is not finite."""
         values = dict(weights)
-        for name, array in zip(self.inputs, inputs, strict=True):
+        for name, array in zip(self.inputs, trial.inputs, strict=True):
             assert array is not None  # noqa: S101  # for mypy: every input is drawn
             values[name] = array
-        return values
-
-    def _point(self, trial: Trial, weights: Mapping[str, np.ndarray]) -> _Point | None:
-        """Run both models; return None where the loss alone fails or is not finite."""
-        values = self._values(trial.inputs, weights)
-        loss = self._loss(values)
-        if loss is None or not np.isfinite(loss):
-            return None
-        names = list(self.gradients.values())
-        if not self.outputs_are_checked:
-            names += self.outputs
         try:
-            results = list(map(np.asarray, self.derived.run(names, values)))
+            loss, *gradients = self.run_derived([self.loss, *self.gradients.values()], values)
         except Exception as error:
+            if not np.isfinite(self._loss(values)):
+                return None
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
-        if not self.outputs_are_checked:
-            self._check_outputs(trial, values, results[len(self.gradients) :])
-            self.outputs_are_checked = True
-        return _Point(trial.name, values, loss, dict(zip(self.gradients, results, strict=False)))
+        value = float(np.asarray(loss).item())
+        if not np.isfinite(value):
+            # The derived model may have lost what the model itself has.
+            value = self._loss(values)
+        if not np.isfinite(value):
+            return None
+        return self._packed(trial.name, values, value, gradients)
 
-    def _original_outputs(self, *inputs: np.ndarray) -> Sequence[np.ndarray]:
-        values = dict(zip([*self.inputs, *self.weights], inputs, strict=True))
-        return list(map(np.asarray, self.primal.run(self.outputs, values)))
+    def _packed(
+        self,
+        trial: str,
+        values: dict[str, np.ndarray],
+        loss: float,
+        gradients: Sequence[np.ndarray],
+    ) -> _Point:
+        elements: dict[str, Any] = {}
+        x, slopes = [np.empty(0)], [np.empty(0)]
+        for name, gradient in zip(self.gradients, gradients, strict=True):
+            array = values[name]
+            if array.size > _MAX_MOVED:
+                elements[name] = self.random.choice(array.size, _MAX_MOVED, replace=False)
+            elif array.size:
+                elements[name] = slice(None)
+            else:
+                continue
+            x.append(array.ravel()[elements[name]])
+            slopes.append(gradient.ravel()[elements[name]])
+        lengths = np.array([part.size for part in x])
+        starts = np.cumsum(lengths)[:-1]
+        vectors = [np.concatenate(parts, dtype=np.float64) for parts in (x, slopes)]
+        return _Point(trial, values, loss, elements, starts, lengths[1:], *vectors)
 
-    def _check_outputs(
-        self, trial: Trial, values: Mapping[str, np.ndarray], results: Sequence[np.ndarray]
-    ) -> None:
-        """Refuse a derived model whose own outputs are not those of the original."""
-        inputs = tuple(values[name] for name in [*self.inputs, *self.weights])
-        expected = self._original_outputs(*inputs)
-        wrong = self.judge.wrong(Trial(trial.name, inputs), expected, results)
-        # A loss that is another one each time is told later.
-        if wrong is None or self._loss(values) != self._loss(values):
-            return
+    def _is_repeatable(self, point: _Point) -> bool:
+        """Tell whether the loss is the same again; refuse a derived model with other outputs."""
+        names = [*self.inputs, *self.weights]
+
+        def outputs(*inputs: np.ndarray) -> list[np.ndarray]:
+            results = self.run_original(self.outputs, dict(zip(names, inputs, strict=True)))
+            return list(map(np.asarray, results))
+
+        inputs = tuple(point.values[name] for name in names)
+        expected, again = outputs(*inputs), outputs(*inputs)
+        position = self.outputs.index(self.loss)
+        if not np.array_equal(expected[position], again[position]):
+            return False
+        results = list(map(np.asarray, self.run_derived(self.outputs, point.values)))
+        judge = Judge(outputs, outputs, kernel_error=_KERNEL_ERROR)
+        wrong = judge.wrong(Trial(point.trial, inputs), expected, results)
+        if wrong is None:
+            return True
         raise ModelError(
             f"model, output '{sanitize(self.outputs[wrong[0]])}'",
             expected="what the model computes without gradients",
@@ -275,13 +324,14 @@ class _Verification:
             next="pyopnb.replace(model, …) of LSTM, GRU, RNN or Attention nodes",
         )
 
-    def _loss(self, values: Mapping[str, np.ndarray]) -> float | None:
+    def _loss(self, values: Mapping[str, np.ndarray]) -> float:
+        """Run the model itself; return NaN where it raises."""
         try:
-            (loss,) = self.primal.run([self.loss], values)
+            (loss,) = self.run_original([self.loss], values)
         except Exception:
             # Inputs that the model does not take say nothing about its gradient.
-            return None
-        return float(loss.item())
+            return np.nan
+        return float(np.asarray(loss).item())
 
     # ---- one point ----------------------------------------------------------------------------
 
@@ -304,13 +354,7 @@ class _Verification:
 
     def _groups(self, point: _Point) -> Iterator[list[str]]:
         """Put gradients of like size together: the small would not show beside the large."""
-        sizes = {}
-        for name, gradient in point.gradients.items():
-            if gradient.size:
-                norm = float(np.linalg.norm(gradient.astype(np.float64)))
-                size = norm * float(np.abs(point.values[name]).max(initial=0))
-                # NaN has no place in an order, and is wrong in any group.
-                sizes[name] = math.inf if math.isnan(size) else size
+        sizes = point.norms
         names = sorted(sizes, key=sizes.__getitem__)
         # What no difference can tell from zero makes one group, however many layers it is of.
         invisible = self.tolerance * 1e-3 * abs(point.loss)
@@ -320,39 +364,45 @@ class _Verification:
         for first in range(start, len(names), _GROUP):
             yield names[first : first + _GROUP]
 
+    def _direction(self, group: Sequence[str], point: _Point) -> np.ndarray:
+        """Return how far a step of 1 moves each element, at random; those outside of a group stay."""
+        # Two elements on the lower bound of a Clip and one on the upper, which is twice as large, would
+        # make up for each other if all moved by their size: there would be no kink to see, whatever the
+        # signs are.
+        shares = self.random.uniform(-0.5, 0.5, point.x.size)
+        shares += np.copysign(0.5, shares)
+        chosen = np.repeat([name in group for name in point.elements], point.lengths)
+        return np.where(chosen, shares * point.sizes, 0.0)
+
     def _agrees_quickly(self, group: Sequence[str], point: _Point) -> bool:
         """Compare with one difference: most agree, and extrapolation costs ten times as much."""
-        directions = self._directions(group, point)
-        ahead = self._moved_loss(point, directions, self.step)
-        behind = self._moved_loss(point, directions, -self.step)
-        if ahead is None or behind is None:
-            return False
+        direction = self._direction(group, point)
+        ahead = self._loss(point.moved(group, self.step * direction))
+        behind = self._loss(point.moved(group, -self.step * direction))
         numeric = (ahead - behind) / (2 * self.step)
-        analytic, scale = self._along(directions, point, numeric)
+        analytic, scale = self._along(direction, point, numeric)
         return bool(abs(analytic - numeric) <= self.tolerance * scale)
 
     def _carefully_compared(
         self, group: Sequence[str], point: _Point
     ) -> GradientDisagreement | None:
         """Compare along a random direction: `_AGREED`, a disagreement, or None at a kink."""
-        directions = self._directions(group, point)
+        direction = self._direction(group, point)
         # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
         # of its inputs change. This offset makes the estimate of the noise as large as that.
-        rounding = max(self._jitter(directions, point) for _ in range(2))
+        rounding = max(self._jitter(group, direction, point) for _ in range(2))
         offset = rounding / self.precision
 
-        def moved_loss(step: np.ndarray) -> np.ndarray:
-            loss = self._moved_loss(point, directions, float(step[0]))
+        def move(step: float) -> tuple[np.ndarray, float]:
+            loss = self._loss(point.moved(group, step * direction))
             # NaN counts as a kink, as differences can tell nothing there.
-            if loss is None:
-                return np.array([np.nan])
-            return np.array([loss + offset])
+            return np.array([loss + offset]), step
 
-        differences = central_differences(moved_loss, np.zeros(1), [(0,)], self.precision)
+        differences = central_differences([move], self.precision)
         if differences.kinks[0]:
             return None
         numeric = float(differences.values[0])
-        analytic, scale = self._along(directions, point, numeric)
+        analytic, scale = self._along(direction, point, numeric)
         allowed = self.tolerance * scale + 4 * float(differences.errors[0])
         if abs(analytic - numeric) <= allowed:
             return _AGREED
@@ -369,55 +419,22 @@ class _Verification:
                 return alone
         return disagreement
 
-    def _directions(self, group: Sequence[str], point: _Point) -> dict[str, _Direction]:
-        return {name: self._direction(point.values[name]) for name in group}
-
-    def _direction(self, x: np.ndarray) -> _Direction:
-        positions = np.arange(x.size)
-        if x.size > _MAX_MOVED:
-            positions = self.random.choice(x.size, _MAX_MOVED, replace=False)
-        elements = np.ravel(x)[positions]
-        magnitude = np.abs(elements.astype(np.float64))
-        # A step in proportion to the element, but not of next to nothing for one that is nearly zero.
-        typical = float(np.sqrt(np.mean(magnitude * magnitude)))
-        least = typical / 8 or 1.0
-        signs = self.random.integers(0, 2, positions.size) * 2.0 - 1
-        # Two elements on the lower bound of a Clip and one on the upper, which is twice as large, would
-        # make up for each other: there would be no kink to see, whatever the signs are.
-        shares = self.random.uniform(0.5, 1.0, positions.size)
-        return _Direction(positions, signs * shares * np.maximum(magnitude, least))
-
-    def _along(
-        self, directions: Mapping[str, _Direction], point: _Point, numeric: float
-    ) -> tuple[float, float]:
+    def _along(self, direction: np.ndarray, point: _Point, numeric: float) -> tuple[float, float]:
         """Return the derivative by the gradients, and the size that tolerances are relative to."""
-        total = squares = 0.0
-        for name, direction in directions.items():
-            terms = direction.terms(point.gradients[name])
-            total += float(terms.sum())
-            squares += float(np.dot(terms, terms))
+        moved = direction != 0
+        terms = point.gradient[moved] * direction[moved]
+        # Without BLAS, whose threads wake up for so many terms.
+        norm = np.sqrt(np.sum(terms**2))
         # A gradient that is zero but for rounding has no size of its own.
-        scale = max(abs(numeric), np.sqrt(squares), 1e-3 * abs(point.loss), self.smallest)
-        return total, float(scale)
+        scale = max(abs(numeric), norm, 1e-3 * abs(point.loss), self.smallest)
+        return float(terms.sum()), float(scale)
 
-    def _moved_loss(
-        self, point: _Point, directions: Mapping[str, _Direction], step: float
-    ) -> float | None:
-        moved = dict(point.values)
-        for name, direction in directions.items():
-            moved[name] = direction.moved(point.values[name], step)
-        return self._loss(moved)
-
-    def _jitter(self, directions: Mapping[str, _Direction], point: _Point) -> float:
+    def _jitter(self, group: Sequence[str], direction: np.ndarray, point: _Point) -> float:
         """Return by how much moves of the last bit change the loss."""
-        smallest = {}
-        for name, direction in directions.items():
-            signs = self.random.choice([-1.0, 1.0], direction.positions.shape)
-            smallest[name] = _Direction(direction.positions, signs * np.abs(direction.steps))
-        loss = self._moved_loss(point, smallest, 2 * self.precision)
-        if loss is None:
-            return 0.0
-        return abs(loss - point.loss)
+        signs = self.random.choice([-1.0, 1.0], direction.size)
+        smallest = 2 * self.precision * signs * np.abs(direction)
+        loss = self._loss(point.moved(group, smallest))
+        return float(np.nan_to_num(abs(loss - self._loss(point.values))))
 
 
 _AGREED = GradientDisagreement([], "", 0.0, 0.0)
@@ -432,14 +449,11 @@ def _not_runnable(error: Exception) -> ModelError:
     )
 
 
-# ---- the sessions -----------------------------------------------------------------------------
-
-
-def _session(model: ModelProto, names: Container[str]) -> Session:
-    """Make a session that takes weights as inputs."""
+def _runner(model: ModelProto, names: Mapping[str, np.ndarray]) -> Runner:
+    """Make a function that runs a model with weights as inputs."""
     movable = ModelProto()
     movable.CopyFrom(model)
     # From IR version 4 on, an initializer is the default of an input.
     movable.ir_version = max(movable.ir_version, 4)
     make_inputs(movable.graph, names)
-    return lone_session(movable, fill=True)
+    return lone_runner(movable, fill=True)

@@ -7,18 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnxruntime
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from pyopnb.errors import PyopError
+from pyopnb.models.nodes import nodes_in
 from pyopnb.models.versions import FILL
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, moved
+from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.options import QUIET, new_options
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.session import Session
 
-__all__ = ["kernel_runner", "lone_session", "run", "run_each", "run_kernels", "session_for_run"]
+__all__ = [
+    "Runner",
+    "kernel_runner",
+    "lone_runner",
+    "run",
+    "run_each",
+    "run_kernels",
+    "session_for_run",
+]
+
+Runner = Callable[[Sequence[str] | None, Mapping[str, Any]], list[Any]]
+"""Takes the names of outputs, None for all, and feeds by name."""
 
 
 @hide_internal_frames
@@ -87,20 +100,38 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
     return lambda feeds: list(session.run(None, feeds, QUIET))
 
 
-def lone_session(model: ModelProto, *, fill: bool = False) -> Session:
-    """Make a session for a few short runs, which logs nothing of what fails.
+def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
+    """Make a function for a few short runs of a model, which logs nothing of what fails.
 
-    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs.
+    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs. So does a plan
+    of ours, which only ops need.
     """
     options = new_options("no", threads=1)
-    if not fill:
-        return Session(model, options)
+    # Planning memory for each new size takes longer than the few runs that have it.
+    options.enable_mem_pattern = False
+    session: Any
     try:
-        return Session(model, options)
+        if _is_plain(model):
+            data = model.SerializeToString()
+            session = onnxruntime.InferenceSession(data, options, [CPU], enable_fallback=0)
+        else:
+            session = Session(model, options)
     except Exception:
         # Looking first for what lacks a kernel takes longer than making the session. What filling does
-        # not mend is raised again.
-        return Session(model, options, fill=True)
+        # not mend is raised again, in our words.
+        session = Session(model, options, fill=fill)
+    return lambda names, feeds: list(session.run(names, feeds, QUIET))
+
+
+def _is_plain(model: ModelProto) -> bool:
+    """Tell whether ONNX Runtime alone can run a model, with arrays of NumPy's own dtypes."""
+    for info in (*model.graph.input, *model.graph.output):
+        if info.type.tensor_type.elem_type >= TensorProto.BFLOAT16:
+            return False
+    operators: set[tuple[str, str]] = set()
+    for scope in (model.graph, *model.functions):
+        operators.update((node.domain, node.op_type) for node in nodes_in(scope))
+    return not any(registry.find(*operator) for operator in operators)
 
 
 def run_each(

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.ops.messages import one_line
-from pyopnb.runtime.one_run import lone_session
+from pyopnb.runtime.one_run import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
@@ -55,8 +55,8 @@ class Comparison:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                session = lone_session(model)
-                results = session.run(None, self._feeds)
+                run = lone_runner(model)
+                results = run(None, self._feeds)
         except Exception as error:
             # ONNX Runtime lacks something, or an op raises.
             return f"ONNX Runtime: {shorten(error)}"
@@ -73,7 +73,7 @@ class Comparison:
             return arrays
 
         def converted(*arrays: np.ndarray) -> list[np.ndarray]:
-            return outputs(session.run(None, dict(zip(self._feeds, arrays, strict=True))))
+            return outputs(run(None, dict(zip(self._feeds, arrays, strict=True))))
 
         examples = outputs(results)
         wants: list[np.ndarray] = []

@@ -20,7 +20,12 @@ from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.text_table import Table
-from pyopnb.testing.central import Differences, central_differences
+from pyopnb.testing.central import (
+    Differences,
+    central_differences,
+    move_element,
+    step_sizes,
+)
 from pyopnb.testing.sampling import drawn_places, suspected_place
 from pyopnb.testing.subject import Arrays, Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
@@ -322,18 +327,17 @@ class _Comparison:
                 terms, array, gradient, places, self._precision, self._tolerance
             )
             places = np.union1d(places, suspect)
-        elements = []
-        for place in places.tolist():
-            elements.append(tuple(map(int, np.unravel_index(place, array.shape))))
-        differences = central_differences(terms, array, elements, self._precision)
+        sizes = step_sizes(array)
+        moves = [move_element(terms, array, place, sizes[place]) for place in places.tolist()]
+        differences = central_differences(moves, self._precision)
         kinks = int(differences.kinks.sum())
-        text = f"{len(elements):,} of {plural(array.size, 'element')} moved in {self._dtype}"
+        text = f"{places.size:,} of {plural(array.size, 'element')} moved in {self._dtype}"
         if kinks:
             text += f", {kinks:,} at a kink left out"
         result = InputGradient(
-            self._title, name, _RIGHT, text, self._dtype, tried=len(elements), kinks=kinks
+            self._title, name, _RIGHT, text, self._dtype, tried=places.size, kinks=kinks
         )
-        if kinks == len(elements):
+        if kinks == places.size:
             text = f"no element has a derivative that differences can tell: {text}"
             return replace(result, outcome=_UNDECIDED, text=text)
         analytic = gradient.ravel()[places].astype(np.float64)
@@ -347,7 +351,8 @@ class _Comparison:
             f"({text}, {int(wrong.sum()):,} differ)"
         )
         text += _common_factor(analytic[wrong], differences.values[wrong])
-        return replace(result, outcome=_WRONG, text=text, index=elements[worst])
+        index = tuple(map(int, np.unravel_index(places[worst], array.shape)))
+        return replace(result, outcome=_WRONG, text=text, index=index)
 
 
 def _excess(analytic: np.ndarray, differences: Differences, tolerance: float) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyopnb.testing.central import Differences, central_differences
+from pyopnb.testing.central import Move, central_differences, step_sizes
 
 __all__ = ["MAX_ELEMENTS", "drawn_places", "suspected_place"]
 
@@ -21,8 +21,6 @@ MAX_ELEMENTS = 100
 _GROUPS = 16
 # Groups that are tried, with those that a group with a kink in it is divided into.
 _MAX_GROUPS = 256
-# A share of the root mean square: smaller elements are moved as if they were this large.
-_LARGE = 2**-3
 
 
 def drawn_places(size: int) -> np.ndarray:
@@ -44,12 +42,16 @@ def suspected_place(
 
     Parameters
     ----------
-    function, x, precision
-        As for `central_differences`.
+    function : callable
+        Of an array like ``x``; returns float64 terms, whose sum is its value.
+    x : ndarray
+        Floating-point.
     gradient : ndarray
         Of the shape of ``x``.
     drawn : ndarray
         int64[places] that are left out.
+    precision : float
+        As for `central_differences`.
     tolerance : float
         Relative to the largest element of the gradient.
     """
@@ -59,7 +61,7 @@ def suspected_place(
     if not is_finite.all():
         return np.flatnonzero(~is_finite)[:1]
     random = np.random.default_rng(1)
-    sizes = _sizes(x)
+    sizes = step_sizes(x)
     # Random signs, as errors that add up to zero would hide in a plain sum.
     direction = random.choice([-1.0, 1.0], flat.size) * sizes
     allowed = tolerance * float(np.abs(flat).max(initial=1e-3)) * sizes.min()
@@ -69,7 +71,9 @@ def suspected_place(
         if not groups:
             break
         group = groups.popleft()
-        differences = _along(function, x, group, direction[group], precision)
+        differences = central_differences(
+            [_move_group(function, x, group, direction[group])], precision
+        )
         expected = float((flat * direction)[group].sum())
         off = abs(differences.values[0] - expected)
         has_kink = bool(differences.kinks[0])
@@ -84,27 +88,17 @@ def suspected_place(
     return np.empty(0, np.int64)
 
 
-def _sizes(x: np.ndarray) -> np.ndarray:
-    """Return how far each element is moved for a step of 1: by its own size, but not by next to nothing."""
-    finite = np.where(np.isfinite(x), x, 0)
-    sizes = np.abs(finite.astype(np.float64).ravel())
-    # Where all elements are zero, each is moved as if it were 1.
-    least = _LARGE * float(np.sqrt(np.mean(sizes * sizes))) or 1.0
-    return np.maximum(sizes, least)
-
-
-def _along(
+def _move_group(
     function: Callable[[np.ndarray], np.ndarray],
     x: np.ndarray,
     group: np.ndarray,
     steps: np.ndarray,
-    precision: float,
-) -> Differences:
-    """Derive a function along a direction in which a group of elements is moved at once."""
+) -> Move:
+    """Return the moves along a direction in which a group of elements is moved at once."""
 
-    def moved(step: np.ndarray) -> np.ndarray:
-        changed = x.flatten()
-        changed[group] += (step[0] * steps).astype(x.dtype)
-        return function(changed.reshape(x.shape))
+    def move(step: float) -> tuple[np.ndarray, float]:
+        moved = x.flatten()
+        moved[group] += (step * steps).astype(x.dtype)
+        return function(moved.reshape(x.shape)), step
 
-    return central_differences(moved, np.zeros(1), [(0,)], precision)
+    return move

@@ -8,7 +8,7 @@ import pytest
 from small_gradients import SCALE, USER_RELU
 
 import pyopnb
-from pyopnb.testing.central import central_differences
+from pyopnb.testing.central import central_differences, move_element, step_sizes
 
 random = np.random.default_rng(5)
 X = random.normal(size=(3, 4)).astype(np.float32)
@@ -375,6 +375,16 @@ def test_the_row_of_check(define):
 # ---- the differences themselves ------------------------------------------------------------------------------------------------
 
 
+def differences(function, x, precision=2.0**-52):
+    sizes = step_sizes(x)
+    moves = [
+        move_element(lambda x: np.array([function(x).sum()]), x, place, sizes[place])
+        for place in range(x.size)
+    ]
+    values, _, kinks = central_differences(moves, precision)
+    return values, kinks
+
+
 @pytest.mark.parametrize(
     ("function", "derivative"),
     [
@@ -386,26 +396,20 @@ def test_the_row_of_check(define):
 )
 def test_differences_are_exact_to_their_error(function, derivative):
     x = np.linspace(-3, 3, 31)
-    found = central_differences(
-        lambda x: np.array([function(x).sum()]), x, [(n,) for n in range(x.size)], 2.0**-52
-    )
-    apart = np.abs(found.values - derivative(x))
-    assert not found.kinks.any() and apart.max() < 1e-9 * np.abs(derivative(x)).max()
+    values, kinks = differences(function, x)
+    assert not kinks.any()
+    assert np.abs(values - derivative(x)).max() < 1e-9 * np.abs(derivative(x)).max()
 
 
 def test_kinks_beside_the_element_are_no_derivative_either():
-    x = np.array([1e-9, 0.5, -0.5])
-    found = central_differences(
-        lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52
-    )
-    assert found.kinks.tolist() == [True, False, False] and np.allclose(found.values[1:], [1, -1])
+    values, kinks = differences(np.abs, np.array([1e-9, 0.5, -0.5]))
+    assert kinks.tolist() == [True, False, False]
+    assert np.allclose(values[1:], [1, -1])
 
 
 def test_a_step_that_rounding_swallows_is_no_derivative_of_zero():
     """What is rounded more than its dtype says gives differences of exactly 0 where a step is small."""
     x = np.linspace(1.1, 2.9, 10, dtype=np.float32)
     base = np.round(x, 3)
-    found = central_differences(
-        lambda x: np.array([np.sum(np.round(x, 3) - base)]), x, [(n,) for n in range(10)], 2.0**-23
-    )
-    assert (found.kinks | (np.abs(found.values - 1) < 0.5)).all()
+    values, kinks = differences(lambda x: np.round(x, 3) - base, x, 2.0**-23)
+    assert (kinks | (np.abs(values - 1) < 0.5)).all()
