@@ -39,7 +39,7 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
-__all__ = ["ints_to_floats", "model", "node", "type_outputs"]
+__all__ = ["add_attributes", "ints_to_floats", "model", "node", "type_outputs"]
 
 
 @hide_internal_frames
@@ -90,11 +90,16 @@ def node(
     proto = helper.make_node(
         op_type, _names(inputs), _names(outputs), name=name, domain=domain or None
     )
+    add_attributes(proto, op, attrs)
+    return proto
+
+
+def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:
+    """Give a node the attributes that `node` takes by keyword."""
     # onnx's own maker sorts the attributes as well, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
             proto.attribute.append(_attribute(op, key, value))
-    return proto
 
 
 def _names(names: Sequence[str] | str) -> list[str]:

@@ -13,7 +13,7 @@ import onnx
 from onnx import NodeProto
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
-from pyopnb.models.build import ints_to_floats, node
+from pyopnb.models.build import add_attributes, ints_to_floats
 from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import exists, nearest_op
 from pyopnb.models.nodes import type_of_proto
@@ -22,6 +22,7 @@ from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.catalog_ops import op_named
 from pyopnb.ops.coerce import cast_expression
+from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.messages import hide_internal_frames, moved, sanitize
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
@@ -118,7 +119,7 @@ def call(
     try:
         proto = _node(definition, outputs, attrs)
         kernel = _kernel(definition.version, proto.SerializeToString(deterministic=True), opset)
-        kernel.session(arrays)
+        session = kernel.session(arrays)
     except PyopError as error:
         raise _of_call(error, where, op) from None
     except Exception as error:
@@ -126,7 +127,7 @@ def call(
             raise _refusal(error, where) from None
         raise
     try:
-        results = kernel(*arrays)
+        results = kernel.run(session, arrays)
     except Exception as error:
         if _is_of_runtime(error):
             raise _refusal(error, where) from None
@@ -141,33 +142,51 @@ def call(
 
 @dataclass(frozen=True)
 class _Definition:
-    """One call's op or ONNX operator, with the names of its inputs."""
+    """One call's op or ONNX operator, with the names and declared types of its inputs.
+
+    ``alike`` has the places of the inputs whose dtype an input must have, as they share a type parameter.
+    """
 
     domain: str
     op_type: str
     version: Version | None
     schema: Any
     names: list[str]
+    types: list[TensorType]
+    alike: list[list[int]]
 
     def declared(self, place: int, inputs: Sequence[Any]) -> TensorType:
         """Find the declared type of an input; where there are several, take that of the other arrays."""
-        if self.version is not None:
-            return self.version.schema.port(place).type if self.version.schema.inputs else ANY
-        ports = list(self.schema.inputs) if self.schema is not None else []
-        # The last port of a variadic operator stands for every input from there on.
-        if ports and _is_variadic(ports[-1]):
-            ports += [ports[-1]] * (len(inputs) - len(ports))
-        if place >= len(ports):
-            return ANY
-        port = ports[place]
+        for other in self.alike[place]:
+            value = inputs[other]
+            if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT":
+                return TensorType(find_dtype(value.dtype), None)
+        return self.types[place]
+
+
+def _define_op(version: Version, domain: str, op_type: str, count: int) -> _Definition:
+    schema = version.schema
+    types = [schema.port(place).type if schema.inputs else ANY for place in range(count)]
+    names = _names(schema.inputs, count)
+    return _Definition(domain, op_type, version, None, names, types, [[]] * count)
+
+
+def _define_operator(schema: Any, domain: str, op_type: str, count: int) -> _Definition:
+    declared = [] if schema is None else list(schema.inputs)
+    names = _names(declared, count)
+    ports = list(declared)
+    # The last port of a variadic operator stands for every input from there on.
+    if ports and _is_variadic(ports[-1]):
+        ports += [ports[-1]] * (count - len(ports))
+    types = [ANY] * count
+    alike: list[list[int]] = [[] for _ in range(count)]
+    for place, port in enumerate(ports[:count]):
         if len(port.types) == 1:
-            return type_of_proto(proto_of(next(iter(port.types))))
-        # Inputs of one type parameter have one dtype.
-        for like, value in zip(ports, inputs, strict=False):
-            is_array = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"
-            if is_array and like.type_str == port.type_str and port.is_homogeneous:
-                return TensorType(type_of(value).dtype, None)
-        return ANY
+            types[place] = type_of_proto(proto_of(next(iter(port.types))))
+        elif port.is_homogeneous:
+            same = [n for n, like in enumerate(ports[:count]) if like.type_str == port.type_str]
+            alike[place] = same
+    return _Definition(domain, op_type, None, schema, names, types, alike)
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -185,9 +204,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
             domain, op_type = split_name(registered.name)
     # An op of ours comes first: a session calls it in place of ONNX's of the same name.
     if registered is not None:
-        version = registered.current
-        names = _names(version.schema.inputs, count)
-        return _Definition(domain, op_type, version, None, names)
+        return _define_op(registered.current, domain, op_type, count)
     if not exists(domain, op_type):
         raise _unknown(domain, op_type, count)
     number = schema_domains().get(domain, 1)
@@ -196,8 +213,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     schema = None
     if onnx.defs.has(op_type, number, domain):
         schema = onnx.defs.get_schema(op_type, number, domain)
-    ports = [] if schema is None else schema.inputs
-    return _Definition(domain, op_type, None, schema, _names(ports, count))
+    return _define_operator(schema, domain, op_type, count)
 
 
 def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
@@ -265,7 +281,7 @@ def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarr
     for number, array in enumerate(arrays):
         declared = definition.declared(number, arrays)
         want = declared.dtype
-        if array is not None and want is not None and type_of(array).dtype != want:
+        if array is not None and want is not None and find_dtype(array.dtype) != want:
             name = definition.names[number]
             raise InputError(
                 f"{where}, input {sanitize(name)}",
@@ -284,7 +300,9 @@ def _node(definition: _Definition, outputs: int | None, attrs: Mapping[str, Any]
     if version is not None:
         count = outputs or len(version.schema.outputs or ()) or 1
     names = [f"y{number}" for number in range(count)]
-    proto = node(f"{definition.domain}::{definition.op_type}", "", names, name="call", **attrs)
+    domain, op_type = definition.domain, definition.op_type
+    proto = NodeProto(op_type=op_type, domain=domain, name="call", output=names)
+    add_attributes(proto, f"{domain}::{op_type}", attrs)
     # Who types 1 for an attr that is a float means 1.0, and ONNX Runtime refuses the int.
     ints_to_floats(proto)
     return proto

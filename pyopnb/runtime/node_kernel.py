@@ -83,7 +83,11 @@ class NodeKernel:
             What ONNX Runtime raised, as from a `Session`.
         """
         __tracebackhide__ = True
-        session = self.session(inputs)
+        return self.run(self.session(inputs), inputs)
+
+    def run(self, session: Session, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Run the node in the session that `session` returned for inputs of these types."""
+        __tracebackhide__ = True
         feeds = {f"x{n}": value for n, value in enumerate(inputs) if value is not None}
         results = dict(zip(self._outputs, session.run(self._outputs, feeds), strict=True))
         return [results.get(name) for name in self._node.output]
