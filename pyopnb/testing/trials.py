@@ -194,7 +194,10 @@ def _try_empty(subject: Subject) -> str:
                     raise Failed(f"{inputs}: {error}") from error
                 refusals.append(f"{inputs}: {type(error).__name__}, {error}")
             except Exception as error:
-                # An IndexError is an accident.
+                # Rows that no table has are a wrong input; any other IndexError is an accident.
+                if isinstance(error, IndexError) and _has_indices(variant):
+                    refusals.append(f"{inputs}: IndexError, {error}")
+                    continue
                 remedy = "let compute work without elements, raise a ValueError that says why not, or hint a size"
                 raise Failed(f"{inputs}: {format_exception(error)}. Try: {remedy}") from error
     if not tried:
@@ -202,6 +205,12 @@ def _try_empty(subject: Subject) -> str:
     if refusals:
         return f"refuses clearly {len(refusals)} of {tried}: {refusals[0]}"
     return f"works ({tried} tried)"
+
+
+def _has_indices(example: Example) -> bool:
+    """Tell whether an input holds whole numbers, which can name rows of another one."""
+    arrays = [array for array in example.inputs if array is not None]
+    return any(array.dtype.kind in "iu" and array.ndim and array.size for array in arrays)
 
 
 # ---- the same result again ---------------------------------------------------------------------------------------------------

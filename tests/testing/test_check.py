@@ -340,3 +340,14 @@ def test_nothing_of_the_process_stays_changed() -> None:
     check_class(SoftClip, X)
     assert state() == before
     assert [op.name for op in pyopnb.registry] == ["t::Op"]
+
+
+class Rows:
+    def compute(self, table: "float32[N,M]", numbers: "int64[K]"):
+        return table[numbers]
+
+
+def test_rows_that_an_empty_table_lacks_are_a_wrong_input() -> None:
+    pyopnb.registry.define(Rows, "demo::Rows")
+    verdict = pyopnb.check("demo::Rows", X, np.int64([1, 0]))["empty"]
+    assert verdict.ok and "refuses clearly 1 of 3" in verdict.text
