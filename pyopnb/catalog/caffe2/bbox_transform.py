@@ -49,7 +49,9 @@ class BBoxTransform:
             rows = np.flatnonzero(images == number)
             # Regions are in the scaled image, and deltas apply to the original one.
             original = rois[rows, -4:] / scale
-            size = (int(height / scale + 0.5), int(width / scale + 0.5))
+            original_height = int(height / scale + 0.5)
+            original_width = int(width / scale + 0.5)
+            size = (original_height, original_width)
             # Each class has four deltas of its own, and all classes share the region.
             for start in range(0, deltas.shape[1], 4):
                 columns = slice(start, start + 4)

@@ -101,7 +101,10 @@ class BoxWithNMSLimit:
         selected = selected.reshape(-1, 2)
         # The limit is one of all classes together; the rows of a class stay in order.
         if 0 < self.most < len(selected):
-            best = np.argsort(-scores[selected[:, 1], selected[:, 0] + self.first], kind="stable")
+            classes, numbers = selected.T
+            values = scores[numbers, classes + self.first]
+            best = np.argsort(-values, kind="stable")
             selected = selected[best[: self.most]]
-            selected = selected[np.argsort(selected[:, 0], kind="stable")]
+            by_class = np.argsort(selected[:, 0], kind="stable")
+            selected = selected[by_class]
         return selected

@@ -28,7 +28,8 @@ class DistributeFpnProposals:
         }
 
     def infer(self, rois):
-        of_levels = [rois.like(shape=(None, 5)) for _ in range(self.levels[1] - self.levels[0] + 1)]
+        lowest, highest = self.levels
+        of_levels = [rois.like(shape=(None, 5))] * (highest - lowest + 1)
         return (*of_levels, rois.like(dtype="int32", shape=(None,)))
 
     def compute(self, rois: "any[R,5]"):

@@ -33,7 +33,9 @@ class HeatmapMaxKeypoint:
             corner = boxes[box, :2]
             # Boxes are at least a pixel wide.
             scale = np.maximum(boxes[box, 2:4] - corner, 1) / size
-            keypoints[box, :2, point] = corner + (np.array([column, row]) + 0.5 + shift) * scale
+            position = np.array([column, row]) + 0.5
+            position = position + shift
+            keypoints[box, :2, point] = corner + position * scale
             keypoints[box, 2, point] = score
             if self.has_probability:
                 exponentials = np.exp(heatmap - heatmap.max())
@@ -43,9 +45,14 @@ class HeatmapMaxKeypoint:
     def _refine(self, heatmap, row, column):
         """Return how far the quadratic's maximum is from the pixel, in x and y, and its value."""
         # Beyond the edge, the pixel on the other side stands for the one that is missing.
-        window = np.pad(heatmap, 1, mode="reflect")[row : row + 3, column : column + 3]
-        slope = np.array([window[1, 2] - window[1, 0], window[2, 1] - window[0, 1]]) / 2
-        mixed = (window[2, 2] - window[2, 0] - window[0, 2] + window[0, 0]) / 4
+        padded = np.pad(heatmap, 1, mode="reflect")
+        window = padded[row : row + 3, column : column + 3]
+        slope_across = window[1, 2] - window[1, 0]
+        slope_down = window[2, 1] - window[0, 1]
+        slope = np.array([slope_across, slope_down]) / 2
+        mixed = window[2, 2] - window[2, 0]
+        mixed = mixed - window[0, 2]
+        mixed = (mixed + window[0, 0]) / 4
         across = window[1, 0] - 2 * window[1, 1]
         across = across + window[1, 2]
         down = window[0, 1] - 2 * window[1, 1]
@@ -59,4 +66,6 @@ class HeatmapMaxKeypoint:
         largest = np.abs(shift).max()
         if largest > REACH:
             shift = shift / largest * REACH
-        return shift, window[1, 1] + slope @ shift + 0.5 * shift @ curvature @ shift
+        score = window[1, 1] + slope @ shift
+        score = score + 0.5 * shift @ curvature @ shift
+        return shift, score

@@ -32,7 +32,10 @@ class GatedRelativePositionBias:
         gates = gates + gate_bias.astype(np.float32)
         # The gates' channels are summed in two halves, one for each gate.
         gates = gates.reshape(batch, self.heads, length, 2, -1).sum(-1)
-        update, reset = np.moveaxis(1 / (1 + np.exp(-gates)), -1, 0)
-        share = update * (reset * scale.astype(np.float32).reshape(1, -1, 1) - 1) + 2
+        gates = 1 / (1 + np.exp(-gates))
+        update, reset = np.moveaxis(gates, -1, 0)
+        head_scale = scale.astype(np.float32).reshape(1, -1, 1)
+        share = reset * head_scale - 1
+        share = update * share + 2
         result = share[..., None] * bias.astype(np.float32)
         return result.astype(query.dtype)

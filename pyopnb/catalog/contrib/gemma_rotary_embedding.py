@@ -20,7 +20,8 @@ class GemmaRotaryEmbedding:
         # Heads share the angles of a position.
         sine = np.sin(angles).astype(query.dtype)[:, None]
         cosine = np.cos(angles).astype(query.dtype)[:, None]
-        return (
-            query * cosine + turned_query * sine,
-            key * cosine + turned_key * sine,
-        )
+        rotated_query = query * cosine
+        rotated_query = rotated_query + turned_query * sine
+        rotated_key = key * cosine
+        rotated_key = rotated_key + turned_key * sine
+        return rotated_query, rotated_key

@@ -24,8 +24,10 @@ class Irfft:
         if not x.shape or len(x.shape) < 2:
             return TensorType(x.dtype, None)
         size = x.shape[-2]
-        shape = (*x.shape[:-2], 2 * (size - 1) if isinstance(size, int) else None)
-        return x.like(shape=shape)
+        length = None
+        if isinstance(size, int):
+            length = 2 * (size - 1)
+        return x.like(shape=(*x.shape[:-2], length))
 
     def compute(self, x):
         wide = wide_dtype(x.dtype)

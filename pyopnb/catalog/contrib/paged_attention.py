@@ -83,10 +83,9 @@ class PagedAttention:
             table = find_slots(block_table[sequence], key_cache.shape[1], total)
             rotary = None
             if self.rotates:
-                rotary = (
-                    widen(cos_cache[positions])[:, None],
-                    widen(sin_cache[positions])[:, None],
-                )
+                cosine = widen(cos_cache[positions])
+                sine = widen(sin_cache[positions])
+                rotary = (cosine[:, None], sine[:, None])
             # Keys are cached after normalization and rotation, so that nobody rotates them twice.
             queries = self._prepare(query[start:end], self.heads, query_norm, rotary)
             keys = self._prepare(key[start:end], self.key_heads, key_norm, rotary)
@@ -97,14 +96,15 @@ class PagedAttention:
             new_values = value[start:end].reshape(-1, self.key_heads, size)
             slots[1][targets[is_written]] = new_values[is_written]
             repeats = self.heads // self.key_heads  # queries that share a head of keys
-            all_keys, all_values = (
-                np.repeat(widen(part[table]), repeats, axis=1) for part in slots
-            )
+            all_keys = np.repeat(widen(slots[0][table]), repeats, axis=1)
+            all_values = np.repeat(widen(slots[1][table]), repeats, axis=1)
+            is_visible = causal_window(positions, total, **self.view)
+            is_visible = is_visible & (table >= 0)
             attended[start:end] = attend_heads(
                 queries.swapaxes(0, 1),
                 all_keys.swapaxes(0, 1),
                 all_values.swapaxes(0, 1),
-                is_visible=causal_window(positions, total, **self.view) & (table >= 0),
+                is_visible=is_visible,
                 sink=sink,
                 **self.score_attrs,
             )

@@ -48,5 +48,8 @@ class RelativePositionBias:
         ratio = ratio / np.float32(exact)
         scale = np.float32(self.max_distance) / np.float32(exact)
         scale = np.log(scale)
-        logarithmic = exact + (np.log(ratio) / scale * np.float32(buckets - exact)).astype(np.int64)
-        return first + np.where(distance < exact, distance, np.minimum(logarithmic, buckets - 1))
+        share = np.log(ratio) / scale
+        share = share * np.float32(buckets - exact)
+        logarithmic = exact + share.astype(np.int64)
+        logarithmic = np.minimum(logarithmic, buckets - 1)
+        return first + np.where(distance < exact, distance, logarithmic)

@@ -34,12 +34,10 @@ class RemovePadding:
             begins = batch + 1
         else:
             begins = None
-        return (
-            x.like(shape=(None, size)),
-            token_count.like(shape=(batch, length)),
-            token_count.like(shape=(begins,)),
-            token_count.like(shape=(1,)),
-        )
+        rows = x.like(shape=(None, size))
+        order = token_count.like(shape=(batch, length))
+        longest = token_count.like(shape=(1,))
+        return rows, order, token_count.like(shape=(begins,)), longest
 
     def compute(self, x, token_count) -> ("any[T, D]", "int32[B, S]", "int32[?]", "int32[1]"):
         batch, length, size = x.shape
@@ -52,9 +50,8 @@ class RemovePadding:
         # The last number is the count of all tokens.
         begins = np.concatenate([[0], np.cumsum(token_count)])
         begins = begins.astype(np.int32)
-        return (
-            x.reshape(-1, size)[tokens],
-            np.concatenate([tokens, padding]).reshape(batch, length),
-            begins,
-            token_count.max(keepdims=True, initial=0),
-        )
+        rows = x.reshape(-1, size)
+        order = np.concatenate([tokens, padding])
+        order = order.reshape(batch, length)
+        longest = token_count.max(keepdims=True, initial=0)
+        return rows[tokens], order, begins, longest

@@ -23,8 +23,10 @@ class Rfft:
         if not x.shape:
             return TensorType(x.dtype, None)
         size = x.shape[-1]
-        shape = (*x.shape[:-1], size // 2 + 1 if isinstance(size, int) else None, 2)
-        return x.like(shape=shape)
+        frequencies = None
+        if isinstance(size, int):
+            frequencies = size // 2 + 1
+        return x.like(shape=(*x.shape[:-1], frequencies, 2))
 
     def compute(self, x):
         wide = wide_dtype(x.dtype)

@@ -76,7 +76,9 @@ class RMSNormRotary:
             # One number is the position of the first token.
             positions = np.broadcast_to(positions.item() + np.arange(length), (batch, length))
         rows = positions.reshape(batch, length)
-        return widen(cosine)[rows][:, :, None], widen(sine)[rows][:, :, None]
+        cosines = widen(cosine)[rows]
+        sines = widen(sine)[rows]
+        return cosines[:, :, None], sines[:, :, None]
 
     def _rotate(self, x, tables, rounds):
         """Rotate pairs of channels that are half the rotary width apart."""

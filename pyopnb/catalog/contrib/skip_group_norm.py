@@ -50,10 +50,9 @@ class SkipGroupNorm:
         if self.is_channels_last:
             total = np.moveaxis(total, 1, -1)
             normalized = np.moveaxis(normalized, 1, -1)
-        return (
-            np.ascontiguousarray(normalized).astype(x.dtype, copy=False),
-            np.ascontiguousarray(total).astype(x.dtype, copy=False),
-        )
+        normalized = np.ascontiguousarray(normalized)
+        total = np.ascontiguousarray(total)
+        return normalized.astype(x.dtype, copy=False), total.astype(x.dtype, copy=False)
 
     lowered_opset = 18
     lowered_finite = True

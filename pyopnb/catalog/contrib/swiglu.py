@@ -33,8 +33,10 @@ class SwiGLU:
         if up is not None or not gate.shape:
             return gate
         width = gate.shape[-1]
-        shape = (*gate.shape[:-1], width // 2 if isinstance(width, int) else None)
-        return gate.like(shape=shape)
+        half = None
+        if isinstance(width, int):
+            half = width // 2
+        return gate.like(shape=(*gate.shape[:-1], half))
 
     def compute(self, gate, up=None):
         # The gate is the first half.

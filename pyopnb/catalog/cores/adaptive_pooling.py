@@ -77,7 +77,9 @@ def maxima_adaptively(x: np.ndarray, output_size: np.ndarray) -> tuple[np.ndarra
     """
     shape = (*x.shape[:-2], *_sizes(output_size))
     maxima, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
-    numbers = np.arange(math.prod(x.shape[-2:])).reshape(x.shape[-2:])
+    image_shape = x.shape[-2:]
+    count = math.prod(image_shape)
+    numbers = np.arange(count).reshape(image_shape)
     windows = zip(_windows(x, output_size), _windows(numbers, output_size), strict=True)
     for (index, window), (_, window_numbers) in windows:
         # argmax takes the first of equal maxima, and the first NaN.

@@ -104,8 +104,12 @@ def overlaps(box: np.ndarray, boxes: np.ndarray, offset: float = 0.0) -> np.ndar
         float[N]; 0 where both boxes have no area.
     """
     # Boxes that do not meet give a negative width.
-    width = np.minimum(box[2], boxes[:, 2]) - np.maximum(box[0], boxes[:, 0]) + offset
-    height = np.minimum(box[3], boxes[:, 3]) - np.maximum(box[1], boxes[:, 1]) + offset
+    right = np.minimum(box[2], boxes[:, 2])
+    left = np.maximum(box[0], boxes[:, 0])
+    width = right - left + offset
+    bottom = np.minimum(box[3], boxes[:, 3])
+    top = np.maximum(box[1], boxes[:, 1])
+    height = bottom - top + offset
     intersection = np.maximum(width, 0) * np.maximum(height, 0)
     union = _areas(box, offset) + _areas(boxes, offset) - intersection
     # Two boxes without area would be 0 / 0.

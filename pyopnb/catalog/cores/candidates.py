@@ -66,6 +66,8 @@ def decode_anchors(boxes: np.ndarray, anchor: np.ndarray, *, has_centers: bool) 
     if not has_centers:
         return boxes + anchor
     # A prediction is a share of the anchor's size.
-    center = boxes[..., :2] * anchor[..., 2:] + anchor[..., :2]
-    size = np.exp(boxes[..., 2:]) * anchor[..., 2:]
+    anchor_size = anchor[..., 2:]
+    center = boxes[..., :2] * anchor_size
+    center = center + anchor[..., :2]
+    size = np.exp(boxes[..., 2:]) * anchor_size
     return np.concatenate([center, size], axis=-1)

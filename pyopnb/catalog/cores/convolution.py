@@ -68,14 +68,14 @@ def convolve(
         float[N,M,oh,ow], with the dtype of ``x``.
     """
     wide = wide_dtype(x.dtype)
-    margins = ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
+    top, left, bottom, right = pads
+    margins = ((0, 0), (0, 0), (top, bottom), (left, right))
     # Padding once is cheaper than testing each window.
     padded = np.pad(x.astype(wide), margins)
     kernel_height, kernel_width = weight.shape[2:]
-    reach = (
-        (kernel_height - 1) * dilations[0] + 1,
-        (kernel_width - 1) * dilations[1] + 1,
-    )
+    height_reach = (kernel_height - 1) * dilations[0] + 1
+    width_reach = (kernel_width - 1) * dilations[1] + 1
+    reach = (height_reach, width_reach)
     # A view of all windows; only the patches are copied.
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
     windows = windows[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]

@@ -57,8 +57,8 @@ def cross_entropy(
     shifted = shifted - shifted.max(axis=1, keepdims=True)
     log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     counted_labels, weight = _weights_of(labels, weights, ignored, scores.shape[1])
-    chosen = np.take_along_axis(log_probability, counted_labels[:, None], axis=1)[:, 0]
-    loss = np.asarray(-chosen * weight)
+    chosen = np.take_along_axis(log_probability, counted_labels[:, None], axis=1)
+    loss = np.asarray(-chosen[:, 0] * weight)
     if reduction == "sum":
         loss = loss.sum()
     elif reduction == "mean":
@@ -77,10 +77,12 @@ def loss_gradient(
     """Compute the gradient of the scores from that of the loss, as `cross_entropy` takes them."""
     counted_labels, weight = _weights_of(labels, weights, ignored, log_probability.shape[1])
     slope = np.exp(log_probability.astype(np.float64))
-    is_label = (
-        np.arange(slope.shape[1]).reshape(-1, *[1] * (labels.ndim - 1)) == counted_labels[:, None]
-    )
-    slope = (slope - is_label) * weight[:, None]
+    column = [1] * (labels.ndim - 1)
+    classes = np.arange(slope.shape[1])
+    classes = classes.reshape(-1, *column)
+    is_label = classes == counted_labels[:, None]
+    slope = slope - is_label
+    slope = slope * weight[:, None]
     if reduction == "mean":
         slope = slope / weight.sum()
     incoming = gradient.astype(np.float64)

@@ -21,11 +21,13 @@ def _covariances(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     along = np.square(boxes[..., 3]) / 12
     cosine = np.cos(boxes[..., 4])
     sine = np.sin(boxes[..., 4])
-    return (
-        across * cosine**2 + along * sine**2,
-        across * sine**2 + along * cosine**2,
-        (across - along) * cosine * sine,
-    )
+    in_x = across * cosine**2
+    in_x = in_x + along * sine**2
+    in_y = across * sine**2
+    in_y = in_y + along * cosine**2
+    together = across - along
+    together = together * cosine * sine
+    return in_x, in_y, together
 
 
 def gaussian_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -47,12 +49,17 @@ def gaussian_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     # Of boxes without an area, the determinants are 0.
     product = xx * yy - xy**2
     product = np.maximum(product, 0)
-    product = product * np.maximum(other_xx * other_yy - other_xy**2, 0)
+    other_product = other_xx * other_yy - other_xy**2
+    product = product * np.maximum(other_product, 0)
     # How different the shapes are, without their places.
-    shape_term = np.log(determinant / (4 * np.sqrt(product) + _TINY) + _TINY) / 2
-    distance = squares / (determinant + _TINY) / 4 + shape_term
+    smallest = 4 * np.sqrt(product) + _TINY
+    ratio = determinant / smallest
+    shape_term = np.log(ratio + _TINY) / 2
+    distance = squares / (determinant + _TINY)
+    distance = distance / 4 + shape_term
     distance = distance.clip(_TINY, 100)
-    return 1 - np.sqrt(1 - np.exp(-distance) + _TINY)
+    coefficient = np.exp(-distance)
+    return 1 - np.sqrt(1 - coefficient + _TINY)
 
 
 def suppress_gaussian(

@@ -44,10 +44,14 @@ def pool_maxima(
         Places are counted along the rows of the image that is not padded.
     """
     size = _pair(kernel, (1, 1))
-    form = (size, _pair(stride, size), _pair(padding, (0, 0)), _pair(dilation, (1, 1)))
+    steps = _pair(stride, size)
+    pads = _pair(padding, (0, 0))
+    form = (size, steps, pads, _pair(dilation, (1, 1)))
     # A padded pixel is never the maximum.
     flat = _windows(x, -np.inf, *form)
-    numbers = np.arange(math.prod(x.shape[-2:])).reshape(x.shape[-2:])
+    image_shape = x.shape[-2:]
+    count = math.prod(image_shape)
+    numbers = np.arange(count).reshape(image_shape)
     flat_numbers = np.broadcast_to(_windows(numbers, -1, *form), flat.shape)
     first = flat.argmax(axis=-1, keepdims=True)
     maxima = np.take_along_axis(flat, first, -1)

@@ -33,7 +33,8 @@ def find_levels(
     roots = roots.astype(np.float32)
     roots = np.sqrt(roots)
     # The small number keeps boxes of exactly the size on the level, and log2 of none finite.
-    levels = level + np.log2(roots / np.float32(scale) + np.float32(1e-6))
+    ratios = roots / np.float32(scale)
+    levels = level + np.log2(ratios + np.float32(1e-6))
     levels = np.floor(levels)
     return levels.clip(lowest, highest).astype(np.int64)
 

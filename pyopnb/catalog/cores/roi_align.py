@@ -101,5 +101,7 @@ def _inside(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     is_near = (rows >= -1) & (rows <= height)
     is_near = is_near & (columns >= -1)
     is_near = is_near & (columns <= width)
-    values = bilinear(image, rows.clip(0, height - 1), columns.clip(0, width - 1))
+    near_rows = rows.clip(0, height - 1)
+    near_columns = columns.clip(0, width - 1)
+    values = bilinear(image, near_rows, near_columns)
     return np.where(is_near, values, np.float32(0))

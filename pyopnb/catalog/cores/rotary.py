@@ -40,6 +40,8 @@ def rotate(
     else:
         first = slice(0, width // 2)
         second = slice(width // 2, width)
-    rotated[..., first] = x[..., first] * cosine - x[..., second] * sine
-    rotated[..., second] = x[..., first] * sine + x[..., second] * cosine
+    real = x[..., first]
+    imaginary = x[..., second]
+    rotated[..., first] = real * cosine - imaginary * sine
+    rotated[..., second] = real * sine + imaginary * cosine
     return rotated

@@ -34,19 +34,25 @@ def rotated_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     overlaps = np.zeros(len(boxes))
     relative = boxes - [*box[:2], 0, 0, box[4]]
     # Boxes whose circles do not meet cannot overlap; most pairs are such.
-    radii = np.hypot(boxes[:, 2], boxes[:, 3]) + np.hypot(box[2], box[3])
-    near = np.hypot(relative[:, 0], relative[:, 1]) <= radii / 2
+    radii = np.hypot(boxes[:, 2], boxes[:, 3])
+    radii = radii + np.hypot(box[2], box[3])
+    distances = np.hypot(relative[:, 0], relative[:, 1])
+    near = distances <= radii / 2
     # Where the axes are those of the one box, it lies between two numbers in x, and in y.
     x, y, width, height, angle = relative[near].T[..., None]
     cosine, sine = np.cos(box[4]), np.sin(box[4])
     center_x = x * cosine + y * sine
     center_y = y * cosine - x * sine
     across, along = width * _RIGHT, height * _UP
-    corner_x = center_x + across * np.cos(angle) - along * np.sin(angle)
-    corner_y = center_y + across * np.sin(angle) + along * np.cos(angle)
+    turn_cosine, turn_sine = np.cos(angle), np.sin(angle)
+    corner_x = center_x + across * turn_cosine
+    corner_x = corner_x - along * turn_sine
+    corner_y = center_y + across * turn_sine
+    corner_y = corner_y + along * turn_cosine
     half_width, half_height = np.abs(box[2:4]) / 2
     intersection = _area_inside(corner_x, corner_y, half_width, half_height)
-    areas = np.abs(width * height)[:, 0] + abs(box[2] * box[3])
+    areas = np.abs(width * height)[:, 0]
+    areas = areas + abs(box[2] * box[3])
     union = areas - intersection
     overlaps[near] = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
     return overlaps
@@ -58,25 +64,31 @@ def _area_inside(x: np.ndarray, y: np.ndarray, half_width: float, half_height: f
     By Green's theorem it is the integral of x over dy along the polygon, where y is cut off at the box's edges,
     and x is clipped to them. Unlike cutting corners off, it has no case that jumps with a rounding.
     """
-    next_x, next_y = np.roll(x, -1, axis=1), np.roll(y, -1, axis=1)
+    next_x = np.roll(x, -1, axis=1)
+    next_y = np.roll(y, -1, axis=1)
     # The part of each side between the lower and the upper edge.
     start = y.clip(-half_height, half_height)
     end = next_y.clip(-half_height, half_height)
     rise = next_y - y
-    slope = (next_x - x) / np.where(rise == 0, 1, rise)
+    divisor = np.where(rise == 0, 1, rise)
+    slope = (next_x - x) / divisor
     start_x = x + (start - y) * slope
     reach = (end - start) * slope
     # Where that part crosses the left and the right edge; x does not change outside of them.
     span = np.where(reach == 0, 1, reach)
-    left = ((-half_width - start_x) / span).clip(0, 1)
-    right = ((half_width - start_x) / span).clip(0, 1)
+    left = (-half_width - start_x) / span
+    left = left.clip(0, 1)
+    right = (half_width - start_x) / span
+    right = right.clip(0, 1)
     points = [0.0, np.minimum(left, right), np.maximum(left, right), 1.0]
     clipped = [(start_x + point * reach).clip(-half_width, half_width) for point in points]
     mean = np.zeros_like(x)
     for number in range(3):
         share = points[number + 1] - points[number]
-        mean = mean + share * (clipped[number] + clipped[number + 1]) / 2
-    return np.abs((mean * (end - start)).sum(axis=1))
+        both = clipped[number] + clipped[number + 1]
+        mean = mean + share * both / 2
+    strips = mean * (end - start)
+    return np.abs(strips.sum(axis=1))
 
 
 def suppress_rotated(

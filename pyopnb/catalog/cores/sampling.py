@@ -52,7 +52,8 @@ def reflect(coordinate: np.ndarray, size: int, *, align_corners: bool) -> np.nda
     distance = np.abs(coordinate - low)
     turns = np.floor(distance / span)
     remainder = distance - turns * span
-    return np.where(turns % 2 == 0, remainder + low, span - remainder + low)
+    is_forward = turns % 2 == 0
+    return np.where(is_forward, remainder + low, span - remainder + low)
 
 
 def _pixels(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -103,9 +104,11 @@ def bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     left = np.floor(x)
     down = y - top
     right = x - left
-    result = _pixels(image, top, left) * ((1 - down) * (1 - right))
-    result = result + _pixels(image, top, left + 1) * ((1 - down) * right)
-    result = result + _pixels(image, top + 1, left) * (down * (1 - right))
+    up = 1 - down
+    far = 1 - right
+    result = _pixels(image, top, left) * (up * far)
+    result = result + _pixels(image, top, left + 1) * (up * right)
+    result = result + _pixels(image, top + 1, left) * (down * far)
     return result + _pixels(image, top + 1, left + 1) * (down * right)
 
 
@@ -134,7 +137,10 @@ def _cubic_weights(offset: np.ndarray) -> list[np.ndarray]:
     sharpness = -0.75
     weights = []
     for distance in (offset + 1, offset, 1 - offset, 2 - offset):
-        inner = (sharpness + 2) * distance**3 - (sharpness + 3) * distance**2 + 1
-        outer = sharpness * (distance**3 - 5 * distance**2 + 8 * distance - 4)
+        square, cube = distance**2, distance**3
+        inner = (sharpness + 2) * cube
+        inner = inner - (sharpness + 3) * square + 1
+        outer = cube - 5 * square
+        outer = sharpness * (outer + 8 * distance - 4)
         weights.append(np.where(distance <= 1, inner, outer))
     return weights

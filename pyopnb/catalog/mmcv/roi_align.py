@@ -44,7 +44,8 @@ class MMCVRoiAlign:
         shape = (len(rois), x.shape[1], *self.output_size)
         pooled = np.empty(shape, x.dtype)
         for number, roi in enumerate(rois.astype(np.float32)):
-            left, top, right, bottom = roi[1:] * self.scale - np.float32(0.5 * self.aligned)
+            half_pixel = np.float32(0.5 * self.aligned)
+            left, top, right, bottom = roi[1:] * self.scale - half_pixel
             # Regions are in pixels of the image, and maps are smaller.
             height = bottom - top
             width = right - left
@@ -52,9 +53,11 @@ class MMCVRoiAlign:
             if not self.aligned:
                 height = max(height, 1)
                 width = max(width, 1)
+            center = (top + height / 2, left + width / 2)
+            image = image_of(images, roi)
             pooled[number] = pool_region(
-                image_of(images, roi),
-                (top + height / 2, left + width / 2),
+                image,
+                center,
                 (height, width),
                 self.output_size,
                 samples=self.samples,

@@ -49,8 +49,9 @@ class MMCVRoIAlignRotated:
                 angle = -roi[5]
             else:
                 angle = roi[5]
+            image = image_of(images, roi)
             pooled[number] = pool_region(
-                image_of(images, roi),
+                image,
                 (row, column),
                 (height, width),
                 self.output_size,

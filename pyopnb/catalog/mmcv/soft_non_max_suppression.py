@@ -51,7 +51,9 @@ class SoftNonMaxSuppression:
             rows[[position, best]] = rows[[best, position]]
             numbers[[position, best]] = numbers[[best, position]]
             position += 1
-            rows[position:, 4] *= self._weights(rows[position - 1, :4], rows[position:, :4])
+            best_box = rows[position - 1, :4]
+            weights = self._weights(best_box, rows[position:, :4])
+            rows[position:, 4] *= weights
             is_kept = np.ones(len(rows), bool)
             is_kept[position:] = rows[position:, 4] >= self.min_score
             rows, numbers = self._without_gaps(rows, numbers, is_kept)
@@ -80,9 +82,7 @@ class SoftNonMaxSuppression:
                 position += 1
                 continue
             end -= 1
-            rows[position], numbers[position], is_kept[position] = (
-                rows[end],
-                numbers[end],
-                is_kept[end],
-            )
+            rows[position] = rows[end]
+            numbers[position] = numbers[end]
+            is_kept[position] = is_kept[end]
         return rows[:end], numbers[:end]

@@ -33,12 +33,11 @@ class BatchMultiClassNMS:
 
     def infer(self, boxes, scores):
         batch = (scores.shape or (None,))[0]
-        return (
-            boxes.like(shape=(batch, self.most, 4)),
-            scores.like(shape=(batch, self.most)),
-            scores.like(shape=(batch, self.most)),
-            scores.like(dtype="int32", shape=(batch,)),
-        )
+        best_boxes = boxes.like(shape=(batch, self.most, 4))
+        best_scores = scores.like(shape=(batch, self.most))
+        counts = scores.like(dtype="int32", shape=(batch,))
+        # The classes have the scores' dtype.
+        return best_boxes, best_scores, best_scores, counts
 
     def compute(self, boxes, scores) -> ("any[B,K,4]", "any[B,K]", "any[B,K]", "int32[B]"):
         boxes = boxes_by_class(boxes, scores)

@@ -25,10 +25,11 @@ class MMCVDeformConv2d:
         bias: int = 0,
         im2col_step: int = 32,
     ):
+        # Rows come first and columns last, in two numbers and in four.
+        begin = (padding[0], padding[-1])
         self.form = {
             "stride": tuple(stride),
-            # Rows come first and columns last, in two numbers and in four.
-            "pads": (padding[0], padding[-1], padding[0], padding[-1]),
+            "pads": begin + begin,
             "dilation": tuple(dilation),
             # Groups of the weights and of the offsets are independent.
             "groups": groups,

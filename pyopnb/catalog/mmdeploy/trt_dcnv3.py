@@ -51,23 +51,23 @@ class TRTDCNv3:
         images = x.astype(np.float32).transpose(0, 3, 1, 2)
         offsets = offset.astype(np.float32).reshape(batch, height, width, self.groups, points, 2)
         weights = mask.astype(np.float32).reshape(batch, height, width, self.groups, points)
-        rows, columns = (self._grid(axis, size) for axis, size in ((0, height), (1, width)))
+        rows = self._grid(0, height)
+        columns = self._grid(1, width)
         # The second axis of a point is the row, which runs fastest.
         down = rows[:, None, None, :]
         across = columns[None, :, :, None]
         shape = (batch, height, width, self.groups * self.channels)
+        grid_shape = (height, width, *self.kernel[::-1])
         # No weights: channels are only gathered, and mixed by the layers around.
         summed = np.empty(shape, x.dtype)
         for image, group in np.ndindex(batch, self.groups):
             channels = slice(group * self.channels, (group + 1) * self.channels)
-            shifts = offsets[image, :, :, group].reshape(height, width, *self.kernel[::-1], 2)
-            share = weights[image, :, :, group].reshape(height, width, *self.kernel[::-1])
+            shifts = offsets[image, :, :, group].reshape(*grid_shape, 2)
+            share = weights[image, :, :, group].reshape(grid_shape)
             # Points outside the image are 0, as if it were padded.
-            sampled = bilinear(
-                images[image, channels],
-                down + shifts[..., 1] * self.scale,
-                across + shifts[..., 0] * self.scale,
-            )
+            moved_down = down + shifts[..., 1] * self.scale
+            moved_across = across + shifts[..., 0] * self.scale
+            sampled = bilinear(images[image, channels], moved_down, moved_across)
             total = (sampled * share).sum(axis=(-2, -1))
             summed[image, :, :, channels] = np.moveaxis(total, 0, -1)
         return summed

@@ -32,11 +32,12 @@ class CropAndResize:
         shape = (len(boxes), maps.shape[1], *size)
         # TensorFlow gives float32, whatever the images are.
         crops = np.empty(shape, np.float32)
+        crop_size = tuple(int(length) for length in size)
         for position, (box, number) in enumerate(zip(boxes, numbers, strict=True)):
             crops[position] = crop_and_resize(
                 maps[number],
                 box.astype(np.float32),
-                tuple(int(length) for length in size),
+                crop_size,
                 takes_nearest=self.takes_nearest,
                 outside=self.outside,
             )

@@ -54,7 +54,9 @@ class GRU_1:
             inputs = inputs + biases[0][:, None]
             echoes = hidden @ recurrences[:2].transpose(0, 2, 1)
             echoes = echoes + biases[1][:2, None]
-            update, reset = gate((inputs[:2] + echoes).clip(-self.clip, self.clip))
+            gates = inputs[:2] + echoes
+            gates = gates.clip(-self.clip, self.clip)
+            update, reset = gate(gates)
             if self.resets_last:
                 echo = reset * (hidden @ recurrences[2].T + biases[1, 2])
             else:

@@ -28,9 +28,11 @@ class GRUUnit:
         if gates.shape[-1] != 3 * size:
             raise ValueError(f"gates: expected {3 * size} in the last axis, got {gates.shape[-1]}")
         # The reset gate is the first third, and Caffe2 never applies it.
-        update = 1 / (1 + np.exp(-gates[..., size : 2 * size]))
+        update = np.exp(-gates[..., size : 2 * size])
+        update = 1 / (1 + update)
         output = np.tanh(gates[..., 2 * size :])
-        mixed = hidden * update + output * (1 - update)
+        mixed = hidden * update
+        mixed = mixed + output * (1 - update)
         # A sequence of length n has steps 0 to n - 1.
         has_ended = int(step.ravel()[0]) >= lengths[:, None]
         if self.drops_states:

@@ -60,7 +60,8 @@ class LSTM_1:
             states=[hidden, cell],
             size=self.size,
         )
-        return outputs.astype(x.dtype), last[0].astype(x.dtype), last[1].astype(x.dtype)
+        hidden_state, cell_state = (state.astype(x.dtype) for state in last)
+        return outputs.astype(x.dtype), hidden_state, cell_state
 
     def _step(self, number, gates, cell, peeps):
         """Return the new hidden state and the new cell."""
@@ -75,7 +76,8 @@ class LSTM_1:
         forget = gate(forget)
         if self.couples_gates:
             forget = 1 - enter
-        fresh = forget * cell + enter * squash(gates[3].clip(*limits))
+        content = squash(gates[3].clip(*limits))
+        fresh = forget * cell + enter * content
         # Only the output gate looks at the new cell.
         leave = gates[1] + peeps[1] * fresh
         leave = leave.clip(*limits)

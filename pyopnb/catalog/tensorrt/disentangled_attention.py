@@ -45,8 +45,11 @@ class DisentangledAttention_TRT:
         middle = self.span // 2
         size = np.maximum(np.abs(distance), 1)
         size = size.astype(np.float64)
-        scale = (middle - 1) / np.log((2 * self.span - 1) / middle)
-        steps = np.ceil(np.log(size / middle) * scale * (1 - 1e-7)) + middle
-        bucket = np.where(np.abs(distance) <= middle, distance, np.sign(distance) * steps)
+        farthest = (2 * self.span - 1) / middle
+        scale = (middle - 1) / np.log(farthest)
+        steps = np.log(size / middle) * scale
+        steps = np.ceil(steps * (1 - 1e-7)) + middle
+        is_near = np.abs(distance) <= middle
+        bucket = np.where(is_near, distance, np.sign(distance) * steps)
         result = bucket.astype(np.int64) + self.span
         return result.clip(0, 2 * self.span - 1)

@@ -38,11 +38,10 @@ class VoxelGeneratorPlugin:
             batch = points.shape[0]
         else:
             batch = None
-        return (
-            points.like(shape=(batch, self.voxels, self.points, 10)),
-            points.like(shape=(batch, self.voxels, 4)),
-            counts.like(dtype="int32", shape=(batch,)),
-        )
+        features = points.like(shape=(batch, self.voxels, self.points, 10))
+        coordinates = points.like(shape=(batch, self.voxels, 4))
+        voxel_counts = counts.like(dtype="int32", shape=(batch,))
+        return features, coordinates, voxel_counts
 
     def compute(self, points, counts) -> ("any[B,V,P,10]", "any[B,V,4]", "int32[B]"):
         batch = len(points)
@@ -53,7 +52,8 @@ class VoxelGeneratorPlugin:
         for frame in range(batch):
             cloud = points[frame, : int(counts[frame])].astype(np.float32)
             # Points outside the range belong to no column.
-            is_inside = (cloud[:, :3] >= self.low) & (cloud[:, :3] < self.high)
+            positions = cloud[:, :3]
+            is_inside = (positions >= self.low) & (positions < self.high)
             is_inside = is_inside.all(axis=1)
             cloud = cloud[is_inside]
             cells = cloud[:, :2] - self.low[:2]
@@ -66,13 +66,12 @@ class VoxelGeneratorPlugin:
                 columns.setdefault(tuple(cell), []).append(number)
             for voxel, (cell, numbers) in enumerate(list(columns.items())[: self.voxels]):
                 members = cloud[numbers[: self.points]]
-                middle = self.low + (np.float32([*cell, 0]) + np.float32(0.5)) * self.size
+                middle = np.float32([*cell, 0]) + np.float32(0.5)
+                middle = self.low + middle * self.size
+                positions = members[:, :3]
                 # Only the points that fit count for the mean.
-                parts = [
-                    members[:, :4],
-                    members[:, :3] - members[:, :3].mean(axis=0),
-                    members[:, :3] - middle,
-                ]
+                from_mean = positions - positions.mean(axis=0)
+                parts = [members[:, :4], from_mean, positions - middle]
                 features[frame, voxel, : len(members)] = np.concatenate(parts, axis=1)
                 coordinates[frame, voxel] = (frame, 0, cell[1], cell[0])
             voxel_counts[frame] = min(len(columns), self.voxels)

@@ -16,7 +16,8 @@ class ps_roi_align:
     """Average a region's bins, each in its own channel, and say which channel that is."""
 
     def infer(self, x, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
-        return x.like(shape=(None,) * 4), x.like(dtype="int32", shape=(None,) * 4)
+        pooled = x.like(shape=(None,) * 4)
+        return pooled, pooled.like(dtype="int32")
 
     def compute(
         self, x, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio
@@ -30,17 +31,14 @@ class ps_roi_align:
         down, across = np.mgrid[: bins[0], : bins[1]]
         shape = (len(rois), *channels.shape)
         pooled = np.empty(shape, x.dtype)
+        samples = int(sampling_ratio.item())
         for region, roi in enumerate(rois.astype(np.float32)):
             # Regions are always aligned to the middles of pixels.
             left, top, right, bottom = roi[1:] * scale - np.float32(0.5)
             height = bottom - top
             width = right - left
-            all_channels = pool_region(
-                images[int(roi[0])],
-                (top + height / 2, left + width / 2),
-                (height, width),
-                bins,
-                samples=int(sampling_ratio.item()),
-            )
+            center = (top + height / 2, left + width / 2)
+            image = images[int(roi[0])]
+            all_channels = pool_region(image, center, (height, width), bins, samples=samples)
             pooled[region] = all_channels[channels, down, across]
         return pooled, np.broadcast_to(channels, pooled.shape).copy()

@@ -13,7 +13,8 @@ class roi_pool:
     """Take the maxima of a region's bins, whose edges are whole pixels, and where they are."""
 
     def infer(self, x, rois, spatial_scale, pooled_height, pooled_width):
-        return x.like(shape=(None,) * 4), x.like(dtype="int32", shape=(None,) * 4)
+        pooled = x.like(shape=(None,) * 4)
+        return pooled, pooled.like(dtype="int32")
 
     def compute(
         self, x, rois, spatial_scale, pooled_height, pooled_width
@@ -42,8 +43,9 @@ class roi_pool:
                 first = flat.argmax(axis=1)
                 pooled[region, :, row, column] = flat.max(axis=1)
                 down, across = np.divmod(first, window.shape[2])
-                starts = (rows[row].start, columns[column].start)
-                positions[region, :, row, column] = (starts[0] + down) * width + starts[1] + across
+                place = (rows[row].start + down) * width
+                place = place + columns[column].start
+                positions[region, :, row, column] = place + across
         return pooled, positions
 
 
@@ -54,5 +56,7 @@ def _bins(start, end, count, length):
     for number in range(count):
         low = int(np.floor(number * size)) + start
         high = int(np.ceil((number + 1) * size)) + start
-        slices.append(slice(int(np.clip(low, 0, length)), int(np.clip(high, 0, length))))
+        low = int(np.clip(low, 0, length))
+        high = int(np.clip(high, 0, length))
+        slices.append(slice(low, high))
     return slices

@@ -42,12 +42,15 @@ class LayerNormalizationGrad:
         scaled = slope * scale.astype(wide).reshape(1, columns)
         # What the mean and the deviation take away again.
         along = (scaled * normalized).mean(axis=1, keepdims=True)
-        of_input = deviation * (scaled - scaled.mean(axis=1, keepdims=True) - normalized * along)
+        shared = scaled.mean(axis=1, keepdims=True)
+        remaining = scaled - shared
+        remaining = remaining - normalized * along
+        of_input = deviation * remaining
         # Parameters are shared by all rows, whose gradients add up.
         of_scale = (slope * normalized).sum(axis=0)
+        of_scale = of_scale.reshape(scale.shape)
         of_bias = slope.sum(axis=0)
-        return (
-            of_input.reshape(x.shape).astype(x.dtype),
-            of_scale.reshape(scale.shape).astype(scale.dtype),
-            of_bias.reshape(scale.shape).astype(scale.dtype),
-        )
+        of_bias = of_bias.reshape(scale.shape)
+        of_input = of_input.reshape(x.shape)
+        dtype = scale.dtype
+        return of_input.astype(x.dtype), of_scale.astype(dtype), of_bias.astype(dtype)
