@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +44,7 @@ onnxruntime.InferenceSession.__init__ = calm(onnxruntime.InferenceSession.__init
 """
 
 
-def _of_scripts() -> dict[str, str]:
+def _of_scripts():
     """What the environment sets for scripts alone: how a sanitizer, which is slow, looks at them and not at pytest."""
     options = os.environ.get("PYOPNB_SCRIPTS_ASAN_OPTIONS")
     return {"ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"} if options else {}
@@ -83,10 +82,10 @@ class Outcome:
 
 
 @pytest.fixture(scope="session")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
+def fresh(tmp_path_factory):
     """Runs a text as a script in a fresh process, with warnings as errors; idle threads of its sessions sleep, if not asked to spin."""
 
-    def run(text: str, *, prelude: bool = True, spinning: bool = False) -> Outcome:
+    def run(text, *, prelude=True, spinning=False):
         script = tmp_path_factory.mktemp("fresh") / "script.py"
         begin = (_PRELUDE if prelude else "") + (_CALM if prelude and not spinning else "")
         script.write_text(begin + textwrap.dedent(text))
@@ -114,10 +113,10 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
 
 
 @pytest.fixture(scope="session")
-def together(fresh: Callable[..., Outcome]) -> Callable[[dict[str, str]], dict[str, Outcome]]:
+def together(fresh):
     """Runs texts that end no process in one, as each process takes most of a second to begin, and several under a sanitizer."""
 
-    def run(parts: dict[str, str]) -> dict[str, Outcome]:
+    def run(parts):
         texts = json.dumps([textwrap.dedent(part) for part in parts.values()])
         done = fresh(f"PARTS = {texts!r}\n{_TOGETHER}")
         if done.code or done.err:  # then nobody knows which part it was

@@ -38,8 +38,6 @@ from typing import Any
 import nbformat
 from PIL import Image
 from playwright.sync_api import (
-    Browser,
-    BrowserContext,
     FrameLocator,
     Locator,
     Page,
@@ -117,7 +115,7 @@ class Lab:
 
 
 @contextlib.contextmanager
-def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[Lab]:
+def lab(root, base_url="/", token=None):
     """Start a server on a folder; stop it and all its processes at the end, whatever happens."""
     token = secrets.token_hex(16) if token is None else token
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
@@ -140,7 +138,7 @@ def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[L
             _stop(process)
 
 
-def _free_port() -> int:
+def _free_port():
     """A port below those that the system gives to whoever asks for any, such as the kernels of other tests."""
     while True:
         port = random.randrange(10_000, 32_768)
@@ -149,7 +147,7 @@ def _free_port() -> int:
             return port
 
 
-def _command(server: Lab, port: int) -> list[str]:
+def _command(server, port):
     return [
         *(sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--allow-root"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
@@ -178,7 +176,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def _environment(home: Path) -> dict[str, str]:
+def _environment(home):
     for plugin, settings in _SETTINGS.items():
         path = home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +202,7 @@ def _environment(home: Path) -> dict[str, str]:
     return inherited | {name: str(value) for name, value in own.items()}
 
 
-def _wait_until_ready(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(server, process, log):
     end = time.monotonic() + LIMIT
     while True:
         try:
@@ -218,7 +216,7 @@ def _wait_until_ready(server: Lab, process: subprocess.Popen[bytes], log: Path) 
             time.sleep(0.1)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process):
     """Stop the server and its kernels, which have sessions of their own."""
     descendants = _descendants(process.pid)
     process.terminate()
@@ -236,7 +234,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
                 time.sleep(0.05)
 
 
-def _descendants(pid: int) -> list[tuple[int, str | None]]:
+def _descendants(pid):
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
@@ -247,12 +245,12 @@ def _descendants(pid: int) -> list[tuple[int, str | None]]:
     return [(child, _started(child)) for child in pids[1:]]
 
 
-def _started(pid: int) -> str | None:
+def _started(pid):
     fields = _stat(pid)
     return fields[19] if fields else None
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid):
     """The fields of /proc/…/stat after the name; empty for a process that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -261,7 +259,7 @@ def _stat(pid: int) -> list[str]:
     return [] if fields[0] in "ZX" else fields
 
 
-def executable() -> str | None:
+def executable():
     """The system's Chromium; None lets playwright use its own. The search order is that of tests/lanes/chromium.sh."""
     names = (os.environ.get("PYOPNB_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
     paths = (path for name in names if name and (path := shutil.which(name)))
@@ -279,7 +277,7 @@ _NOBODY = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # the only host that a page find
 
 
 @contextlib.contextmanager
-def browser() -> Iterator[Browser]:
+def browser():
     """A Chromium without a window."""
     with sync_playwright() as playwright:
         # Chromium's sandbox does not work as root, which CI machines often use.
@@ -531,7 +529,7 @@ class Tab:
         """Save a picture of the notebook from one cell on, in few colours to keep the file small."""
         around = self.cell(number)
 
-        def in_position() -> bool:  # outputs that are drawn late move it
+        def in_position():  # outputs that are drawn late move it
             around.evaluate("cell => cell.scrollIntoView({block: 'start'})")
             before = around.bounding_box()
             self.page.wait_for_timeout(500)
@@ -548,16 +546,14 @@ class Tab:
         return path
 
 
-def _is_widget_manager_error(error: Any) -> bool:
+def _is_widget_manager_error(error):
     """Whether this is the error that the widget manager always raises for a notebook without a kernel."""
     return "reading 'kernel'" in error.message and "@jupyter-widgets/jupyterlab-manager" in (
         error.stack or ""
     )
 
 
-def new_context(
-    chromium: Browser, *, dark: bool = False, size: tuple[int, int] = (1280, 900)
-) -> BrowserContext:
+def new_context(chromium, *, dark=False, size=(1280, 900)):
     """A profile of its own. What it has loaded once, all of its tabs have."""
     context = chromium.new_context(
         viewport={"width": size[0], "height": size[1]},
@@ -570,7 +566,7 @@ def new_context(
 
 
 @contextlib.contextmanager
-def tab(context: BrowserContext, server: Lab) -> Iterator[Tab]:
+def tab(context, server):
     """A tab that finds no other host, as on a machine without network, and that records what it asked of them."""
     page = context.new_page()
     if SLOWDOWN > 1:
@@ -579,7 +575,7 @@ def tab(context: BrowserContext, server: Lab) -> Iterator[Tab]:
     allowed = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:", "about:")
 
     # Not by routes, which would make Chromium fetch and compile all of JupyterLab for each page.
-    def record(request: Any) -> None:
+    def record(request):
         if not request.url.startswith(allowed):
             opened.blocked.append(request.url)
 
@@ -604,9 +600,7 @@ def tab(context: BrowserContext, server: Lab) -> Iterator[Tab]:
         page.close()
 
 
-def write_notebook(
-    path: Path, *sources: str, outputs: dict[int, list[dict[str, Any]]] | None = None
-) -> None:
+def write_notebook(path, *sources, outputs=None):
     """Write a notebook of code cells, with the outputs of some."""
     cells = []
     for number, source in enumerate(sources):

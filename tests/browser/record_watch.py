@@ -79,7 +79,7 @@ class Recording:
         still[-1].save(path.with_suffix(".png"), optimize=True)
 
 
-def record(page: Tab) -> Recording:
+def record(page):
     """Run the notebook, rewrite the line of the op as one who types, and run its cell again."""
     page.open_notebook("watch.ipynb")
     page.command("application:toggle-left-area")
@@ -115,7 +115,7 @@ def record(page: Tab) -> Recording:
     return recording
 
 
-def main(path: Path) -> None:
+def main(path):
     with tempfile.TemporaryDirectory() as folder:
         write_notebook(Path(folder) / "watch.ipynb", SETUP, OP + TANH, WATCH)
         with (

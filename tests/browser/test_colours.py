@@ -16,7 +16,7 @@ BODY = 'class Twice:\n    """Doc."""\n\n    def compute(self, x):\n        retur
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "magics.md"
 
 
-def write_files(root: Path) -> None:
+def write_files(root):
     write_notebook(
         root / "cells.ipynb",
         f"%%pyop -d lab\n{BODY}",
@@ -25,7 +25,7 @@ def write_files(root: Path) -> None:
     )
 
 
-def highlighted(path: Path, *options: str) -> str:
+def highlighted(path, *options):
     """The first cell of a notebook as nbconvert shows it."""
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "--stdout", *options, path.name]
     page = subprocess.run(

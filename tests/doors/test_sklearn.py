@@ -97,8 +97,6 @@ def filled(model):
     return sorted(type(one.estimator).__name__ for one in door.filled(model))
 
 
-# ---- every estimator ---------------------------------------------------------------------------------------------------------
-
 CANNOT = set().union(*every_estimator.CANNOT.values())
 REASONS = {}
 
@@ -129,9 +127,6 @@ def test_most_estimators_need_no_python(capsys):
     with capsys.disabled():
         print(*(f"{name:32} {text[:100]}" for name, text in REASONS.items() if text), sep="\n")
     assert list(REASONS.values()).count("") >= 100 and len(REASONS) >= 180
-
-
-# ---- where an estimator without a converter can be ---------------------------------------------------------------------------
 
 
 def nmf():
@@ -369,9 +364,6 @@ def test_a_cell_in_place_of_a_filled_estimator_serves_the_live_session():
     assert not session.run(None, {"X": X})[0].any()
 
 
-# ---- files -------------------------------------------------------------------------------------------------------------------
-
-
 def saved(estimator, path):
     pyopnb.save(door.convert(estimator, X), path)
     return pyopnb.load(path)
@@ -440,9 +432,6 @@ def test_damaged_text_is_refused():
         stored.load("demo", "!!", "pickle", ())
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("estimator", [NMF(2), NMF, np.cbrt])
 def test_what_is_no_fitted_estimator_is_refused(estimator):
     with pytest.raises(pyopnb.errors.DefinitionError, match="expected a fitted estimator"):
@@ -454,9 +443,6 @@ def test_what_the_estimator_says_of_rows_arrives_as_itself(x):
     estimator = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, FEW)
     with pytest.raises(ValueError, match="expecting 4 features|contains NaN|Expected 2D array"):
         door.convert(estimator, x)
-
-
-# ---- converters of one's own -------------------------------------------------------------------------------------------------
 
 
 class MyNmf:
@@ -625,8 +611,6 @@ def test_a_warning_names_the_estimators_that_run_in_python():
         warnings.simplefilter("error")
         door.convert(StandardScaler().fit(X), X)
 
-
-# ---- what is compared before a model is returned
 
 WITH_NAN = np.where(np.arange(X.size).reshape(X.shape) % 5, X, np.nan).astype(np.float32)
 

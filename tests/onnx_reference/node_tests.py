@@ -10,17 +10,14 @@ import inspect
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import AttributeProto, ModelProto, TensorProto, TypeProto, numpy_helper
+from onnx import AttributeProto, TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
-from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
 from pyopnb.models.support.missing import missing
@@ -107,7 +104,7 @@ _CARRIED_BY_NUMPY = {
 
 
 @cache
-def cases() -> dict[str, TestCase]:
+def cases():
     """All node tests by name; expanded function bodies are cases of their own."""
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -120,7 +117,7 @@ def cases() -> dict[str, TestCase]:
 
 
 @cache
-def sample() -> dict[str, TestCase]:
+def sample():
     """A quarter of the cases, the same in each run: of every operator and every dtype one, all that are peculiar, and one in eight."""
     seen: set[str] = set()
     chosen = {}
@@ -137,7 +134,7 @@ def sample() -> dict[str, TestCase]:
     return chosen
 
 
-def _traits(model: ModelProto) -> set[str]:
+def _traits(model):
     """The operator of a model of one node, and the dtypes at its ends."""
     kinds = [_element(info.type) for info in [*model.graph.input, *model.graph.output]]
     operator = {
@@ -146,7 +143,7 @@ def _traits(model: ModelProto) -> set[str]:
     return operator | {kind.name for kind in kinds if kind}
 
 
-def _peculiar(model: ModelProto) -> bool:
+def _peculiar(model):
     """Whether it has a body, or strings or anything but tensors at its ends."""
     ends = [*model.graph.input, *model.graph.output]
     kinds = [info.type.tensor_type.elem_type for info in ends if info.type.HasField("tensor_type")]
@@ -157,7 +154,7 @@ def _peculiar(model: ModelProto) -> bool:
     return has_body or TensorProto.STRING in kinds or len(kinds) < len(ends)
 
 
-def plainly(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def plainly(model, feeds):
     """The results of plain onnxruntime."""
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), _quiet(), ["CPUExecutionProvider"], enable_fallback=0
@@ -165,15 +162,13 @@ def plainly(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     return run(session, model, feeds)
 
 
-def _quiet() -> onnxruntime.SessionOptions:
+def _quiet():
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     return options
 
 
-def run(
-    session: onnxruntime.InferenceSession, model: ModelProto, feeds: dict[str, Any]
-) -> list[Any]:
+def run(session, model, feeds):
     """Run a session on anything that a case feeds: dtypes that NumPy lacks, strings, sequences, optionals left out."""
     run = onnxruntime.RunOptions()
     run.log_severity_level = 4
@@ -191,7 +186,7 @@ def run(
     return [from_ortvalue(value, kinds[name]) for name, value in zip(names, got, strict=True)]
 
 
-def _as_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
+def _as_ortvalue(array):
     return (
         texts_to_ortvalue(array)
         if array.dtype.kind in "OUT"
@@ -199,19 +194,19 @@ def _as_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
     )
 
 
-def _element(kind: TypeProto) -> Any:
+def _element(kind):
     """The dtype of a tensor or an optional tensor; None for anything else."""
     kind = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
     return dtype(kind.tensor_type.elem_type) if kind.HasField("tensor_type") else None
 
 
-def _fed(value: Any, kind: Any) -> Any:
+def _fed(value, kind):
     if kind is None or isinstance(value, list) or kind.name in _CARRIED_BY_NUMPY | {"string"}:
         return value
     return to_ortvalue(value, kind)
 
 
-def can_be_an_op(model: ModelProto) -> bool:
+def can_be_an_op(model):
     """Whether the model is one node with nothing at its ends that a custom op cannot have."""
     kinds = [
         _element(info.type)
@@ -222,7 +217,7 @@ def can_be_an_op(model: ModelProto) -> bool:
     return len(model.graph.node) == 1 and len(kinds) == ends and all(kind.carried for kind in kinds)
 
 
-def data_sets(case: TestCase) -> list[tuple[dict[str, Any], list[Any]]]:
+def data_sets(case):
     """Feeds by name and expected results, for each data set of a case."""
     names = [info.name for info in case.model.graph.input]
     return [
@@ -231,7 +226,7 @@ def data_sets(case: TestCase) -> list[tuple[dict[str, Any], list[Any]]]:
     ]
 
 
-def _value(value: Any) -> Any:
+def _value(value):
     """Arrays as they are; what NumPy has no dtype for stands in the case as a TensorProto."""
     if isinstance(value, TensorProto):
         return numpy_helper.to_array(value)
@@ -240,9 +235,7 @@ def _value(value: Any) -> Any:
     return list(map(_value, value)) if isinstance(value, (list, tuple)) else np.asarray(value)
 
 
-def outcome(
-    case: TestCase, way: Callable[[ModelProto, dict[str, Any]], Sequence[Any]]
-) -> str | None:
+def outcome(case, way):
     """What went wrong on one way; None where nothing did."""
     for feeds, expected in data_sets(case):
         try:
@@ -259,7 +252,7 @@ def outcome(
     return None
 
 
-def unlike(case: TestCase, got: Any, want: Any) -> str | None:
+def unlike(case, got, want):
     """How a result differs from the expected one."""
     if want is None or got is None:
         return None if want is got else f"{type(got).__name__}, expected {type(want).__name__}"
@@ -291,7 +284,7 @@ def unlike(case: TestCase, got: Any, want: Any) -> str | None:
     return None
 
 
-def filled(model: ModelProto, feeds: dict[str, Any], nodes: Any = ()) -> list[Any]:
+def filled(model, feeds, nodes=()):
     """The results of the model after `fill`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Filled)
@@ -299,7 +292,7 @@ def filled(model: ModelProto, feeds: dict[str, Any], nodes: Any = ()) -> list[An
     return run(pyopnb.Session(whole), whole, feeds)
 
 
-def _untouched(model: ModelProto) -> bool:
+def _untouched(model):
     """Whether `fill` leaves a model as it is, and what happens with it is what happens without."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Filled)
@@ -341,11 +334,11 @@ class Report:
         return kinds[0] if kinds else "IR version too new" if "IR version" in text else _brief(text)
 
 
-def _brief(text: str) -> str:
+def _brief(text):
     return " ".join(text.replace("[ONNXRuntimeError] : ", "").split())[:100]
 
 
-def report(chosen: Mapping[str, TestCase]) -> Report:
+def report(chosen):
     """Run each of the cases without and with `fill`."""
     plain = {name: outcome(case, plainly) for name, case in chosen.items()}
     after = {

@@ -36,7 +36,7 @@ def taken(value, row):
 
 @example(dtype("int8"), [1.5, -(2**63) - 1])
 @given(st.sampled_from(INTEGERS), st.lists(st.one_of(NUMBERS, st.booleans()), max_size=4))
-def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
+def test_integers_are_there_exactly_or_refused(row, numbers):
     limits = ml_dtypes.iinfo(row.numpy)
     fits = [
         type(n) is not bool
@@ -57,7 +57,7 @@ def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
 
 
 @given(st.sampled_from(FLOATS), st.lists(NUMBERS, max_size=4))
-def test_ints_are_there_exactly_and_floats_rounded(row, numbers) -> None:
+def test_ints_are_there_exactly_and_floats_rounded(row, numbers):
     with np.errstate(all="ignore"):
         near = []
         for number in numbers:
@@ -89,12 +89,12 @@ def test_ints_are_there_exactly_and_floats_rounded(row, numbers) -> None:
 
 
 @given(st.floats(width=32))
-def test_what_a_float32_has_is_taken(number) -> None:
+def test_what_a_float32_has_is_taken(number):
     assert np.array_equal(taken([number], dtype("float32")), np.float32([number]), equal_nan=True)
 
 
 @given(st.integers(-100_000, 100_000).map(lambda cents: cents / 100))
-def test_two_decimals_are_written_for_float32(number) -> None:
+def test_two_decimals_are_written_for_float32(number):
     assert taken(number, dtype("float32")) == np.float32(number)
 
 
@@ -104,7 +104,7 @@ def test_two_decimals_are_written_for_float32(number) -> None:
         lambda inner: st.lists(inner, max_size=3),
     )
 )
-def test_any_nest_is_an_array_or_named(value) -> None:
+def test_any_nest_is_an_array_or_named(value):
     if not is_plain(value, dtype("float32")):
         assert value is None or isinstance(value, str) or "None" in repr(value)
         return
@@ -136,13 +136,13 @@ def test_any_nest_is_an_array_or_named(value) -> None:
         ([[1], 2], "int64", "x"),
     ],
 )
-def test_what_is_refused(value, name, where) -> None:
+def test_what_is_refused(value, name, where):
     with pytest.raises(InputError) as error:
         taken(value, dtype(name))
     assert error.value.where == where
 
 
-def test_a_list_that_holds_itself() -> None:
+def test_a_list_that_holds_itself():
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(InputError, match="got a ragged list"):
@@ -150,7 +150,7 @@ def test_a_list_that_holds_itself() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in DTYPES if row.name != "string"], ids=str)
-def test_empty_lists_have_any_dtype(row) -> None:
+def test_empty_lists_have_any_dtype(row):
     assert (taken([], row).shape, taken([[], []], row).shape, taken([], row).dtype) == (
         (0,),
         (2, 0),
@@ -158,7 +158,7 @@ def test_empty_lists_have_any_dtype(row) -> None:
     )
 
 
-def test_numpy_scalars_keep_their_dtype() -> None:
+def test_numpy_scalars_keep_their_dtype():
     row = dtype("float32")
     assert is_plain([np.float32(1), 2.5, 3], row)
     assert taken([np.float32(1), 2.5, 3], row).tolist() == [1, 2.5, 3]

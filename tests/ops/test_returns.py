@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import linecache
 from textwrap import dedent
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from pyopnb.ops.returns import origin_of
 X = np.zeros(2, np.float32)
 
 
-def function(text: str, **names: Any) -> Any:
+def function(text, **names):
     """The function ``f`` of a text, whose source can be read."""
     text = dedent(text).strip()
     file = f"<returns {abs(hash(text))}>"
@@ -78,7 +77,7 @@ def test_a_source_that_changed_is_not_advised():
     assert origin_of(f) == ("line 2", "y")
 
 
-def test_indices_where_the_model_declares_floats_are_not_cast() -> None:
+def test_indices_where_the_model_declares_floats_are_not_cast():
     @pyopnb.pyop("demo::Order")
     class Order:
         def compute(self, x):
@@ -99,7 +98,7 @@ def test_indices_where_the_model_declares_floats_are_not_cast() -> None:
     assert pyopnb.run(pyopnb.parse(text.format("int64")), x)["y"].tolist() == [1, 2, 0]
 
 
-def test_an_imaginary_part_is_not_dropped() -> None:
+def test_an_imaginary_part_is_not_dropped():
     @pyopnb.pyop("demo::Spectrum")
     class Spectrum:
         def compute(self, x):

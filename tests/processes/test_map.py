@@ -228,9 +228,6 @@ def test_it_is_shown_with_a_plot(session):
         pyopnb.show(results, output="z")
 
 
-# ---- what is read ahead ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "form", [lambda x: x, lambda x: (x,), lambda x: {"x": x}], ids=["array", "tuple", "dict"]
 )
@@ -303,9 +300,6 @@ def test_an_interrupt_returns_what_is_done_and_cancels_the_rest(session):
     results = pyopnb.map(session, numbers(100), Engine(submit))
     assert [run.number for run in results.runs] == [0, 1]
     assert [future.cancelled() for future in given] == [False, False, True, True]
-
-
-# ---- what goes wrong at an engine ------------------------------------------------------------------
 
 
 def test_a_worker_without_pyopnb_is_named(session, processes):

@@ -169,9 +169,6 @@ def test_getstate_leaves_out_what_cannot_come_along(run, remote):
     np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X + 2)
 
 
-# ---- models and options ------------------------------------------------------------------------------------------------------
-
-
 def weights(size):
     weight = np.random.default_rng(1).random(size, np.float32)
     model = pyopnb.model(
@@ -289,9 +286,6 @@ def test_filled_models_and_retired_nodes(remote, run):
     )
     old = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, {"y": "float32[N]"}))
     np.testing.assert_array_equal(remote(remote_work.outputs, old, X)[0], X * 2)
-
-
-# ---- what else travels -------------------------------------------------------------------------------------------------------
 
 
 def test_traces_diffs_and_results(shift, remote):

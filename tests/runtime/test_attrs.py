@@ -16,7 +16,7 @@ import pyopnb
 X = np.float32([1, 2])
 
 
-def keeping(into: list[dict[str, Any]]) -> type:
+def keeping(into):
     class Keeper:
         def __init__(self, **attrs: Any) -> None:
             into.append(attrs)
@@ -27,13 +27,13 @@ def keeping(into: list[dict[str, Any]]) -> type:
     return Keeper
 
 
-def one_node(*attributes: AttributeProto, **attrs: Any) -> onnx.ModelProto:
+def one_node(*attributes, **attrs):
     node = pyopnb.node("demo::Keeper", "x", "y", **attrs)
     node.attribute.extend(attributes)
     return pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"})
 
 
-def arriving(*attributes: AttributeProto, **attrs: Any) -> dict[str, Any]:
+def arriving(*attributes, **attrs):
     seen: list[dict[str, Any]] = []
     pyopnb.registry.define(keeping(seen), "demo::Keeper")
     pyopnb.Session(one_node(*attributes, **attrs))
@@ -41,7 +41,7 @@ def arriving(*attributes: AttributeProto, **attrs: Any) -> dict[str, Any]:
     return only
 
 
-def bare_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+def bare_session(model):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     # The optimizer of onnxruntime 1.25 fails on any tensor attribute of strings.
@@ -52,7 +52,7 @@ def bare_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     )
 
 
-def exact(value: Any) -> Any:
+def exact(value):
     """What two attrs have in common that are the same to the bit, with the types of all parts."""
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.shape, value.tolist()
@@ -61,7 +61,7 @@ def exact(value: Any) -> Any:
     return type(value), repr(value)
 
 
-def stored(value: Any) -> Any:
+def stored(value):
     """What a file keeps of a value: its floats are float32."""
     if isinstance(value, list):
         return [stored(item) for item in value]
@@ -88,24 +88,24 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:30])
-def test_a_value_arrives_exactly_and_as_its_python_type(value: Any) -> None:
+def test_a_value_arrives_exactly_and_as_its_python_type(value):
     assert exact(arriving(a=value)["a"]) == exact(stored(value))
 
 
 @pytest.mark.parametrize(
     "kind", [AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS]
 )
-def test_empty_lists(kind: int) -> None:
+def test_empty_lists(kind):
     assert arriving(helper.make_attribute("a", [], attr_type=kind))["a"] == []
 
 
-def inner_graph() -> onnx.GraphProto:
+def inner_graph():
     return pyopnb.model(
         [pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"}, name="inner"
     ).graph
 
 
-def test_graph_is_a_model_that_runs_inside_the_op() -> None:
+def test_graph_is_a_model_that_runs_inside_the_op():
     class Runs:
         def __init__(self, body: onnx.ModelProto):
             self.session = pyopnb.Session(body)
@@ -118,7 +118,7 @@ def test_graph_is_a_model_that_runs_inside_the_op() -> None:
     assert session(x=X)["y"].tolist() == [-1, -2]
 
 
-def test_nodes_of_a_graph_attr_are_the_business_of_the_op() -> None:
+def test_nodes_of_a_graph_attr_are_the_business_of_the_op():
     made: list[str] = []
 
     class Inner:
@@ -146,7 +146,7 @@ def test_nodes_of_a_graph_attr_are_the_business_of_the_op() -> None:
     assert made == ["demo", "inner"]
 
 
-def test_graph_attr_is_there_again_after_the_session_is_built_anew() -> None:
+def test_graph_attr_is_there_again_after_the_session_is_built_anew():
     class First:
         def __init__(self, body: onnx.ModelProto):
             self.body = body
@@ -171,9 +171,6 @@ def test_graph_attr_is_there_again_after_the_session_is_built_anew() -> None:
         assert session(x=X)["y"].tolist() == ["inner"]
 
 
-# ---- what __init__ declares --------------------------------------------------------------------------------------------------
-
-
 class Declared:
     seen: ClassVar[dict[str, Any]] = {}
 
@@ -194,13 +191,13 @@ class Declared:
         return x
 
 
-def declared(**attrs: Any) -> dict[str, Any]:
+def declared(**attrs):
     pyopnb.registry.define(Declared, "demo::Keeper")
     pyopnb.Session(one_node(**attrs))
     return Declared.seen
 
 
-def test_defaults_are_those_of_init() -> None:
+def test_defaults_are_those_of_init():
     assert declared() == {
         "i": 3,
         "f": 0.5,
@@ -213,7 +210,7 @@ def test_defaults_are_those_of_init() -> None:
     }
 
 
-def test_declared_kinds_arrive_as_declared() -> None:
+def test_declared_kinds_arrive_as_declared():
     seen = declared(i=5, f=2, s="é", b="raw", flag=0, many=[7], t=X, guess="other")
     assert seen["f"] == 2.0
     assert type(seen["f"]) is float
@@ -237,7 +234,7 @@ def test_declared_kinds_arrive_as_declared() -> None:
         ({"t": [1.0]}, "tensor", "list[float] [1.0]"),
     ],
 )
-def test_wrong_kinds_are_refused(attrs: dict[str, Any], expected: str, got: str) -> None:
+def test_wrong_kinds_are_refused(attrs, expected, got):
     (name,) = attrs
     with pytest.raises(pyopnb.errors.ModelError) as caught:
         declared(**attrs)
@@ -245,12 +242,12 @@ def test_wrong_kinds_are_refused(attrs: dict[str, Any], expected: str, got: str)
     assert "demo::Keeper" in str(caught.value)
 
 
-def test_an_int_that_no_float_holds_is_refused() -> None:
+def test_an_int_that_no_float_holds_is_refused():
     with pytest.raises(pyopnb.errors.ModelError, match="attr f"):
         declared(f=2**53 + 1)
 
 
-def test_a_tensor_attr_in_another_file_is_refused() -> None:
+def test_a_tensor_attr_in_another_file_is_refused():
     tensor = TensorProto(
         name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL
     )
@@ -260,14 +257,12 @@ def test_a_tensor_attr_in_another_file_is_refused() -> None:
         pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
 
 
-def test_a_tensor_attr_with_too_few_bytes_is_refused() -> None:
+def test_a_tensor_attr_with_too_few_bytes_is_refused():
     tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[4], raw_data=b"\0" * 4)
     pyopnb.registry.define(keeping([]), "demo::Keeper")
     with pytest.raises(pyopnb.errors.ModelError, match="attr a"):
         pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
 
-
-# ---- through a function's caller ---------------------------------------------------------------------------------------------
 
 LINKED = {
     "i": (3, AttributeProto.INT),
@@ -280,9 +275,7 @@ LINKED = {
 }
 
 
-def in_function(
-    call: dict[str, Any], defaults: list[AttributeProto] | None = None
-) -> onnx.ModelProto:
+def in_function(call, defaults=None):
     inner = pyopnb.node("demo::Keeper", "u", "v")
     for name, (_, kind) in LINKED.items():
         inner.attribute.append(AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind))
@@ -302,7 +295,7 @@ def in_function(
     return pyopnb.model([outer], {"x": "float32[N]"}, {"y": "float32[N]"}, functions=[function])
 
 
-def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
+def same(got, want):
     return {k: exact(v) for k, v in got.items()} == {k: exact(stored(v)) for k, v in want.items()}
 
 
@@ -319,14 +312,14 @@ class Full:
 
 
 @pytest.fixture
-def full() -> list[dict[str, Any]]:
+def full():
     Full.seen = []
     pyopnb.registry.define(Full, "demo::Keeper")
     return Full.seen
 
 
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
-def test_attrs_of_a_function_that_its_caller_gives(full, make) -> None:
+def test_attrs_of_a_function_that_its_caller_gives(full, make):
     values = {name: value for name, (value, _) in LINKED.items()}
     session = make(in_function(values))
     assert session.run(None, {"x": X})[0].tolist() == [1, 2]
@@ -334,7 +327,7 @@ def test_attrs_of_a_function_that_its_caller_gives(full, make) -> None:
 
 
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
-def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make) -> None:
+def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make):
     make(in_function({}))
     assert same(
         full[-1],
@@ -343,19 +336,16 @@ def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make) -> 
 
 
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
-def test_defaults_of_the_function_itself(full, make) -> None:
+def test_defaults_of_the_function_itself(full, make):
     defaults = [helper.make_attribute("outer_i", 42), helper.make_attribute("outer_s", "default")]
     make(in_function({"s": "given"}, defaults))
     assert (full[-1]["i"], full[-1]["s"]) == (42, "given")
 
 
-# ---- through a bare session --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "value", [*(value for value, _ in LINKED.values()), *TENSORS[:3]], ids=repr
 )
-def test_a_bare_session_reads_each_kind(full, value: Any) -> None:
+def test_a_bare_session_reads_each_kind(full, value):
     name = next((name for name, pair in LINKED.items() if pair[0] is value), "t")
     bare_session(one_node(**{name: value}))
     assert exact(full[-1][name]) == exact(stored(value))

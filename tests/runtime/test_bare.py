@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 
@@ -21,16 +19,14 @@ needs_tellable_outputs = pytest.mark.skipif(
 )
 
 
-def registered() -> onnxruntime.SessionOptions:
+def registered():
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.register_custom_ops_library(pyopnb.get_library_path())
     return options
 
 
-def bare(
-    model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None
-) -> onnxruntime.InferenceSession:
+def bare(model, options=None):
     return onnxruntime.InferenceSession(
         model.SerializeToString(),
         options or registered(),
@@ -39,34 +35,31 @@ def bare(
     )
 
 
-def run(session: onnxruntime.InferenceSession, **feeds: Any) -> list[Any]:
+def run(session, **feeds):
     quiet = onnxruntime.RunOptions()
     quiet.log_severity_level = 4
     return session.run(None, feeds, quiet)
 
 
 def model(
-    op: str = "b::Op",
-    inputs: Any = None,
-    outputs: Any = None,
-    ins: Any = "x",
-    outs: Any = "y",
-    **attrs: Any,
-) -> onnx.ModelProto:
+    op="b::Op",
+    inputs=None,
+    outputs=None,
+    ins="x",
+    outs="y",
+    **attrs,
+):
     kinds = inputs or {"x": "float32[N,2]"}
     return pyopnb.model(
         [pyopnb.node(op, ins, outs, name="mine", **attrs)], kinds, outputs or {"y": "float32[N,2]"}
     )
 
 
-def define(**members: Any) -> None:
+def define(**members):
     pyopnb.registry.define(type("Op", (), members), "b::Op")
 
 
-# ---- each shape of op --------------------------------------------------------------------------------------------------------
-
-
-def test_hints_reach_the_runtime() -> None:
+def test_hints_reach_the_runtime():
     class Op:
         def compute(self, x: "float32[N,K]") -> "int64[N]":
             return x.sum(axis=1).astype(np.int64)
@@ -78,14 +71,14 @@ def test_hints_reach_the_runtime() -> None:
     assert run(session, x=X)[0].tolist() == [3, 7]
 
 
-def test_a_dtype_that_infer_says_without_a_rank_is_refused_before_the_run() -> None:
+def test_a_dtype_that_infer_says_without_a_rank_is_refused_before_the_run():
     define(infer=lambda self, x: "float64[...]", compute=lambda self, x: x.astype(np.float64))
     said = r"output 0: expected float64\[\.\.\.\], as the op says, got float32"
     with pytest.raises(Exception, match=said):
         bare(model())
 
 
-def test_infer_with_attrs_reaches_the_runtime() -> None:
+def test_infer_with_attrs_reaches_the_runtime():
     class Op:
         def __init__(self, by: int, sizes: list[int], mode: str):
             self.by, self.sizes, self.mode = by, sizes, mode
@@ -102,7 +95,7 @@ def test_infer_with_attrs_reaches_the_runtime() -> None:
     assert run(session, x=X)[0].shape == (4, 5, 3, 2)
 
 
-def test_infer_with_an_attr_that_the_runtime_shows_late() -> None:
+def test_infer_with_an_attr_that_the_runtime_shows_late():
     class Op:
         def __init__(self, t: np.ndarray):
             self.t = t
@@ -117,7 +110,7 @@ def test_infer_with_an_attr_that_the_runtime_shows_late() -> None:
     assert run(bare(model(t=np.float32([10, 20]))), x=X)[0].tolist() == [[11, 22], [13, 24]]
 
 
-def test_unknown_rank_and_another_dtype() -> None:
+def test_unknown_rank_and_another_dtype():
     class Op:
         def compute(self, x) -> "int64[...]":
             return np.flatnonzero(x > 1)
@@ -126,7 +119,7 @@ def test_unknown_rank_and_another_dtype() -> None:
     assert run(bare(model(outputs={"y": "int64[...]"})), x=X)[0].tolist() == [1, 2, 3]
 
 
-def test_optional_inputs_and_outputs() -> None:
+def test_optional_inputs_and_outputs():
     class Op:
         def compute(self, a, b=None, c=None) -> ("float32[...]", "bool[2]"):
             return a, np.array([b is None, c is None])
@@ -150,7 +143,7 @@ HINT = ("float32[...]", "int64[...]")
         pytest.param(None, "int64[]", marks=needs_tellable_outputs),
     ],
 )
-def test_several_outputs_of_other_dtypes_with_infer(hint: Any, size: str) -> None:
+def test_several_outputs_of_other_dtypes_with_infer(hint, size):
     class Op:
         def infer(self, x):
             return x, size
@@ -166,7 +159,7 @@ def test_several_outputs_of_other_dtypes_with_infer(hint: Any, size: str) -> Non
     assert (doubled.tolist(), twice) == ((X * 2).tolist(), 8)
 
 
-def test_a_node_without_the_later_outputs() -> None:
+def test_a_node_without_the_later_outputs():
     class Op:
         def compute(self, x: "float32[N,2]") -> ("float32[N,2]", "int64[7]", "int64[7]"):
             return x, np.arange(7), np.arange(7)
@@ -175,10 +168,7 @@ def test_a_node_without_the_later_outputs() -> None:
     assert run(bare(model()), x=X)[0].tolist() == X.tolist()
 
 
-# ---- errors ------------------------------------------------------------------------------------------------------------------
-
-
-def test_the_error_carries_everything() -> None:
+def test_the_error_carries_everything():
     class Op:
         def compute(self, x):
             raise LookupError("boom é")  # the line
@@ -201,10 +191,7 @@ def test_the_error_carries_everything() -> None:
         assert fact in text
 
 
-# ---- redefinition ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_redefinition_serves_from_the_next_run() -> None:
+def test_a_redefinition_serves_from_the_next_run():
     define(compute=lambda self, x: x * 2)
     session = bare(model())
     assert run(session, x=X)[0][0, 0] == 2
@@ -212,7 +199,7 @@ def test_a_redefinition_serves_from_the_next_run() -> None:
     assert run(session, x=X)[0][0, 0] == 3
 
 
-def test_a_changed_schema_is_an_error_that_says_what_to_do() -> None:
+def test_a_changed_schema_is_an_error_that_says_what_to_do():
     class Op:
         def compute(self, x: "float32[N,2]") -> "float32[N,2]":
             return x
@@ -234,7 +221,7 @@ def test_a_changed_schema_is_an_error_that_says_what_to_do() -> None:
     assert run(bare(model(outputs="y")), x=X)[0].tolist() == [1, 3]
 
 
-def test_ops_defined_after_the_registration_need_a_new_one() -> None:
+def test_ops_defined_after_the_registration_need_a_new_one():
     options = registered()
     define(compute=lambda self, x: x * 2)
     with pytest.raises(Exception, match="b:Op"):
@@ -242,7 +229,7 @@ def test_ops_defined_after_the_registration_need_a_new_one() -> None:
     assert run(bare(model(), registered()), x=X)[0][0, 0] == 2
 
 
-def test_more_ops_of_the_same_domain_by_a_second_registration() -> None:
+def test_more_ops_of_the_same_domain_by_a_second_registration():
     define(compute=lambda self, x: x * 2)
     options, others = registered(), registered()
     first = bare(model(), options)
@@ -259,7 +246,7 @@ def test_more_ops_of_the_same_domain_by_a_second_registration() -> None:
     assert run(first, x=X)[0][0, 0] == 2
 
 
-def test_a_removed_op_serves_the_sessions_that_have_it() -> None:
+def test_a_removed_op_serves_the_sessions_that_have_it():
     define(compute=lambda self, x: x * 2)
     session, options = bare(model()), registered()
     pyopnb.registry.remove("b::Op")
@@ -271,11 +258,8 @@ def test_a_removed_op_serves_the_sessions_that_have_it() -> None:
         bare(model())
 
 
-# ---- in the place of standard ops --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["::Relu", "com.microsoft::Gelu"])
-def test_in_the_place_of(name: str) -> None:
+def test_in_the_place_of(name):
     pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x + np.float32(100)}), name)
     assert run(bare(model(name)), x=X)[0].tolist() == (X + 100).tolist()
     pyopnb.registry.clear()
@@ -283,7 +267,7 @@ def test_in_the_place_of(name: str) -> None:
     assert plain[0, 0] < 2
 
 
-def test_a_retired_node_is_refused_with_words() -> None:
+def test_a_retired_node_is_refused_with_words():
     node = {"module": "subprocess", "class_name": "Popen", "input_types": [1], "output_types": [1]}
     with pytest.raises(Exception, match="PyOp"):
         bare(model("d::PyOp", **node))

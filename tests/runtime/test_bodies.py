@@ -7,7 +7,6 @@ import weakref
 from typing import ClassVar
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 
@@ -31,16 +30,16 @@ class Counted:
 
 
 @pytest.fixture(autouse=True)
-def counting() -> type:
+def counting():
     Counted.all = []
     return pyopnb.pyop("t::Counted")(Counted)
 
 
-def session_of(text: str) -> pyopnb.Session:
+def session_of(text):
     return pyopnb.Session(pyopnb.parse(text))
 
 
-def test_in_the_branches_of_if() -> None:
+def test_in_the_branches_of_if():
     session = session_of("""(bool c, float[N] x) => (float[...] y) {
         y = If(c) <then_branch = t () => (float[N] a) { a = t.Counted<step = 1.0>(x) },
                    else_branch = e () => (float[N] b) { b = t.Counted<step = 10.0>(x) }> }""")
@@ -54,14 +53,14 @@ LOOP = """(int64 n, {kind} x) => ({kind} y) {{ y = Loop(n, "", x) <
     body = turn (int64 i, bool c, {kind} s) => (bool again, {kind} next) {{ again = Identity(c)  {body} }}> }}"""
 
 
-def test_in_a_loop_body_whose_state_goes_on() -> None:
+def test_in_a_loop_body_whose_state_goes_on():
     session = session_of(LOOP.format(kind="float[N]", body="next = t.Counted(s)"))
     assert session(n=np.array(3), x=X)["y"].tolist() == [7, 8]
     assert [i.runs for i in Counted.all] == [3]
     assert session(n=np.array(0), x=X)["y"].tolist() == [1, 2]
 
 
-def test_in_a_scan_body_in_a_loop_body() -> None:
+def test_in_a_scan_body_in_a_loop_body():
     scan = """next = Scan<num_scan_inputs = 1,
         body = inner (float[2] row) => (float[2] out) { out = t.Counted(row) }>(s)"""
     session = session_of(LOOP.format(kind="float[M,2]", body=scan))
@@ -74,13 +73,13 @@ def test_in_a_scan_body_in_a_loop_body() -> None:
 FUNCTION = '\n<domain: "local", opset_import: ["" : {opset}, "t" : {version}]> F <{attrs}> (u) => (v) {{ {body} }}'
 
 
-def with_function(text: str, body: str, opset: int = 20, version: int = 1, attrs: str = "") -> str:
+def with_function(text, body, opset=20, version=1, attrs=""):
     head = '<opset_import: ["" : 20, "local" : 1]> '
     function = FUNCTION.format(body=body, opset=opset, version=version, attrs=attrs)
     return head + text + function.replace("<>", "")
 
 
-def test_a_function_called_twice_has_two_instances() -> None:
+def test_a_function_called_twice_has_two_instances():
     graph = "(float[N] x) => (float[...] y) { m = local.F(x)  y = local.F(m) }"
     session = session_of(with_function(graph, "v = t.Counted(u)"))
     assert session(X)["y"].tolist() == [3, 4]
@@ -88,13 +87,13 @@ def test_a_function_called_twice_has_two_instances() -> None:
     assert [i.runs for i in Counted.all if i.runs] == [2, 2]
 
 
-def test_a_function_of_another_opset_runs_where_its_types_are_declared() -> None:
+def test_a_function_of_another_opset_runs_where_its_types_are_declared():
     graph = "(float[N] x) => (float[...] y) { y = local.F(x) }"
     session = session_of(with_function(graph, "v = t.Counted(u)", opset=17, version=7))
     assert session(X)["y"].tolist() == [2, 3]
 
 
-def test_an_op_in_an_if_in_a_function() -> None:
+def test_an_op_in_an_if_in_a_function():
     body = """sum = ReduceSum<keepdims = 0>(u)  zero = Constant<value_float = 0.0>()  c = Greater(sum, zero)
         v = If(c) <then_branch = t () => (float[N] a) { a = t.Counted(u) },
                    else_branch = e () => (float[N] b) { b = Neg(u) }>"""
@@ -103,7 +102,7 @@ def test_an_op_in_an_if_in_a_function() -> None:
     assert session(-X)["y"].tolist() == [1, 2]
 
 
-def test_an_op_with_infer_in_a_function_called_twice() -> None:
+def test_an_op_with_infer_in_a_function_called_twice():
     class Grows:
         def __init__(self, by: int):
             self.by = by
@@ -124,7 +123,7 @@ def test_an_op_with_infer_in_a_function_called_twice() -> None:
 # Runs inside compute
 
 
-def single(op: str = "t::Counted") -> onnx.ModelProto:
+def single(op="t::Counted"):
     node = pyopnb.node(op, "x", "y", name="n")
     return pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[...]"})
 
@@ -133,7 +132,7 @@ def fails(self, x):
     raise KeyError("inner")
 
 
-def test_a_session_that_is_running_can_be_run_by_its_op() -> None:
+def test_a_session_that_is_running_can_be_run_by_its_op():
     sessions: list[pyopnb.Session] = []
 
     class Again:
@@ -145,7 +144,7 @@ def test_a_session_that_is_running_can_be_run_by_its_op() -> None:
     assert sessions[0](np.float32([3]))["y"].tolist() == [0]
 
 
-def test_endless_nesting_is_a_recursion_error() -> None:
+def test_endless_nesting_is_a_recursion_error():
     sessions: list[pyopnb.Session] = []
 
     class Endless:
@@ -159,7 +158,7 @@ def test_endless_nesting_is_a_recursion_error() -> None:
             sessions[0](X)
 
 
-def test_an_error_of_a_session_in_compute_passes_through_both() -> None:
+def test_an_error_of_a_session_in_compute_passes_through_both():
     class Outer:
         def __init__(self):
             self.inner = pyopnb.Session(single("t::Fails"))
@@ -175,7 +174,7 @@ def test_an_error_of_a_session_in_compute_passes_through_both() -> None:
     assert "t::Fails" in notes and "t::Outer" in notes
 
 
-def bare_session(op: str) -> onnxruntime.InferenceSession:
+def bare_session(op):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.register_custom_ops_library(pyopnb.get_library_path())
@@ -184,7 +183,7 @@ def bare_session(op: str) -> onnxruntime.InferenceSession:
 
 
 @pytest.mark.parametrize("op", ["t::Counted", "t::Fails"])
-def test_a_bare_session_in_compute(op: str) -> None:
+def test_a_bare_session_in_compute(op):
     class Bare:
         def __init__(self):
             self.inner = bare_session(op)
@@ -208,14 +207,14 @@ def test_a_bare_session_in_compute(op: str) -> None:
 # Instances
 
 
-def test_one_instance_a_node_a_session() -> None:
+def test_one_instance_a_node_a_session():
     model = pyopnb.parse("(float[N] x) => (float[...] y) { m = t.Counted(x)  y = t.Counted(m) }")
     first, second = pyopnb.Session(model), pyopnb.Session(model)
     assert len(Counted.all) == 4
     assert [s(X)["y"].tolist() for s in (first, first, second)] == [[3, 4], [5, 6], [3, 4]]
 
 
-def test_instances_go_with_their_session() -> None:
+def test_instances_go_with_their_session():
     session = pyopnb.Session(single())
     session(X)
     gone = weakref.ref(Counted.all.pop())
@@ -226,7 +225,7 @@ def test_instances_go_with_their_session() -> None:
 
 
 @pytest.mark.parametrize("fails_in", ["__init__", "infer"])
-def test_what_placing_raises_is_the_users_own(fails_in: str) -> None:
+def test_what_placing_raises_is_the_users_own(fails_in):
     class Fails:
         def __init__(self):
             if fails_in == "__init__":

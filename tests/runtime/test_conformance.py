@@ -14,20 +14,19 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto
-from onnx.backend.test.case.test_case import TestCase
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 
 
-def quietly(reference: ReferenceEvaluator, feeds: dict[str, Any]) -> list[Any]:
+def quietly(reference, feeds):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return list(reference.run(None, feeds))
 
 
-def standing_in(original: ModelProto) -> type:
+def standing_in(original):
     """An op that runs the only node of a model in ONNX's reference implementation."""
 
     class StandIn:
@@ -50,7 +49,7 @@ def standing_in(original: ModelProto) -> type:
     return StandIn
 
 
-def through_pyopnb(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def through_pyopnb(model, feeds):
     replaced = ModelProto()
     replaced.CopyFrom(model)
     replaced.ir_version = min(model.ir_version, newest_ir_version())
@@ -62,12 +61,12 @@ def through_pyopnb(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     return list(pyopnb.Session(replaced)(**feeds))
 
 
-def through_reference(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def through_reference(model, feeds):
     return quietly(ReferenceEvaluator(model), feeds)
 
 
 @pytest.mark.one_python
-def test_each_case_passes_unless_the_reference_itself_fails(node_tests: dict[str, TestCase]):
+def test_each_case_passes_unless_the_reference_itself_fails(node_tests):
     cases = {name: case for name, case in node_tests.items() if ways.can_be_an_op(case.model)}
     wrong = {name: ways.outcome(case, through_pyopnb) for name, case in cases.items()}
     failures = {name: text for name, text in wrong.items() if text}

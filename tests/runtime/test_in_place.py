@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from onnx import TensorProto, helper
 import pyopnb
 
 
-def identity(dtype: int = TensorProto.STRING) -> onnx.ModelProto:
+def identity(dtype=TensorProto.STRING):
     ends = [helper.make_tensor_value_info(name, dtype, ["N"]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
@@ -35,7 +34,7 @@ class Written:
 
 
 @pytest.mark.parametrize("given", [Exported(identity(TensorProto.FLOAT)), Written()])
-def test_what_holds_or_writes_a_model(given: Any, tmp_path: Path) -> None:
+def test_what_holds_or_writes_a_model(given, tmp_path):
     assert pyopnb.Session(given)(x=[1])["y"].tolist() == [1]
     assert pyopnb.run(given, x=[2])["y"].tolist() == [2]
     assert len(pyopnb.missing(given)) == 0
@@ -46,7 +45,7 @@ def test_what_holds_or_writes_a_model(given: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "got"), [(Exported(None), "Exported"), (Written, "type")])
-def test_what_holds_none_is_refused(given: Any, got: str) -> None:
+def test_what_holds_none_is_refused(given, got):
     expected = f"expected a ModelProto, bytes or a path, got {got}"
     with pytest.raises(pyopnb.errors.ModelError, match=expected):
         pyopnb.Session(given)
@@ -55,7 +54,7 @@ def test_what_holds_none_is_refused(given: Any, got: str) -> None:
 # Initializers that options of the session have
 
 
-def elsewhere(location: str = "absent.bin") -> onnx.ModelProto:
+def elsewhere(location="absent.bin"):
     """x + w, whose w is in a file that is not there."""
     model = identity(TensorProto.FLOAT)
     model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
@@ -67,7 +66,7 @@ def elsewhere(location: str = "absent.bin") -> onnx.ModelProto:
     return model
 
 
-def options_with(**arrays: np.ndarray) -> tuple[onnxruntime.SessionOptions, list[Any]]:
+def options_with(**arrays):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
@@ -76,9 +75,7 @@ def options_with(**arrays: np.ndarray) -> tuple[onnxruntime.SessionOptions, list
 
 
 @pytest.mark.parametrize("kind", ["path", "proto"])
-def test_initializers_that_options_have(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_initializers_that_options_have(tmp_path, kind, monkeypatch):
     path = tmp_path / "m.onnx"
     onnx.save(elsewhere(), path)
     model = path if kind == "path" else elsewhere()
@@ -100,9 +97,7 @@ def test_initializers_that_options_have(
 
 @pytest.mark.parametrize("kind", ["path", "proto"])
 @pytest.mark.parametrize("level", ["all", "summaries"])
-def test_a_trace_runs_with_the_initializers_that_options_have(
-    tmp_path: Path, kind: str, level: str
-) -> None:
+def test_a_trace_runs_with_the_initializers_that_options_have(tmp_path, kind, level):
     path = tmp_path / "m.onnx"
     onnx.save(elsewhere(), path)
     options, _keep = options_with(w=np.float32([10, 20]))
@@ -123,8 +118,8 @@ def test_a_trace_runs_with_the_initializers_that_options_have(
 
 @pytest.mark.parametrize("folded", [False, True])
 def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_does(
-    folded: bool,
-) -> None:
+    folded,
+):
     """Where the runtime folds the weight into a constant, it takes the file's: so do sessions."""
     weights = {"w": np.float32([1, 2]), "v": np.float32([0, 0])}
     nodes = [pyopnb.node("Add", ["x", "w"], "s"), pyopnb.node("Neg", "s", "y")]
@@ -133,7 +128,7 @@ def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_do
     else:
         del weights["v"]
 
-    def made(last: str) -> onnx.ModelProto:
+    def made(last):
         nodes[-1] = pyopnb.node(last, "s", "y")
         return pyopnb.model(nodes, {"x": "float32[2]"}, {"y": "float32[2]"}, initializers=weights)
 
@@ -166,7 +161,7 @@ def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_do
     assert (trace["y"].tolist(), trace.initializers["w"].tolist()) == (expected, [1, 2])
 
 
-def test_options_open_no_other_files(tmp_path: Path) -> None:
+def test_options_open_no_other_files(tmp_path):
     (tmp_path / "secret").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()
     path = tmp_path / "model" / "m.onnx"
@@ -181,7 +176,7 @@ def test_options_open_no_other_files(tmp_path: Path) -> None:
         pyopnb.Session(path, options)
 
 
-def test_the_folder_that_options_name(tmp_path: Path) -> None:
+def test_the_folder_that_options_name(tmp_path):
     (tmp_path / "absent.bin").write_bytes(np.float32([1, 2]).tobytes())
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(
@@ -193,7 +188,7 @@ def test_the_folder_that_options_name(tmp_path: Path) -> None:
     ]
 
 
-def test_ops_beside_initializers_that_options_have() -> None:
+def test_ops_beside_initializers_that_options_have():
     @pyopnb.pyop("demo::Add3")
     class Add3:
         def compute(self, x: "float32[N]") -> "float32[N]":

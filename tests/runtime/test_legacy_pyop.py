@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -23,19 +21,19 @@ PLUS_ONE = "class C:\n    def compute(self, x): return x + 1"
 
 
 @pytest.fixture
-def mymodule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+def mymodule(tmp_path, monkeypatch):
     """Writes mymodule.py into a folder on sys.path."""
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("mymodule", None)
 
-    def write(text: str) -> None:
+    def write(text):
         (tmp_path / "mymodule.py").write_text("import numpy as np\n" + textwrap.dedent(text))
 
     yield write
     sys.modules.pop("mymodule", None)
 
 
-def pyop(inputs: str = "X", takes: int = F, gives: int = F, **attrs: Any) -> str:
+def pyop(inputs="X", takes=F, gives=F, **attrs):
     """A retired node in ONNX's text form, without its outputs."""
     attrs = {"module": "mymodule", "class_name": "C", **attrs}
     texts = [f'{name} = "{text}"' for name, text in attrs.items()]
@@ -43,17 +41,17 @@ def pyop(inputs: str = "X", takes: int = F, gives: int = F, **attrs: Any) -> str
     return f"mydomain.PyOp<{', '.join(texts)}, {types}>({inputs})"
 
 
-def model(body: str, kind: str = "float", functions: str = "") -> onnx.ModelProto:
+def model(body, kind="float", functions=""):
     return pyopnb.parse(f"""<opset_import: ["" : {newest_opset()}, "mydomain" : 1, "local" : 1]>
         g ({kind}[2,2] X, bool c) => ({kind}[...] Y) {{ {body} }} {functions}""")
 
 
-def run(body: str, x: np.ndarray = X, **more: Any) -> list[Any]:
+def run(body, x=X, **more):
     session = pyopnb.Session(model(body, **more), modules=["mymodule"])
     return session(X=x, c=np.array(True))["Y"].tolist()
 
 
-def test_the_example_of_the_document(mymodule: Writer) -> None:
+def test_the_example_of_the_document(mymodule):
     mymodule("""
         class Multi_1:
             def __init__(self, W1, W2, W3):
@@ -97,7 +95,7 @@ def test_the_example_of_the_document(mymodule: Writer) -> None:
     assert got.tolist() == [[37] * 3] * 2
 
 
-def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule: Writer) -> None:
+def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule):
     mymodule(PLUS_ONE)
     inner = f"""q = If(c) <then_branch = ii () => (float[2,2] a) {{ a = {pyop()} }},
                             else_branch = ie () => (float[2,2] b) {{ b = Neg(X) }}>"""
@@ -106,7 +104,7 @@ def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule: Writer) -> None:
     assert run(body) == (X + 1).tolist()
 
 
-def test_nodes_in_functions(mymodule: Writer) -> None:
+def test_nodes_in_functions(mymodule):
     mymodule(PLUS_ONE)
     function = f"""<domain: "local", opset_import: ["" : {newest_opset()}]>
         F (X) => (Y) {{ Y = {pyop()} }}"""
@@ -123,7 +121,7 @@ def test_nodes_in_functions(mymodule: Writer) -> None:
     ],
 )
 @pytest.mark.parametrize("how", ["gone", "empty", "other kind"])
-def test_the_four_not_specified(attribute: str, words: str, how: str) -> None:
+def test_the_four_not_specified(attribute, words, how):
     made = model(f"Y = {pyop()}")
     attributes = made.graph.node[0].attribute
     (place,) = [i for i, a in enumerate(attributes) if a.name == attribute]
@@ -138,7 +136,7 @@ def test_the_four_not_specified(attribute: str, words: str, how: str) -> None:
         pyopnb.Session(made, modules=["mymodule"])
 
 
-def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule: Writer) -> None:
+def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule):
     mymodule("""
         class C:
             def __init__(self, **kw):
@@ -154,18 +152,18 @@ def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule: Writer) ->
     assert seen == {"W": "5", "n": 3, "f": 0.5, "ints": [1, 2]}
 
 
-def test_compute_can_have_another_name(mymodule: Writer) -> None:
+def test_compute_can_have_another_name(mymodule):
     mymodule("class C:\n    def forward(self, x): return x + 1")
     assert run(f"Y = {pyop(compute='forward')}") == (X + 1).tolist()
 
 
-def test_an_input_of_another_type_than_said_is_refused(mymodule: Writer) -> None:
+def test_an_input_of_another_type_than_said_is_refused(mymodule):
     mymodule(PLUS_ONE)
     with pytest.raises(pyopnb.errors.ModelError, match="float64"):
         run(f"Y = {pyop(takes=TensorProto.DOUBLE)}")
 
 
-def test_the_method_is_looked_up_at_each_run(mymodule: Writer) -> None:
+def test_the_method_is_looked_up_at_each_run(mymodule):
     mymodule(PLUS_ONE)
     session = pyopnb.Session(model(f"Y = {pyop()}"), modules=["mymodule"])
     assert session(X=X, c=True)["Y"][0, 0] == 2
@@ -173,7 +171,7 @@ def test_the_method_is_looked_up_at_each_run(mymodule: Writer) -> None:
     assert session(X=X, c=True)["Y"][0, 0] == 6
 
 
-def test_inputs_are_fresh_writable_contiguous_copies_in_order(mymodule: Writer) -> None:
+def test_inputs_are_fresh_writable_contiguous_copies_in_order(mymodule):
     mymodule("""
         class C:
             kept = []
@@ -196,7 +194,7 @@ KINDS = "bool uint8 uint16 uint32 int16 int32 double int64 float16 string"
 
 
 @pytest.mark.parametrize("kind", KINDS.split())
-def test_dtypes(mymodule: Writer, kind: str) -> None:
+def test_dtypes(mymodule, kind):
     mymodule("class C:\n    def compute(self, x): return x[::-1]")
     number = TensorProto.DataType.Value(kind.upper())
     x = X.astype(helper.tensor_dtype_to_np_dtype(number))
@@ -208,8 +206,8 @@ def test_dtypes(mymodule: Writer, kind: str) -> None:
 # Classes from the registry
 
 
-def test_a_registered_class_serves_the_node_and_follows_its_redefinition() -> None:
-    def define(compute: Callable[..., Any]) -> None:
+def test_a_registered_class_serves_the_node_and_follows_its_redefinition():
+    def define(compute):
         class C:
             def __init__(self, W):
                 self.w = np.float32(W)
@@ -225,7 +223,7 @@ def test_a_registered_class_serves_the_node_and_follows_its_redefinition() -> No
     assert "mymodule" not in sys.modules
 
 
-def test_a_registered_class_goes_before_an_allowed_module(mymodule: Writer) -> None:
+def test_a_registered_class_goes_before_an_allowed_module(mymodule):
     mymodule("raise AssertionError('imported')")
 
     @pyopnb.pyop(module="mymodule")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,23 +18,20 @@ CPU = ["CPUExecutionProvider"]
 
 
 @pytest.fixture(autouse=True)
-def plus_one() -> None:
+def plus_one():
     @pyopnb.pyop("t::PlusOne")
     class PlusOne:
         def compute(self, x):
             return x + np.float32(1)
 
 
-def plain() -> onnx.ModelProto:
+def plain():
     return pyopnb.model(
         [pyopnb.node("t::PlusOne", "x", "y", name="n")], {"x": "float32[N]"}, {"y": "float32[N]"}
     )
 
 
-# ---- where a model comes from ------------------------------------------------------------------------------------------------
-
-
-def test_proto_bytes_and_path_give_the_same(tmp_path: Path) -> None:
+def test_proto_bytes_and_path_give_the_same(tmp_path):
     made = plain()
     before = made.SerializeToString(deterministic=True)
     path = tmp_path / "é model.onnx"
@@ -47,7 +42,7 @@ def test_proto_bytes_and_path_give_the_same(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def weighted(location: str, tensor: np.ndarray) -> onnx.ModelProto:
+def weighted(location, tensor):
     """x * w, where w lies in another file."""
     outside = numpy_helper.from_array(tensor, "w")
     outside.ClearField("raw_data")
@@ -61,7 +56,7 @@ def weighted(location: str, tensor: np.ndarray) -> onnx.ModelProto:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
     for place in (inside / "w.bin", tmp_path / "outside.bin"):
@@ -73,7 +68,7 @@ W = np.float32([10, 20])
 WANT = [0, 60]
 
 
-def test_external_data_beside_a_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_data_beside_a_path(folder, monkeypatch):
     (folder / "m.onnx").write_bytes(weighted("w.bin", W).SerializeToString())
     assert pyopnb.Session(folder / "m.onnx")(X)["y"].tolist() == WANT
     monkeypatch.chdir(folder)
@@ -85,16 +80,14 @@ def test_external_data_beside_a_path(folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"]
 )
-def test_external_data_in_memory_needs_its_folder(
-    folder: Path, form: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_data_in_memory_needs_its_folder(folder, form, monkeypatch):
     monkeypatch.chdir(folder)  # the current directory is nobody's permission
     with pytest.raises(pyopnb.errors.ModelError, match=r"initializer w.*base_dir"):
         pyopnb.Session(form(weighted("w.bin", W)))
     assert pyopnb.Session(form(weighted("w.bin", W)), base_dir=folder)(X)["y"].tolist() == WANT
 
 
-def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path) -> None:
+def test_external_data_is_there_again_when_a_session_is_built_anew(folder):
     class Other:
         def compute(self, x) -> "float32[2]":
             return x + np.float32(2)
@@ -113,7 +106,7 @@ def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path)
         *("link.bin", "hard.bin", "nothing.bin", "", ".", "..", "a\0b", "/etc/hostname"),
     ],
 )
-def test_external_data_outside_its_folder_is_refused(folder: Path, location: str) -> None:
+def test_external_data_outside_its_folder_is_refused(folder, location):
     outside = folder.parent / "outside.bin"
     if location == "link.bin":
         (folder / "link.bin").symlink_to(outside)
@@ -129,9 +122,7 @@ def test_external_data_outside_its_folder_is_refused(folder: Path, location: str
             make()
 
 
-def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "w.bin").write_bytes(np.float32([1, 1]).tobytes())
@@ -144,7 +135,7 @@ BIG = 2**31 + 2**26  # bytes: more than one protobuf message holds
 
 
 @pytest.mark.one_python
-def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
+def test_a_model_over_2_gb_by_its_path(tmp_path):
     rows = BIG // 4096 // 4
     with (tmp_path / "big.bin").open("wb") as data:
         data.truncate(rows * 4096 * 4)  # a hole: it costs no disk
@@ -162,7 +153,7 @@ def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.everywhere  # ten seconds and several GB of memory; the one above takes neither
-def test_a_model_over_2_gb_in_memory() -> None:
+def test_a_model_over_2_gb_in_memory():
     half = BIG // 2
     made = pyopnb.model(
         [
@@ -185,10 +176,7 @@ def test_a_model_over_2_gb_in_memory() -> None:
     assert len(made.graph.initializer[0].raw_data) == half
 
 
-# ---- options -----------------------------------------------------------------------------------------------------------------
-
-
-def test_io_binding() -> None:
+def test_io_binding():
     session = pyopnb.Session(plain())
     binding = session.io_binding()
     x, y = onnxruntime.OrtValue.ortvalue_from_numpy(X), np.zeros(2, np.float32)
@@ -201,7 +189,7 @@ def test_io_binding() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, -1])
-def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
+def test_an_output_that_is_bound_over_an_input_is_refused(offset):
     """The second op would read what the first has written."""
 
     @pyopnb.pyop("demo::Next")
@@ -234,7 +222,7 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
     )  # which of the two runs first is ONNX Runtime's affair
 
 
-def test_an_output_that_is_bound_beside_an_input() -> None:
+def test_an_output_that_is_bound_beside_an_input():
     session = pyopnb.Session(plain())
     memory = np.float32([-1, 3, 0, 0])
     binding = session.io_binding()
@@ -244,14 +232,14 @@ def test_an_output_that_is_bound_beside_an_input() -> None:
     assert memory.tolist() == [-1, 3, 0, 4]
 
 
-def test_run_with_ort_values() -> None:
+def test_run_with_ort_values():
     (y,) = pyopnb.Session(plain()).run_with_ort_values(
         ["y"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)}
     )
     assert y.numpy().tolist() == [0, 3]
 
 
-def test_run_options_are_passed_on() -> None:
+def test_run_options_are_passed_on():
     options = onnxruntime.RunOptions()
     session = pyopnb.Session(plain())
     assert session.run(None, {"x": X}, options)[0].tolist() == [0, 3]
@@ -260,7 +248,7 @@ def test_run_options_are_passed_on() -> None:
         session.run(None, {"x": X}, options)
 
 
-def test_other_runs_of_a_session_after_a_failed_one() -> None:
+def test_other_runs_of_a_session_after_a_failed_one():
     class Picky:
         def compute(self, x):
             if x[0] < 0:
@@ -275,15 +263,12 @@ def test_other_runs_of_a_session_after_a_failed_one() -> None:
         assert session(-X[:1])["y"].tolist() == [1]
 
 
-# ---- in the place of standard ops --------------------------------------------------------------------------------------------
-
-
-def standing_in(name: str, compute: Callable[..., Any]) -> None:
+def standing_in(name, compute):
     pyopnb.registry.define(type("StandIn", (), {"compute": compute}), name)
 
 
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
-def test_relu_after_conv_is_not_fused_away(level: str) -> None:
+def test_relu_after_conv_is_not_fused_away(level):
     calls: list[int] = []
 
     def compute(self, x):
@@ -304,7 +289,7 @@ def test_relu_after_conv_is_not_fused_away(level: str) -> None:
     assert calls == [1]
 
 
-def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:
+def test_another_librarys_op_of_the_same_domain_in_the_same_options():
     """Another library owns domain t in these options: a bare registration stands for it."""
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(pyopnb.get_library_path())
@@ -317,10 +302,7 @@ def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:
     assert pyopnb.Session(made, options)(X)["y"].tolist() == [0, -3]
 
 
-# ---- what the runtime saves --------------------------------------------------------------------------------------------------
-
-
-def test_a_model_that_the_runtime_saved_loads_again(tmp_path: Path) -> None:
+def test_a_model_that_the_runtime_saved_loads_again(tmp_path):
     inner = pyopnb.model([pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"})
 
     class Full:
@@ -340,7 +322,7 @@ def test_a_model_that_the_runtime_saved_loads_again(tmp_path: Path) -> None:
     assert first(X)["y"].tolist() == again(X)["y"].tolist() == [1.5, -1.5]
 
 
-def test_a_dimension_of_which_infer_says_nothing_fits_any() -> None:
+def test_a_dimension_of_which_infer_says_nothing_fits_any():
     """ONNX Runtime took it for one of size -1, and refused the Mul."""
 
     class Op:

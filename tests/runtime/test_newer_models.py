@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import TensorProto, helper
 
 import pyopnb
 from pyopnb.errors import Filled
@@ -41,9 +41,7 @@ def quiet():
         yield
 
 
-def newer(
-    op_type: str = "Relu", inputs: str = "x", kind: int = TensorProto.FLOAT, **attrs: object
-) -> ModelProto:
+def newer(op_type="Relu", inputs="x", kind=TensorProto.FLOAT, **attrs):
     ends = [helper.make_tensor_value_info(name, kind, [2]) for name in inputs.split()]
     y = helper.make_tensor_value_info("y", kind, [2])
     graph = helper.make_graph(
@@ -52,10 +50,7 @@ def newer(
     return helper.make_model(graph, ir_version=newest_loaded_ir() + 1)
 
 
-# ---- what is said ------------------------------------------------------------------------------------------------------------
-
-
-def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
+def test_it_is_said_once_and_at_the_line_of_the_user():
     model = newer()
     with pytest.warns(pyopnb.errors.VersionsLowered) as said:
         session = pyopnb.Session(model)
@@ -69,7 +64,7 @@ def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
     ) in str(said[0].message)
 
 
-def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
+def test_a_rebuilt_session_says_nothing_more(define, quiet):
     model = onnx.parser.parse_model(f"""<ir_version: {newest_loaded_ir() + 1}, opset_import: ["" : {OPSET}, "demo" : 1]>
         g (float[2] x) => (float[2] y, z) {{ y = Relu(x)  z = demo.Shift(y) }}""")
     text = """
@@ -91,17 +86,14 @@ def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
     assert session.lowered == LOWERED
 
 
-# ---- whatever takes a model --------------------------------------------------------------------------------------------------
-
-
-def with_weight(size: int = 2) -> ModelProto:
+def with_weight(size=2):
     model = newer("Add", "x w")
     del model.graph.input[1:]
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(size, F), "w"))
     return model
 
 
-def test_bytes_paths_and_external_data(tmp_path, quiet) -> None:
+def test_bytes_paths_and_external_data(tmp_path, quiet):
     model = with_weight()
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
@@ -125,7 +117,7 @@ def test_bytes_paths_and_external_data(tmp_path, quiet) -> None:
         assert session.lowered == LOWERED
 
 
-def test_run_trace_show_diff_and_missing(quiet) -> None:
+def test_run_trace_show_diff_and_missing(quiet):
     model = newer()
     assert pyopnb.run(model, x=X)["y"].tolist() == RELU
     assert pyopnb.trace(model, X)["y"].tolist() == RELU
@@ -140,9 +132,6 @@ def test_run_trace_show_diff_and_missing(quiet) -> None:
     assert pyopnb.Session(model, fill=True)(x=X)["y"].tolist() == RELU
 
 
-# ---- what differs ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def older_runtime(monkeypatch):
     """A runtime that takes opset 12: the installed onnx knows operators that changed since, whichever it is."""
@@ -152,7 +141,7 @@ def older_runtime(monkeypatch):
     monkeypatch.setattr(versions, "_TAKEN", {})
 
 
-def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
+def test_an_operator_that_differs_is_named_and_filled(older_runtime):
     model = newer("Softmax")
     wanted = rf"node 'n' \(::Softmax\): expected ai\.onnx up to version 12, .* got version {OPSET}, and Softmax changed in 13"
     with pytest.raises(
@@ -176,7 +165,7 @@ def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
     np.testing.assert_allclose(session(x=X)["y"], np.exp(X) / np.exp(X).sum(), rtol=1e-6)
 
 
-def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> None:
+def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet):
     model = newer("Relu", kind=TensorProto.INT32)  # from version 14 on
     with pytest.raises(
         pyopnb.errors.ModelError,
@@ -188,7 +177,7 @@ def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> Non
 
 
 @pytest.mark.one_python
-def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests, quiet) -> None:
+def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests, quiet):
     """Over those of ONNX's own node tests that are too new for the runtime."""
     import node_tests as ways
 
@@ -204,7 +193,7 @@ def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests
     assert lowered > (100 if len(node_tests) > 1500 else 25) or newest_version("") >= OPSET
 
 
-def test_the_newest_opset_runs_what_the_runtime_has_kernels_for_in_an_older_one(quiet) -> None:
+def test_the_newest_opset_runs_what_the_runtime_has_kernels_for_in_an_older_one(quiet):
     # onnxruntime 1.32 takes opset 28, and its DequantizeLinear has kernels up to 27.
     node = pyopnb.node("DequantizeLinear", ["x", "s"], "y")
     model = pyopnb.model(node, {"x": "int8[3]"}, "y", initializers={"s": F(0.5)}, opset=OPSET)

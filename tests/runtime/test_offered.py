@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import ModelProto
 
 import pyopnb
 from pyopnb.runtime import _bridge
@@ -26,19 +25,19 @@ class Twice:
 X = np.float32([1, 2])
 
 
-def model(*ops: str) -> ModelProto:
+def model(*ops):
     names = ["x", *(f"v{n}" for n in range(len(ops) - 1)), "y"]
     nodes = [pyopnb.node(op, a, b) for op, (a, b) in zip(ops, pairwise(names), strict=True)]
     return pyopnb.model(nodes, {"x": "float32[N]"}, "y")
 
 
-def names_read(make) -> int:
+def names_read(make):
     before = _bridge.names_read()
     make()
     return _bridge.names_read() - before
 
 
-def use_many_names(count: int) -> None:
+def use_many_names(count):
     for number in range(count):
         pyopnb.registry.define(PlusOne, f"o::PlusOne{number}")
         pyopnb.Session(model(f"o::PlusOne{number}"))
@@ -94,7 +93,7 @@ def test_a_bare_session_is_offered_the_ops_of_the_registry():
     pyopnb.registry.define(Twice, "o::Twice")
     proto = model("o::Twice").SerializeToString()
 
-    def make() -> onnxruntime.InferenceSession:
+    def make():
         options = onnxruntime.SessionOptions()
         options.register_custom_ops_library(pyopnb.get_library_path())
         return onnxruntime.InferenceSession(proto, options, providers=["CPUExecutionProvider"])

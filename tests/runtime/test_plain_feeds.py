@@ -12,7 +12,7 @@ import pyopnb
 F = np.float32
 
 
-def same(kind: str) -> pyopnb.Session:
+def same(kind):
     return pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": kind}, "y"))
 
 
@@ -35,7 +35,7 @@ def same(kind: str) -> pyopnb.Session:
         ("string[N]", []),
     ],
 )
-def test_plain_values(kind, value) -> None:
+def test_plain_values(kind, value):
     session = same(kind)
     expected = np.asarray(
         list(value) if isinstance(value, range) else value, session._feeds.types["x"].dtype.numpy
@@ -82,7 +82,7 @@ def test_plain_values(kind, value) -> None:
         ("string[N]", np.array([b"a"]), None),
     ],
 )
-def test_what_is_refused(kind, value, advice) -> None:
+def test_what_is_refused(kind, value, advice):
     session = same(kind)
     with pytest.raises(pyopnb.errors.InputError) as error:
         session(x=value)
@@ -90,9 +90,6 @@ def test_what_is_refused(kind, value, advice) -> None:
     assert error.value.where.startswith("feed x")
     if advice:
         session(x=eval(advice.removeprefix("x="), {"np": np, "x": value}))
-
-
-# ---- of others ---------------------------------------------------------------------------------------------------------------
 
 
 class Exported:
@@ -130,13 +127,13 @@ class Elsewhere:
         raise TypeError("can't convert cuda:0 device type tensor to numpy")
 
 
-def memory_of(kind: str, value: object) -> np.ndarray:
+def memory_of(kind, value):
     """The array that is handed to ONNX Runtime."""
     feeds, _ = same(kind)._feeds.check({"x": value})
     return feeds["x"]
 
 
-def test_they_go_in_without_copies() -> None:
+def test_they_go_in_without_copies():
     x = F([1, 2])
     for value in (
         Exported(x),
@@ -150,7 +147,7 @@ def test_they_go_in_without_copies() -> None:
         assert same("float32[N]")(x=value)["y"].tolist() == [1, 2]
 
 
-def test_tables_and_pictures() -> None:
+def test_tables_and_pictures():
     image = Image.new("RGB", (3, 2), (1, 2, 3))
     assert same("uint8[2,3,3]")(x=image)["y"][0, 0].tolist() == [1, 2, 3]
     table = pd.DataFrame({"a": F([1, 2]), "b": F([3, 4])})
@@ -160,7 +157,7 @@ def test_tables_and_pictures() -> None:
     assert same("float32[N]")(x=pd.Series([1, 2.5], dtype=object))["y"].tolist() == [1, 2.5]
 
 
-def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
+def test_what_gives_no_array_is_refused_in_its_own_words():
     with pytest.raises(
         pyopnb.errors.InputError,
         match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0",

@@ -20,31 +20,28 @@ from pyopnb.ops.dtypes import DTYPES
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def define(compute: Any, **more: Any) -> None:
+def define(compute, **more):
     pyopnb.registry.define(type("Op", (), {"compute": compute, **more}), "t::Op")
 
 
 def one(
-    inputs: dict[str, Any],
-    outputs: Any = "y",
-    ins: list[str] | None = None,
-    outs: list[str] | None = None,
-) -> onnx.ModelProto:
+    inputs,
+    outputs="y",
+    ins=None,
+    outs=None,
+):
     """A model of one node; ``ins`` and ``outs`` are the node's own lists, with '' for what is left out."""
     names = list(outputs) if not isinstance(outputs, str) else outputs.split()
     return pyopnb.model([pyopnb.node("t::Op", ins or list(inputs), outs or names)], inputs, outputs)
 
 
-def returning(value: Any, kind: str = "float32[...]") -> Any:
+def returning(value, kind="float32[...]"):
     """What a session gives for an op that returns this value for an output declared so."""
     define(lambda self, x: value)
     return pyopnb.Session(one({"x": "float32[...]"}, {"y": kind}))(x=X)["y"]
 
 
-# ---- inputs left out ---------------------------------------------------------------------------------------------------------
-
-
-def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
+def test_optional_inputs_left_out_in_the_middle_and_at_the_start():
     def compute(self, a=None, b=None, c=None):
         return np.array([a is None, b is None, c is None])
 
@@ -54,7 +51,7 @@ def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
         assert got.tolist() == [i >= len(ins) or not ins[i] for i in range(3)], ins
 
 
-def test_a_missing_input_is_named() -> None:
+def test_a_missing_input_is_named():
     define(lambda self, x, bias: x)
     with pytest.raises(
         pyopnb.errors.ModelError,
@@ -63,7 +60,7 @@ def test_a_missing_input_is_named() -> None:
         pyopnb.Session(one({"x": "float32[N]"}))
 
 
-def test_variadic_inputs_of_mixed_dtypes() -> None:
+def test_variadic_inputs_of_mixed_dtypes():
     define(lambda self, *xs: np.array([str(x.dtype) for x in xs], dtype=object))
     kinds = {"a": "float32[2]", "b": "int64[]", "c": "string[1]", "d": "bfloat16[0]"}
     feeds = {
@@ -80,14 +77,14 @@ def test_variadic_inputs_of_mixed_dtypes() -> None:
     ]
 
 
-def test_strings_beside_dtypes_that_onnxruntime_has_no_arrays_for() -> None:
+def test_strings_beside_dtypes_that_onnxruntime_has_no_arrays_for():
     define(lambda self, s, b: (b, s))
     model = one({"s": "string[N]", "b": "bfloat16[]"}, {"c": "bfloat16[]", "t": "string[N]"})
     c, t = pyopnb.Session(model)(s=np.array(["a\0", "é"], object), b=ml_dtypes.bfloat16(2))
     assert (c.dtype, float(c), t.tolist()) == (ml_dtypes.bfloat16, 2.0, ["a\0", "é"])
 
 
-def test_no_inputs() -> None:
+def test_no_inputs():
     calls: list[int] = []
 
     def compute(self):
@@ -99,7 +96,7 @@ def test_no_inputs() -> None:
     assert [session()["y"].tolist() for _ in range(2)] == [[1], [2]]
 
 
-def test_inputs_are_read_only_and_the_feed_is_untouched() -> None:
+def test_inputs_are_read_only_and_the_feed_is_untouched():
     def compute(self, x):
         x += 1
         return x
@@ -112,7 +109,7 @@ def test_inputs_are_read_only_and_the_feed_is_untouched() -> None:
     assert X[0, 0] == 0
 
 
-def test_copy_inputs_gives_writable_arrays_that_are_nobody_elses() -> None:
+def test_copy_inputs_gives_writable_arrays_that_are_nobody_elses():
     def compute(self, x):
         x += 1
         return x
@@ -124,13 +121,10 @@ def test_copy_inputs_gives_writable_arrays_that_are_nobody_elses() -> None:
     assert X[0, 0] == 0
 
 
-# ---- outputs -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "outs", [["a", "", "c"], ["a", "b", ""], ["", "b", "c"], ["", "", "c"], ["", "b", ""]]
 )
-def test_outputs_left_out(outs: list[str]) -> None:
+def test_outputs_left_out(outs):
     define(lambda self, x: (x, x + 1, x + 2))
     named = [name for name in outs if name]
     result = pyopnb.Session(one({"x": "float32[...]"}, " ".join(named), outs=outs))(x=X)
@@ -139,14 +133,14 @@ def test_outputs_left_out(outs: list[str]) -> None:
 
 
 @pytest.mark.parametrize("value", [X, (X,), (X, X, X), [X, X], None])
-def test_a_wrong_number_of_results_is_an_error(value: Any) -> None:
+def test_a_wrong_number_of_results_is_an_error(value):
     define(lambda self, x: value)
     session = pyopnb.Session(one({"x": "float32[...]"}, "a b"))
     with pytest.raises(pyopnb.errors.ResultError, match="outputs: expected a tuple of 2"):
         session(x=X)
 
 
-def test_more_outputs_than_the_hint_has_are_refused() -> None:
+def test_more_outputs_than_the_hint_has_are_refused():
     def compute(self, x) -> "float32[N]":
         return x
 
@@ -157,7 +151,7 @@ def test_more_outputs_than_the_hint_has_are_refused() -> None:
         pyopnb.Session(model)
 
 
-def test_the_same_array_for_two_outputs() -> None:
+def test_the_same_array_for_two_outputs():
     define(lambda self, x: (x, x))
     a, b = pyopnb.Session(one({"x": "float32[...]"}, "a b"))(x=X)
     assert a.tolist() == b.tolist() == X.tolist()
@@ -180,7 +174,7 @@ ALIASES = {
 
 @pytest.mark.parametrize("layout", ALIASES)
 @pytest.mark.parametrize("dtype", ["float32", "string", "int4", "bfloat16"])
-def test_results_that_alias_an_input(layout: str, dtype: str) -> None:
+def test_results_that_alias_an_input(layout, dtype):
     f = ALIASES[layout]
     define(lambda self, x: f(x))
     row = next(r for r in DTYPES if r.name == dtype)
@@ -197,7 +191,7 @@ def test_results_that_alias_an_input(layout: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0), (2, 0, 4)])
 @pytest.mark.parametrize("dtype", ["float32", "string", "int4", "bool", "float8_e5m2"])
-def test_empty_tensors(shape: tuple[int, ...], dtype: str) -> None:
+def test_empty_tensors(shape, dtype):
     define(lambda self, x: x)
     row = next(r for r in DTYPES if r.name == dtype)
     session = pyopnb.Session(one({"x": f"{dtype}[...]"}, {"y": f"{dtype}[...]"}))
@@ -206,7 +200,7 @@ def test_empty_tensors(shape: tuple[int, ...], dtype: str) -> None:
         assert (got.shape, got.dtype) == (shape, row.numpy)
 
 
-def test_a_scalar_tensor() -> None:
+def test_a_scalar_tensor():
     seen: list[Any] = []
 
     def compute(self, x):
@@ -218,19 +212,16 @@ def test_a_scalar_tensor() -> None:
     assert (np.asarray(got).shape, float(got), seen) == ((), 3.0, [(np.ndarray, ())])
 
 
-def test_byte_order_of_complicated_layouts() -> None:
+def test_byte_order_of_complicated_layouts():
     got = returning(np.arange(12, dtype=">f4").reshape(3, 4)[::-1, ::2].T)
     assert got.tolist() == np.arange(12).reshape(3, 4)[::-1, ::2].T.tolist()
 
 
-def test_unaligned_results() -> None:
+def test_unaligned_results():
     raw = np.frombuffer(b"\0" + np.float32([1, 2, 3]).tobytes() + b"\0\0\0", np.uint8)
     odd = np.ndarray((3,), np.float32, raw.data, offset=1)
     assert not odd.flags.aligned
     assert returning(odd).tolist() == [1, 2, 3]
-
-
-# ---- scalars, lists, other arrays --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,7 +240,7 @@ def test_unaligned_results() -> None:
         (range(3), "int64[...]", [0, 1, 2]),
     ],
 )
-def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value: Any, kind: str, want: Any) -> None:
+def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value, kind, want):
     assert returning(value, kind).tolist() == want
 
 
@@ -282,14 +273,14 @@ def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value: Any, kind: str, w
         (iter([1.0]), "float64[...]"),
     ],
 )
-def test_all_else_is_an_error_that_names_both_dtypes(value: Any, kind: str) -> None:
+def test_all_else_is_an_error_that_names_both_dtypes(value, kind):
     with pytest.raises(pyopnb.errors.ResultError) as caught:
         returning(value, kind)
     assert "node" in str(caught.value)
     assert "output 0" in str(caught.value)
 
 
-def test_subclasses_and_masked_arrays() -> None:
+def test_subclasses_and_masked_arrays():
     class Mine(np.ndarray):
         pass
 
@@ -301,17 +292,14 @@ def test_subclasses_and_masked_arrays() -> None:
         returning(np.ma.array(X, mask=X > 2))
 
 
-# ---- strings -----------------------------------------------------------------------------------------------------------------
-
-
-def test_strings_pass() -> None:
+def test_strings_pass():
     define(lambda self, x: x)
     texts = ["", "a", "a\0b", "\0", "é", "日本", "\U0001f600", "x" * 100_000]
     session = pyopnb.Session(one({"x": "string[N]"}))
     assert session(x=np.array(texts, object))["y"].tolist() == texts
 
 
-def test_bytes_that_are_no_utf8_survive() -> None:
+def test_bytes_that_are_no_utf8_survive():
     seen: list[str] = []
 
     def compute(self, x):
@@ -334,12 +322,12 @@ def test_bytes_that_are_no_utf8_survive() -> None:
     assert seen == ["\udcff\udcfe\0", "a"]
 
 
-def test_a_lone_surrogate_is_an_error_and_no_crash() -> None:
+def test_a_lone_surrogate_is_an_error_and_no_crash():
     with pytest.raises(UnicodeEncodeError):
         returning(np.array(["\ud800"], object), "string[...]")
 
 
-def test_text_arrays_of_numpy_are_strings() -> None:
+def test_text_arrays_of_numpy_are_strings():
     assert returning(np.array([["a", "bc"]]), "string[...]").tolist() == [["a", "bc"]]
     if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on
         assert returning(
@@ -347,13 +335,10 @@ def test_text_arrays_of_numpy_are_strings() -> None:
         ).tolist() == ["a", "bc"]
 
 
-# ---- everything at once ------------------------------------------------------------------------------------------------------
-
-
 LAYOUTS = ("straight", "reversed", "transposed", "strided", "fortran")
 
 
-def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
+def laid_out(array, layout):
     """The same values in another memory layout."""
     if layout == "reversed":
         return array[(slice(None, None, -1),) * array.ndim].copy()[
@@ -384,9 +369,7 @@ CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
         0, 2**32 - 1
     ),  # and not the bytes themselves: hypothesis takes its time over thousands
 )
-def test_identity_is_bit_equal(
-    row: Any, shape: tuple[int, ...], fed: str, returned: str, seed: int
-) -> None:
+def test_identity_is_bit_equal(row, shape, fed, returned, seed):
     count = int(np.prod(shape, dtype=int))
     values = np.random.default_rng(seed).integers(0, 256, count * row.numpy.itemsize, np.uint8)
     if row.bits < 8:
@@ -400,7 +383,7 @@ def test_identity_is_bit_equal(
         seen.append(masked(x))
         return laid_out(x, returned)
 
-    def masked(x: np.ndarray) -> bytes:
+    def masked(x):
         whole = np.ascontiguousarray(x).view(np.uint8)
         return (whole & (2**row.bits - 1) if row.bits < 8 else whole).tobytes()
 
@@ -411,9 +394,6 @@ def test_identity_is_bit_equal(
         assert (np.asarray(got).dtype, np.asarray(got).shape) == (array.dtype, array.shape)
         assert masked(np.asarray(got)) == masked(array)
     assert seen == [masked(array)] * 2
-
-
-# ---- what the runtime is told where the rank is unknown ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outputs", ["y", {"y": "float32[...]"}, {"y": "float32[N]"}])
@@ -473,7 +453,7 @@ class Cut:
         return x[int(first[0]) : int(end[0])]
 
 
-def cuts(count: int, *, between: str = "Add", declared: bool = False) -> onnx.ModelProto:
+def cuts(count, *, between="Add", declared=False):
     """A chain of nodes of one op behind a Reshape to a shape that is fed, so that no rank is known."""
     pyopnb.registry.define(Cut, "t::Cut")
     lines, name = ["r = Reshape(x, shape)"], "r"
@@ -523,8 +503,6 @@ def test_nodes_behind_unknown_ranks_in_the_branches_of_an_if():
     assert pyopnb.Session(model)(feeds)["z"].tolist() == [-3, -4]
 
 
-# ---- float16 between nodes that ONNX Runtime has no kernel of float16 for ----------------------------------------------------
-
 HALVES = {
     "hinted": (lambda x: x * np.float16(2), "float16[N,3]", "float16[N,3]", False),
     "hinted without rank": (lambda x: x * np.float16(2), "float16[...]", "float16[...]", False),
@@ -534,7 +512,7 @@ HALVES = {
 }
 
 
-def half_op(form: str, seen: list[np.dtype]) -> None:
+def half_op(form, seen):
     function, takes, gives, infers = HALVES[form]
 
     class Double:

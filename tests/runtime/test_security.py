@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
@@ -37,7 +35,7 @@ class Trap:
 
 
 @pytest.fixture
-def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trap]:
+def trap(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     made = Trap(tmp_path)
     yield made
@@ -45,12 +43,12 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trap]:
         sys.modules.pop(name, None)
 
 
-def pyop(module: str, class_name: str = "C", output: str = "y", **attrs: Any) -> onnx.NodeProto:
+def pyop(module, class_name="C", output="y", **attrs):
     attrs |= {"module": module, "class_name": class_name, "input_types": [F], "output_types": [F]}
     return helper.make_node("PyOp", ["x"], [output], domain="d", **attrs)
 
 
-def model(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+def model(*nodes):
     x = helper.make_tensor_value_info("x", F, [1])
     y = helper.make_tensor_value_info(nodes[-1].output[0], F, None)
     made = helper.make_model(helper.make_graph(list(nodes), "g", [x], [y]))
@@ -59,7 +57,7 @@ def model(*nodes: onnx.NodeProto) -> onnx.ModelProto:
     return made
 
 
-def in_if(node: onnx.NodeProto) -> onnx.ModelProto:
+def in_if(node):
     node.output[0] = "inner"
     inner = helper.make_graph([node], "b", [], [helper.make_tensor_value_info("inner", F, None)])
     flag = helper.make_tensor("t", TensorProto.BOOL, [], [True])
@@ -67,7 +65,7 @@ def in_if(node: onnx.NodeProto) -> onnx.ModelProto:
     return model(true, helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner))
 
 
-def in_function(node: onnx.NodeProto) -> onnx.ModelProto:
+def in_function(node):
     imports = [helper.make_opsetid("", newest_opset())]
     made = model(helper.make_node("F", ["x"], ["y"], domain="local"))
     made.functions.append(helper.make_function("local", "F", ["x"], ["y"], [node], imports))
@@ -75,13 +73,13 @@ def in_function(node: onnx.NodeProto) -> onnx.ModelProto:
     return made
 
 
-def in_uncalled_function(node: onnx.NodeProto) -> onnx.ModelProto:
+def in_uncalled_function(node):
     made = in_function(node)
     made.graph.node[0].CopyFrom(helper.make_node("Neg", ["x"], ["y"]))
     return made
 
 
-def in_list_of_graphs(node: onnx.NodeProto) -> onnx.ModelProto:
+def in_list_of_graphs(node):
     graph = helper.make_graph([node], "b", [], [])
     return model(helper.make_node("Other", ["x"], ["y"], domain="other", bodies=[graph, graph]))
 
@@ -101,9 +99,7 @@ PLACES = [model, in_if, in_function, in_uncalled_function, in_list_of_graphs]
         ("pyopnb", "Session"),
     ],
 )
-def test_nothing_is_imported_because_a_model_says_so(
-    trap: Trap, place: Any, module: str, class_name: str
-) -> None:
+def test_nothing_is_imported_because_a_model_says_so(trap, place, module, class_name):
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModuleRefused) as caught:
         pyopnb.Session(place(pyop(module, class_name, args=f"touch {trap.mark}")))
@@ -114,7 +110,7 @@ def test_nothing_is_imported_because_a_model_says_so(
     assert isinstance(caught.value, PermissionError)
 
 
-def test_an_allowed_module_is_not_imported_while_another_is_refused(trap: Trap) -> None:
+def test_an_allowed_module_is_not_imported_while_another_is_refused(trap):
     trap.write("trap_a")
     trap.write("trap_b")
     for made in (
@@ -126,7 +122,7 @@ def test_an_allowed_module_is_not_imported_while_another_is_refused(trap: Trap) 
     assert trap.ran == []
 
 
-def test_a_bad_node_after_an_allowed_one_stops_the_import(trap: Trap) -> None:
+def test_a_bad_node_after_an_allowed_one_stops_the_import(trap):
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModelError):
         pyopnb.Session(
@@ -139,7 +135,7 @@ def test_a_bad_node_after_an_allowed_one_stops_the_import(trap: Trap) -> None:
     "modules",
     [True, "trap_a", b"trap_a", 1, None, [True], [None], [b"trap_a"], [""], {"trap_a": 1}.values(), object()],
 )  # fmt: skip
-def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
+def test_only_a_list_of_names_allows_anything(trap, modules):
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModelError, match=r"modules|nothing is imported"):
         pyopnb.Session(model(pyop("trap_a")), modules=modules)
@@ -150,14 +146,14 @@ def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
     "allowed",
     ["trap_*", "*", "trap", "trap_", "TRAP_A", *("trap_a.", ".trap_a", " trap_a", "trap_a.C", "[t]rap_a")],
 )  # fmt: skip
-def test_names_are_exact(trap: Trap, allowed: str) -> None:
+def test_names_are_exact(trap, allowed):
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModuleRefused):
         pyopnb.Session(model(pyop("trap_a")), modules=[allowed])
     assert trap.ran == []
 
 
-def test_a_package_does_not_allow_what_is_inside_it(trap: Trap) -> None:
+def test_a_package_does_not_allow_what_is_inside_it(trap):
     (trap.folder / "trap_pkg").mkdir()
     trap.write("trap_pkg/__init__")
     trap.write("trap_pkg/inner")
@@ -170,7 +166,7 @@ def test_a_package_does_not_allow_what_is_inside_it(trap: Trap) -> None:
     "name",
     ["Popen.__init__", "a.b", "__class__", "__import__", "", "a b", "a-b", "1a", "class", "a\n", "a\0", "C()", "é.x"],
 )  # fmt: skip
-def test_class_and_method_names_are_one_identifier(trap: Trap, name: str) -> None:
+def test_class_and_method_names_are_one_identifier(trap, name):
     trap.write("trap_a")
     for node in (pyop("trap_a", name), pyop("trap_a", compute=name)):
         with pytest.raises(pyopnb.errors.ModelError):
@@ -190,7 +186,7 @@ def test_class_and_method_names_are_one_identifier(trap: Trap, name: str) -> Non
         "def __getattr__(name):\n    import subprocess\n    return subprocess.Popen",
     ],
 )
-def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap: Trap, text: str) -> None:
+def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap, text):
     trap.write("trap_a", text)
     with pytest.raises(pyopnb.errors.ModuleRefused, match="a class that trap_a itself defines"):
         pyopnb.Session(model(pyop("trap_a", "Popen")), modules=["trap_a"])
@@ -204,9 +200,7 @@ def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap: Trap, t
         "__module__ = type('Any', (str,), {'__eq__': lambda *a: True, '__ne__': lambda *a: False, '__hash__': None})('trap_a')",
     ],
 )
-def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(
-    trap: Trap, claim: str
-) -> None:
+def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(trap, claim):
     trap.write(
         "trap_b",
         f"class Foreign:\n    {claim}\n    def compute(self, x): raise AssertionError('ran')",
@@ -216,7 +210,7 @@ def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(
         pyopnb.Session(model(pyop("trap_a", "Foreign")), modules=["trap_a"])
 
 
-def test_a_class_with_decorated_or_inherited_methods_is_the_modules_own(trap: Trap) -> None:
+def test_a_class_with_decorated_or_inherited_methods_is_the_modules_own(trap):
     trap.write(
         "trap_b",
         """import functools
@@ -240,15 +234,13 @@ class Inherits(trap_b.Base): pass""",
 
 
 @pytest.mark.parametrize("name", ["missing", "value"])
-def test_a_compute_that_is_no_method(trap: Trap, name: str) -> None:
+def test_a_compute_that_is_no_method(trap, name):
     trap.write("trap_a", "class D:\n    value = 3")
     with pytest.raises(pyopnb.errors.ModelError, match=f"a method {name}"):
         pyopnb.Session(model(pyop("trap_a", "D", compute=name)), modules=["trap_a"])
 
 
-def test_metadata_of_the_model_and_the_environment_allow_nothing(
-    trap: Trap, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metadata_of_the_model_and_the_environment_allow_nothing(trap, monkeypatch):
     trap.write("trap_a")
     made = model(pyop("trap_a"))
     helper.set_model_props(made, {"modules": "trap_a", "trust_remote_code": "True"})
@@ -258,7 +250,7 @@ def test_metadata_of_the_model_and_the_environment_allow_nothing(
     assert trap.ran == []
 
 
-def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap: Trap) -> None:
+def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap):
     trap.write("trap_b")
     inner = model(pyop("trap_b"))
 
@@ -281,7 +273,7 @@ def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap: Trap) -> None
 @pytest.mark.parametrize(
     "hostile", ["\x1b[31mred", "a\u202eb", "a\u2066b", "\x00", "a\rb", "\x9b31m", "\u2028"]
 )
-def test_names_from_a_model_are_escaped_in_messages(hostile: str) -> None:
+def test_names_from_a_model_are_escaped_in_messages(hostile):
     texts = []
     for node in (
         pyop(hostile),
@@ -296,7 +288,7 @@ def test_names_from_a_model_are_escaped_in_messages(hostile: str) -> None:
     assert not any(bad in text for text in texts)
 
 
-def test_functions_that_call_each_other_are_refused() -> None:
+def test_functions_that_call_each_other_are_refused():
     pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x}), "d::C")
     function = '<domain: "local", opset_import: ["local" : 1, "d" : 1]> '
     made = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17, "local" : 1]>

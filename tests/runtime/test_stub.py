@@ -7,7 +7,7 @@ import pyopnb.runtime
 from pyopnb.runtime import _bridge
 
 
-def _stub() -> ast.Module:
+def _stub():
     return ast.parse((Path(pyopnb.runtime.__file__).parent / "_bridge.pyi").read_text())
 
 

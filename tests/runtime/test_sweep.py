@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -31,7 +29,7 @@ class Soft:
 
 
 @pytest.fixture
-def session() -> Any:
+def session():
     pyopnb.registry.define(Soft, "sweeps::Soft")
     nodes = [
         pyopnb.node("sweeps::Soft", "x", "y", limit=5.0),
@@ -40,7 +38,7 @@ def session() -> Any:
     return pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, ["y", "s"]))
 
 
-def test_each_value_is_that_run(session: Any) -> None:
+def test_each_value_is_that_run(session):
     limits = np.linspace(0.25, 2, 8)
     found = pyopnb.sweep(session, x=X, limit=limits)
     assert found.shape == (8,) and found.is_complete and found.axes == {"limit": limits.tolist()}
@@ -55,7 +53,7 @@ def test_each_value_is_that_run(session: Any) -> None:
     )
 
 
-def test_the_session_keeps_its_attrs(session: Any) -> None:
+def test_the_session_keeps_its_attrs(session):
     pyopnb.sweep(session, x=X, limit=[0.1, 0.2])
     assert (
         session.attrs["y"]["limit"] == 5.0
@@ -64,7 +62,7 @@ def test_the_session_keeps_its_attrs(session: Any) -> None:
     )
 
 
-def test_combinations_vary_the_last_name_first(session: Any) -> None:
+def test_combinations_vary_the_last_name_first(session):
     found = pyopnb.sweep(session, X, limit=[1, 2, 3], power=np.linspace(1, 2, 2))
     assert found.shape == (3, 2) and [tuple(run.values.values()) for run in found][:3] == [
         (1, 1),
@@ -75,7 +73,7 @@ def test_combinations_vary_the_last_name_first(session: Any) -> None:
     assert found.array()[2, 1].tolist() == [1, 0.25, 4]
 
 
-def test_what_is_varied_and_what_is_one_value(session: Any) -> None:
+def test_what_is_varied_and_what_is_one_value(session):
     assert pyopnb.sweep(session, x=X, kind=["a", "b"], limit=2.0).axes == {
         "kind": ["a", "b"],
         "limit": [2.0],
@@ -90,7 +88,7 @@ def test_what_is_varied_and_what_is_one_value(session: Any) -> None:
     assert pyopnb.sweep(session, x=X, **{"Soft.limit": [1.0, 2.0]}).shape == (2,)
 
 
-def test_an_error_is_part_of_it(session: Any) -> None:
+def test_an_error_is_part_of_it(session):
     found = pyopnb.sweep(session, x=X, limit=[-1.0, 1.0])
     assert (
         str(found[0].error) == "limit is negative"
@@ -107,7 +105,7 @@ def test_an_error_is_part_of_it(session: Any) -> None:
         pyopnb.sweep(session, x=X, limit=[-1.0, -2.0])
 
 
-def test_an_interrupt_keeps_what_was_run(session: Any) -> None:
+def test_an_interrupt_keeps_what_was_run(session):
     class Stops(Soft):
         def compute(self, x):
             if self.limit > 2:

@@ -176,9 +176,6 @@ def test_a_small_file_that_would_take_all_memory(tmp_path):
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
-# ---- a full disk
-
-
 @pytest.fixture
 def fill_disk(monkeypatch):
     """Let so many more checkpoints be written before the disk is full."""

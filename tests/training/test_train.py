@@ -132,9 +132,6 @@ def test_a_function_as_metric_gets_outputs_and_feeds(line, samples):
     assert result.metric == "worst" and result.scores[0][1] == pytest.approx(4, rel=1e-3)
 
 
-# ---- stopped and continued
-
-
 def test_going_on_is_one_long_training(classifier, flowers):
     whole = train(classifier, flowers, epochs=5)
     parts = train(classifier, flowers, epochs=2)
@@ -183,9 +180,6 @@ def test_a_thread_of_its_own_can_train(line, samples):
     thread.start()
     thread.join()
     assert found[0].steps == 2
-
-
-# ---- checkpoints
 
 
 def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers, tmp_path):
@@ -243,9 +237,6 @@ def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, 
         match=r'train, resume: expected a checkpoint .*Try: checkpoint="run\.npz"',
     ):
         train(classifier, flowers, resume=True)
-
-
-# ---- what it does not take
 
 
 def bad(text, error=InputError, **changes):
@@ -362,9 +353,6 @@ def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
         assert train(converted, data, loss=loss, batch_size=50).steps == len(data["x"]) // 50
 
 
-# ---- one at a time
-
-
 def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
     feeds = in_parts(flowers)
     began, end = threading.Event(), threading.Event()
@@ -425,9 +413,6 @@ def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples
     assert train(line, samples, loss="mse", batch_size=20, epochs=2).steps == 4
 
 
-# ---- numbers that are not finite
-
-
 def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
     samples["target"][13] = np.nan
     with pytest.raises(
@@ -472,9 +457,6 @@ def test_nan_of_a_node_and_a_weight_that_overflows_are_no_feed(body, x, rate, te
             epochs=5,
             batch_size=2,
         )
-
-
-# ---- what it shows
 
 
 def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
