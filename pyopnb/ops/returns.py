@@ -170,6 +170,10 @@ class Output:
         # NumPy's fixed-width texts, and its own strings.
         if array.dtype.kind in "UT":
             return np.asarray(array.astype(object))
+        # Without elements, the dtype alone tells that these are no strings.
+        if array.dtype != object and not array.size:
+            got = f"an empty array of {array.dtype}"
+            raise self.refusal(value, got, "np.asarray({}).astype(str)", expected="str")
         for index, item in np.ndenumerate(array):
             if not isinstance(item, str):
                 at = f"[{', '.join(map(str, index))}]" if index else ""

@@ -269,6 +269,7 @@ def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value, kind, want):
         (np.array([b"a"], object), "string[...]"),
         (np.array([b"a"]), "string[...]"),
         (1, "string[]"),
+        (np.zeros((0, 2), np.float32), "string[...]"),
         (object(), "float32[...]"),
         (iter([1.0]), "float64[...]"),
     ],
