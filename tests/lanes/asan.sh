@@ -19,7 +19,6 @@ left_out=()
 if [ -z "${everywhere:-}" ]; then
     # The 200 operators that ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
     left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere and not plain")
-    export PYOPNB_STATEFUL_EXAMPLES=12  # each of its twelve rules comes six times at least
 fi
 ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_parallel.py "${left_out[@]}"
 

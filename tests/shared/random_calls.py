@@ -37,6 +37,7 @@ LARGE = (70, 60)
 SHAPES = [(), (0,), (1,), (3,), (40,), (2, 3), (3, 2), (0, 4), (2, 1, 5), LARGE]
 NAMES = ["random::A", "random::B"]
 PAIR = "random::Pair"
+LAST = "random::Last"  # the dtype of its output changes with its versions, so that sessions are rebuilt
 KINDS = [row.name for row in DTYPES if row.carried]
 
 
@@ -169,19 +170,27 @@ class Graph:
     passes: list[str]
 
 
+class NoOp:
+    """What no registry takes."""
+
+    compute = None
+
+
 class Epoch:
     """Ops, sessions and feeds that are made of one seed."""
 
     def __init__(self, seed: int, number: int) -> None:
         self.place = f"seed {seed}, epoch {number}"
         self.random = random.Random(f"{seed} {number}")
-        self.shifts = dict.fromkeys(
-            [*NAMES, PAIR], 0
-        )  # the model: what each op's newest version rolls by
+        # The model: what each op's newest version rolls by, what its versions did, and the dtype that LAST gives.
+        self.shifts = dict.fromkeys([*NAMES, PAIR, LAST], 0)
+        self.history: dict[str, list[tuple[int, str]]] = {name: [] for name in self.shifts}
+        self.last = "float32"
         self.graphs: list[Graph] = []
         self.kept: list[tuple[Any, bytes]] = []
         self.runs = 0
         self.lock = threading.Lock()
+        self.kernels = _bridge.counters()["kernels"]  # of others
         self.seen: Counter[str] = Counter()
         for name in self.shifts:
             self.define(name)
@@ -210,12 +219,41 @@ class Epoch:
             def infer(self, x: Any) -> Any:
                 return x
 
-        self.shifts[name] = shift  # before the first run that may see it, on whatever thread
-        pyopnb.registry.define(Pair if name == PAIR else Chained, name)
+        kind = self.random.choice(["float32", "float64"]) if name == LAST else self.last
+
+        class Last(Op):
+            def compute(self, x: Any) -> Any:
+                made = perform(self, x, shift)
+                is_right = isinstance(made, np.ndarray) and made.dtype == x.dtype
+                return made.astype(kind, copy=False) if is_right else made
+
+            def infer(self, x: Any) -> Any:
+                return x.like(dtype=kind)
+
+        # Before the first run that may see it, on whatever thread.
+        self.seen["changes of outputs"] += kind != self.last
+        self.shifts[name], self.last = shift, kind
+        self.history[name].append((shift, kind))
+        pyopnb.registry.define({PAIR: Pair, LAST: Last}.get(name, Chained), name)
         self.seen["definitions"] += 1
 
+    def define_another_way(self) -> None:
+        """Roll an op back, or define what is none."""
+        name = self.random.choice(list(self.shifts))
+        number = self.random.randint(max(1, len(self.history[name]) - 50), len(self.history[name]))
+        try:
+            pyopnb.registry.define(NoOp, name)
+        except pyopnb.PyopError:
+            self.seen["refused definitions"] += 1
+        shift, kind = self.history[name][number - 1]
+        self.shifts[name] = shift
+        self.last = kind if name == LAST else self.last
+        self.history[name].append((shift, kind))
+        pyopnb.registry.rollback(name, number)
+        self.seen["rollbacks"] += 1
+
     def make_graph(self) -> None:
-        kind, rank = self.random.choice(KINDS), self.random.randrange(4)
+        kind, rank = self.random.choice([*KINDS, "float32", "float32"]), self.random.randrange(4)
         size = (
             self.random.randint(1, 3) if self.random.random() < 0.6 else self.random.randint(4, 24)
         )
@@ -224,6 +262,8 @@ class Epoch:
             if self.random.random() < 0.8
             else [PAIR]
         )
+        if kind == "float32" and passes != [PAIR] and self.random.random() < 0.5:
+            passes[-1] = LAST
         names = ["x", *(f"t{n}" for n in range(1, len(passes))), "y"]
         nodes = [
             pyopnb.node(
@@ -233,9 +273,10 @@ class Epoch:
         ]
         dims = ",".join("NMKL"[:rank])
         outputs = ["y", "z"] if passes == [PAIR] else ["y"]
-        model = pyopnb.model(
-            nodes, {"x": f"{kind}[{dims}]"}, dict.fromkeys(outputs, f"{kind}[{dims}]")
-        )
+        types: Any = dict.fromkeys(outputs, f"{kind}[{dims}]")
+        if passes[-1] == LAST:
+            types = outputs
+        model = pyopnb.model(nodes, {"x": f"{kind}[{dims}]"}, types)
         self.graphs.append(Graph(pyopnb.Session(model), kind, rank, passes))
         self.seen["sessions"] += 1
         if len(self.graphs) > 6:
@@ -329,8 +370,9 @@ class Epoch:
         assert plan.at == len(plan.steps), f"{where}: {plan.at} calls"
         results = [got["y"], got["z"]] if graph.passes == [PAIR] else [got["y"]]
         wanted = self.expected(graph, plan, x, first)
+        dtype = self.last if graph.passes[-1] == LAST else x.dtype
         for result in results:
-            assert result.dtype == x.dtype and result.shape == x.shape, (
+            assert result.dtype == dtype and result.shape == x.shape, (
                 f"{where}: {result.dtype}{result.shape}"
             )
             assert content(result) in wanted, f"{where}: {result!r}"
@@ -351,7 +393,8 @@ class Epoch:
                     for t in totals
                     for shift in range(first[name], self.shifts[name] + 1)
                 }
-        return {content(rolled(x, total)) for total in totals}
+        dtype = self.last if graph.passes[-1] == LAST else x.dtype
+        return {content(rolled(x, total).astype(dtype)) for total in totals}
 
     # ---- what happens --------------------------------------------------------------------------------------------------------
 
@@ -386,6 +429,9 @@ class Epoch:
             assert content(held) == values, f"{self.place}: a kept input has changed"
         self.seen["kept"] += len(self.kept)
         self.kept.clear()
+        kernels = _bridge.counters()["kernels"] - self.kernels
+        alive = sum(len(graph.passes) for graph in self.graphs)
+        assert kernels == alive, f"{self.place}: {kernels} kernels in sessions of {alive} nodes"
 
     def turn(self) -> None:
         """One thing, mostly a run."""
@@ -393,10 +439,12 @@ class Epoch:
         if drawn < 0.002 or not self.graphs:
             self.make_graph()
         elif drawn < 0.005:
-            self.define(self.random.choice([*NAMES, PAIR]))
-        elif drawn < 0.008:
+            self.define(self.random.choice([*NAMES, PAIR, LAST]))
+        elif drawn < 0.012:
+            self.define_another_way()
+        elif drawn < 0.015:
             self.several()
-        elif drawn < 0.018:
+        elif drawn < 0.025:
             self.check_kept()
         else:
             self.run(self.random.choice(self.graphs), self.random)
