@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pyopnb.display.array_look import ArrayLook
-from pyopnb.display.array_picture import ArrayPicture, squeeze, title_of_array
+from pyopnb.display.array_look import ArrayLook, squeeze, title_of_array
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.pool import edges, to_floats
@@ -46,7 +45,7 @@ def curve_of(
     look: ArrayLook,
     name: str = "",
     labels: Sequence[str] = (),
-) -> ArrayPicture:
+) -> Chart:
     """Make the curve of an array that `is_curve`.
 
     Parameters
@@ -61,41 +60,35 @@ def curve_of(
 
     Returns
     -------
-    ArrayPicture
+    Chart
     """
     array = squeeze(value)
     channels = [array] if array.ndim == 1 else list(array.T)
-    positions = np.arange(len(array))
-    # Of many channels each gets its part of the points, so that a picture stays small.
-    borders = edges(len(array), max(30, _CELLS // len(channels)))
-    if len(array) > 2 * _CELLS:
+    labels = labels or [f"[:,{number}]" for number in range(len(channels))]
+    is_long = len(array) > 2 * _CELLS
+    if is_long:
+        # Of many channels each gets its part of the points, so that a picture stays small.
+        borders = edges(len(array), max(30, _CELLS // len(channels)))
         positions = np.repeat(borders[:-1], 2)
-    lines = {}
-    for number, channel in enumerate(channels):
-        label = labels[number] if labels else f"[:,{number}]"
-        if len(array) > 2 * _CELLS:
-            lines[label] = _extremes(channel, borders)
-        else:
-            lines[label] = to_floats(channel).tolist()
+        curves = [_extremes(channel, borders) for channel in channels]
+    else:
+        positions = np.arange(len(array))
+        curves = [to_floats(channel).tolist() for channel in channels]
     marks = []
-    if summary.has_nonfinite and len(array) <= 2 * _CELLS:
+    if summary.has_nonfinite and not is_long:
         # A gap alone would hardly be seen.
-        gaps = ~np.isfinite(np.array(list(lines.values()))).all(axis=0)
-        marks.append((int(gaps.argmax()), f"NaN or Inf at {gaps.argmax():,}"))
-
-    def draw(title: str, caption: str) -> Chart:
-        return line_chart(
-            positions.tolist(),
-            lines,
-            title,
-            label="index",
-            marks=marks,
-            limits=look.limits,
-            stems=len(channels) == 1 and len(array) <= _MOST_STEMS,
-            size=_SIZE,
-        )
-
-    return ArrayPicture(draw, title_of_array(value, summary, name))
+        gap = int(np.argmax(~np.isfinite(curves).all(axis=0)))
+        marks.append((gap, f"NaN or Inf at {gap:,}"))
+    return line_chart(
+        positions.tolist(),
+        dict(zip(labels, curves, strict=True)),
+        title_of_array(value, summary, name),
+        label="index",
+        marks=marks,
+        limits=look.limits,
+        stems=len(channels) == 1 and len(array) <= _MOST_STEMS,
+        size=_SIZE,
+    )
 
 
 def _extremes(channel: np.ndarray, borders: np.ndarray) -> list[float]:

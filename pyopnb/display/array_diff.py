@@ -196,7 +196,7 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
         below = f"One cell: the largest of {rows:,} × {columns:,} elements."
     size = size_on_page(facts.matrix, 256)
     title = "where: largest |a-b|"
-    return [heat_maps([sizes], [""], scale, title, size=size, below=below, blank_zero=True)]
+    return [heat_maps([sizes], scale, size, title=title, caption=below, blank_zero=True)]
 
 
 # ---- tables

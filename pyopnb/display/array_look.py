@@ -1,14 +1,17 @@
-"""How an array is drawn, as far as the caller says."""
+"""How an array is drawn, as far as the caller says, and the words above its picture."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import sanitize
+from pyopnb.traces.summary import Summary
 
-__all__ = ["ArrayLook", "Limits"]
+__all__ = ["ArrayLook", "Limits", "squeeze", "title_of_array"]
 
 Limits = tuple[float, float]
 
@@ -40,3 +43,18 @@ class ArrayLook:
             raise InputError("show, limits", expected="(low, high) with low < high", got=got)
         # The class is frozen, and whoever draws wants floats.
         object.__setattr__(self, "limits", (low, high))
+
+
+def squeeze(value: np.ndarray) -> np.ndarray:
+    """Drop axes of length 1, but keep at least one axis."""
+    return value.reshape([size for size in value.shape if size != 1] or [1])
+
+
+def title_of_array(value: np.ndarray, summary: Summary, name: str) -> str:
+    """Write what a picture shows: a name, and the type."""
+    title = str(summary.type)
+    if value.dtype.kind == "c":
+        title = f"|x|, {title}"
+    if name:
+        return f"{name}: {title}"
+    return title

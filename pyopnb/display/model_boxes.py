@@ -13,9 +13,8 @@ from pyopnb.display.model_info import (
     constant_text,
     title_of,
 )
-from pyopnb.display.svg.boxes import Box, BoxGraph, Line
+from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.marks import plain_mark
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.registry import registry

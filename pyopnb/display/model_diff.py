@@ -18,7 +18,7 @@ from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
-from pyopnb.display.svg.marks import plain_mark
+from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.view import View, view
 from pyopnb.errors import ModelError
 from pyopnb.models.io import as_proto

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,10 +14,10 @@ from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
 from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
+from pyopnb.display.svg.axes import quantity
+from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colours import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
-from pyopnb.display.svg.marks import mark_colour
-from pyopnb.display.svg.numbers import quantity
 from pyopnb.display.view import Canvas, View, view
 from pyopnb.errors import ModelError
 from pyopnb.models.index import GraphIndex
@@ -104,7 +103,7 @@ def view_model(
     by_name = _by_name(scopes.values()) if colours or marks else {}
     values = _select(by_name, colours or {}, "colours")
     badges = _select(by_name, marks or {}, "marks")
-    scale = replace(scale_for(values.values(), log=log), unit=unit) if values else None
+    scale = scale_for(values.values(), log=log, unit=unit) if values else None
     names = len(proto.graph.node) <= _NAMES_UP_TO
     style = GraphStyle(values, badges, names, legend, notes or {}, scale)
     # A constant that has a colour or a mark stays a box, as it could not be seen otherwise.
@@ -117,7 +116,7 @@ def view_model(
         graph,
         int(_PICTURE_SHARE * available),
         scale=scale,
-        legend_title=legend,
+        legend=legend,
         around=_focus(main, style),
     )
     parts = [script(), _image(picture, _alt(title, style), available // 4)]
@@ -132,7 +131,7 @@ def view_model(
         title,
         model_text(title, main, style),
         join(parts, room),
-        draw=lambda: draw(graph, scale=scale, legend_title=legend),
+        draw=lambda: draw(graph, scale=scale, legend=legend),
         canvas=_canvas(proto, scopes.values(), style),
     )
 
@@ -176,7 +175,7 @@ def _canvas(proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle) -> Ca
             mark = style.marks.get(id(node), "")
             colour = ""
             if mark:
-                colour = mark_colour(mark)
+                colour = mark_look(mark)[0]
             if scale is not None and value is not None:
                 colour = scale.colour(value)
             about = [mark] if mark else []
@@ -243,7 +242,7 @@ def _folded_parts(scopes: Mapping[int, Scope], style: GraphStyle) -> Iterator[st
     folded = _folded(scopes)
     for name, scope in list(folded.items())[:_MOST_BODIES]:
         graph = graph_of(scope, style)
-        body = draw_within(graph, _BODY_BYTES, scale=style.scale, legend_title=style.legend)
+        body = draw_within(graph, _BODY_BYTES, scale=style.scale, legend=style.legend)
         yield details(name, _image(body, name, _BODY_BYTES // 4))
     if len(folded) > _MOST_BODIES:
         yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions")

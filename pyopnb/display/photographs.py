@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.display.array_look import ArrayLook
-from pyopnb.display.svg.cells import SPECIAL
+from pyopnb.display.svg.colours import SPECIAL
 from pyopnb.display.svg.pool import pool, to_floats
 from pyopnb.traces.summary import Summary
 
@@ -87,7 +87,7 @@ def photographs(
             pixels[~np.isfinite(planes).all(axis=-1)] = (*SPECIAL["NaN"], 255)[:channels]
             pictures.append(pixels.astype(np.uint8))
     kind = "RGBA" if channels == 4 else "RGB"
-    words = f"{kind}: {low:.4g} is black, {high:.4g} white. "
+    words = f"{kind}: {low:.4g} is black, {high:.4g} white."
     if not look.rgb:
-        words += "rgb=False draws the channels. "
+        words += " rgb=False draws the channels."
     return pictures, words

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pyopnb.display.figures import figure_png
 from pyopnb.display.html import document
+from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.view import View
 from pyopnb.errors import InputError
 from pyopnb.ops.arguments import describe, is_path

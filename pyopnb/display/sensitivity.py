@@ -8,7 +8,7 @@ from pyopnb.diffs.sensitivity import Sensitivity
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
-from pyopnb.display.svg.chart import HEAD, Chart, chart_title, page
+from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colours import INK
 from pyopnb.display.svg.shapes import Drawing, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit
@@ -56,14 +56,15 @@ def view_sensitivity(thing: Sensitivity) -> View:
 def _draw(thing: Sensitivity, title: str) -> Drawing:
     """Draw the gains as bars, the largest on top."""
     width = _NAMES + _LONGEST + 60
-    shapes: list[Shape] = [chart_title("gain at the outputs in float, dB", width)]
+    shapes: list[Shape] = []
     nodes = thing.nodes[:_BARS]
     for number, node in enumerate(nodes):
-        y = HEAD + number * _ROW
+        y = number * _ROW
         # A node that costs nothing has no bar.
         length = _LONGEST * max(0.0, node.gain) / nodes[0].gain
         name = fit(sanitize(node.name, 60), 11, _NAMES - 8)
         shapes.append(Text(_NAMES - 8, y + 12, name, 11, INK, "end"))
         shapes.append(Rectangle(_NAMES, y + 2, length, _ROW - 6, fill=_COLOUR))
         shapes.append(Text(_NAMES + length + 6, y + 12, f"{node.gain:+.2f}", 11, INK))
-    return page([Chart(width, HEAD + len(nodes) * _ROW, shapes)], title)
+    chart = Chart(width, len(nodes) * _ROW, shapes, "gain at the outputs in float, dB")
+    return page([chart], title)

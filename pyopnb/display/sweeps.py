@@ -9,9 +9,8 @@ import numpy as np
 
 from pyopnb.batches.sweep import Sweep
 from pyopnb.display.array_curve import curve_of
-from pyopnb.display.array_heat_maps import sheet_picture
-from pyopnb.display.array_look import ArrayLook
-from pyopnb.display.array_picture import ArrayPicture, squeeze
+from pyopnb.display.array_look import ArrayLook, squeeze
+from pyopnb.display.array_sheets import sheet_of
 from pyopnb.display.html import details, join, note
 from pyopnb.display.output_choice import choose_output, is_number, mean_of
 from pyopnb.display.photographs import looks_like_photographs
@@ -59,14 +58,14 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
 def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
     picture = _picture(thing, name)
     if picture is not None:
-        yield picture.titled
+        yield picture
     # Of an interrupted sweep the last names were not varied for every value of the first.
     first_values = next(iter(thing.axes.values()))
     if thing.is_complete and len(first_values) > 1:
         yield _plot(thing, name)
 
 
-def _picture(thing: Sweep, name: str) -> ArrayPicture | None:
+def _picture(thing: Sweep, name: str) -> Chart | None:
     """Draw the output of each run, all of them by the same axis or in the same colours."""
     all_labels, all_arrays = _comparable(thing, name)
     if len(all_arrays) < 2 or all_arrays[0].size == 1:
@@ -112,7 +111,7 @@ def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
 
 def _sheet(
     arrays: list[np.ndarray], labels: list[str], title: str, in_row: int, remark: str
-) -> ArrayPicture:
+) -> Chart:
     """Draw matrices or photographs beside each other, of a stack the first."""
     first = arrays[0]
     is_photograph = looks_like_photographs(first, summary_of(first))
@@ -121,7 +120,7 @@ def _sheet(
     if first.size > stack[0].size:
         remark += f" The first of {first.size // stack[0].size}."
     summary, look = summary_of(stack), ArrayLook(rgb=is_photograph)
-    return sheet_picture(
+    return sheet_of(
         stack, summary, look, _SHEET_BYTES, title, names=labels, in_row=in_row, remark=remark
     )
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.display.array_heat_maps import picture_of
-from pyopnb.display.array_look import ArrayLook, Limits
-from pyopnb.display.array_picture import ArrayPicture, squeeze
+from pyopnb.display.array_curve import is_curve
+from pyopnb.display.array_look import ArrayLook, Limits, squeeze
+from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
-from pyopnb.display.svg.chart import page
+from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
@@ -131,7 +131,7 @@ def view_arrays(
     drawn = [array for array in shown if array.has_numbers]
 
     def draw() -> Drawing:
-        return page([array.picture(_PICTURE_BYTES).titled for array in drawn], title)
+        return page([array.chart(_PICTURE_BYTES) for array in drawn], title)
 
     return View(thing, title, text, join(parts or [pre(text)]), draw if drawn else None)
 
@@ -166,8 +166,8 @@ class _ShownArray:
             return int(self.value.size) >= _FEWEST_STEMS
         return max(shape[-2:]) > _TABLE or (len(shape) > 2 and self.value.size > _TABLE**2)
 
-    def picture(self, most_bytes: int) -> ArrayPicture:
-        return picture_of(self.value, self.summary, self.look, most_bytes, self.name)
+    def chart(self, most_bytes: int) -> Chart:
+        return chart_of(self.value, self.summary, self.look, most_bytes, self.name)
 
 
 def _shown_array(
@@ -185,7 +185,7 @@ def _body(array: _ShownArray, room: int, is_single: bool) -> str:
     is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
     body = ""
     if is_seen and room >= _LEAST_BYTES:
-        body = _picture_html(array.picture(room), array.line)
+        body = _picture_html(array, array.chart(room))
     if not is_seen or array.value.size <= _TABLE:
         body += _small_html(array)
     return body
@@ -207,14 +207,14 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     return value, summary
 
 
-def _picture_html(picture: ArrayPicture, text: str) -> str:
+def _picture_html(array: _ShownArray, chart: Chart) -> str:
     """Put the words of a picture below it as text of the page, which has the theme's colours and can be selected."""
-    alt = f"{text}."
-    if picture.is_diverging:
+    alt = f"{array.line}."
+    if (array.summary.least or 0) < 0 and not array.look.rgb and not is_curve(array.value):
         alt += " Blue is negative, red positive, the paler the nearer to 0."
-    element = image(to_svg(page([picture.plain], text)), alt)
-    if picture.caption:
-        element += note(picture.caption)
+    element = image(to_svg(page([chart.plain()], array.line)), alt)
+    if chart.caption:
+        element += note(chart.caption)
     return paragraph(element)
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.display.figures import figure_of
 from pyopnb.display.html import image, paragraph
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.shapes import Drawing
+from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.errors import InputError
 from pyopnb.models.holders import held_model
@@ -108,7 +108,7 @@ class View(Displayable):
         if self.draw is None:
             got = sanitize(self.title, 120)
             raise InputError("plot", expected="something with a picture", got=got, next="print(…)")
-        return figure_of(self.draw())
+        return to_figure(self.draw())
 
     def __repr__(self) -> str:
         return self.text

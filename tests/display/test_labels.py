@@ -36,7 +36,7 @@ def _labels(element: Any, x: float, y: float, rules: Any, definitions: Any) -> I
             continue
         at = re.fullmatch(r"translate\(([-\d.]+),([-\d.]+)\)", child.get("transform", ""))
         if child.tag == f"{SVG}use":
-            dx, dy = float(child.get("x")), float(child.get("y"))
+            dx, dy = float(child.get("x", 0)), float(child.get("y", 0))
             drawn = definitions[child.get("href").removeprefix("#")]
             yield from _labels(drawn, x + dx, y + dy, rules, definitions)
         elif child.tag == f"{SVG}text":
@@ -52,7 +52,7 @@ def _box(text: Any, x: float, y: float, rule: str) -> Box:
     size = float(re.search(r"font-size:([\d.]+)px", rule)[1])
     # Widths are estimated rather too large, and letters are not as high as their font.
     width = text_width(text.text or "", size, bold="font-weight" in rule)
-    left, baseline = x + float(text.get("x")), y + float(text.get("y"))
+    left, baseline = x + float(text.get("x", 0)), y + float(text.get("y", 0))
     if "text-anchor:middle" in rule:
         left -= width / 2
     elif "text-anchor:end" in rule:

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 import pyopnb
-from pyopnb.display import figures
 from pyopnb.display.html import pre
+from pyopnb.display.svg import to_matplotlib
 from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
 
@@ -267,7 +267,7 @@ def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with Image.open(tmp_path / "t.png") as image:
             assert image.size == (2 * int(wide), 2 * int(high))
     for limit, number in (("_MOST_PIXELS", 10_000), ("_LONGEST_SIDE", 100)):
-        monkeypatch.setattr(figures, limit, number)
+        monkeypatch.setattr(to_matplotlib, limit, number)
         pyopnb.show(model).save(tmp_path / "t.png")
         with Image.open(tmp_path / "t.png") as image:
             assert (

@@ -49,7 +49,10 @@ def test_pictures_have_the_same_colours(survives: Any) -> None:
         and "y by gain" in view.svg
         and {">0.25<", ">0.5<", ">1<"} <= set(re.findall(">[0-9.]+<", view.svg))
     )
-    means = [picture.convert("L").resize((1, 1)).getpixel((0, 0)) for picture in images(view.svg)]
+    means = [
+        picture.convert("RGBA").convert("L").resize((1, 1)).getpixel((0, 0))
+        for picture in images(view.svg)
+    ]
     assert means[0] == pytest.approx(means[1] / 2, rel=0.1), "half as light, not scaled to its own"
 
 

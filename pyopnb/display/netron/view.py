@@ -20,8 +20,8 @@ from pyopnb.display.netron.op_docs import document_ops
 from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
 from pyopnb.display.show import show
+from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.colours import text_colour
-from pyopnb.display.svg.numbers import quantity
 from pyopnb.display.view import Canvas, View
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments

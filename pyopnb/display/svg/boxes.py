@@ -1,11 +1,21 @@
-"""What a picture of a graph shows: boxes with a title and a few rows, and lines with labels."""
+"""What a picture of a graph shows: boxes with a title, a few rows and a mark, and lines with labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Box", "BoxGraph", "Line"]
+__all__ = ["Box", "BoxGraph", "Line", "mark_look", "plain_mark"]
+
+# Colour and sign of each.
+_MARKS = {
+    "added": ("#1a7f37", "+"),
+    "removed": ("#c4302b", "−"),
+    "changed": ("#9a6700", "~"),
+}
+# A mark that begins with one of these is drawn like the word beside it.
+_SIGNS = {"+": "added", "-": "removed"}
+_UNKNOWN = ("#44546a", "")
 
 
 @dataclass(frozen=True)
@@ -89,3 +99,31 @@ class BoxGraph:
             port = 0 if source in placeholders else line.port
             lines[Line(source, target, port, line.mark)] = None
         return BoxGraph(boxes, list(lines))
+
+
+def plain_mark(mark: str) -> str:
+    """Return the mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
+
+    Examples
+    --------
+    >>> plain_mark("-fused"), plain_mark("changed"), plain_mark("-0.5")
+    ('removed', 'changed', '-0.5')
+    """
+    if mark[1:2].isalpha():
+        return _SIGNS.get(mark[:1], mark)
+    return mark
+
+
+def mark_look(mark: str) -> tuple[str, str]:
+    """Return the colour of a mark, as ``#rrggbb``, and what its badge says.
+
+    Examples
+    --------
+    >>> mark_look("+fused"), mark_look("slow")
+    (('#1a7f37', '+ fused'), ('#44546a', 'slow'))
+    """
+    plain = plain_mark(mark)
+    colour, sign = _MARKS.get(plain, _UNKNOWN)
+    # The sign of a mark such as +fused is drawn before it.
+    word = mark if plain == mark else mark[1:]
+    return colour, f"{sign} {word}".strip()

@@ -1,37 +1,58 @@
-"""Charts on a page: shapes with a size, side by side."""
+"""Charts on a page: shapes with a size, a title and a caption, side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from pyopnb.display.svg.colours import INK
-from pyopnb.display.svg.legend import SMALL
-from pyopnb.display.svg.shapes import Drawing, Group, Shape, Text, drawing
-from pyopnb.display.svg.text_width import fit
+import numpy as np
 
-__all__ = ["HEAD", "Chart", "chart_title", "page"]
+from pyopnb.display.svg.axes import quantity
+from pyopnb.display.svg.colours import INK, LINE, SPECIAL, ColourScale, hex_colour
+from pyopnb.display.svg.shapes import Cells, Drawing, Group, Rectangle, Shape, Text
+from pyopnb.display.svg.text_width import fit, text_width
 
-HEAD = 22
-"""Height of a chart's title."""
+__all__ = ["SMALL", "Chart", "frame", "page", "scale_strip", "small_text"]
 
+SMALL = 10
+"""Font size."""
+
+# Heights of a title and of a caption.
+_TITLE, _CAPTION = 22, 16
 # Pixels between the charts of a page, and around all of them.
 _GAP, _PADDING = 28, 8
+# A special colour and its name take this many pixels.
+_SWATCH = 46
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Shapes with their size in pixels."""
+    """Shapes with their size in pixels, and the words above and below them, which may be empty."""
 
     width: float
     height: float
     shapes: Sequence[Shape]
+    title: str = ""
+    caption: str = ""
 
+    def plain(self) -> Chart:
+        """Return it without title and caption, which a page may write as its own text."""
+        return replace(self, title="", caption="")
 
-def chart_title(text: str, width: float) -> Text:
-    """Write the title of a chart into its head, cut to the chart's width."""
-    return Text(0, 11, fit(text, 12, width, bold=True), 12, INK, bold=True)
+    def whole(self) -> Chart:
+        """Draw the title and the caption as shapes."""
+        shapes = self.shapes
+        height = self.height
+        width = max(self.width, text_width(self.caption, SMALL))
+        if self.title:
+            title = fit(self.title, 12, width, bold=True)
+            shapes = [Text(0, 11, title, 12, INK, bold=True), Group(0, _TITLE, tuple(shapes))]
+            height += _TITLE
+        if self.caption:
+            shapes = [*shapes, small_text(0, height + 12, self.caption)]
+            height += _CAPTION
+        return Chart(width, height, shapes)
 
 
 def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
@@ -54,7 +75,7 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
     right = 0.0
     y = float(_PADDING)
     for first in range(0, len(charts), in_row):
-        row = charts[first : first + in_row]
+        row = [chart.whole() for chart in charts[first : first + in_row]]
         x = float(_PADDING)
         for chart in row:
             shapes.append(Group(x, y, tuple(chart.shapes)))
@@ -63,4 +84,50 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
         y += max(chart.height for chart in row) + _GAP
     width = math.ceil(right + _PADDING)
     height = math.ceil(y - _GAP + _PADDING)
-    return drawing(width, height, shapes, fit(title, SMALL, 2_000))
+    return Drawing(width, height, tuple(shapes), fit(title, SMALL, 2_000))
+
+
+def small_text(x: float, y: float, text: str, anchor: str = "start") -> Text:
+    """Write a text beside a chart."""
+    return Text(x, y, fit(text, SMALL, 600), SMALL, INK, anchor)
+
+
+def frame(x: float, y: float, width: float, height: float) -> Rectangle:
+    """Draw the border of a picture."""
+    return Rectangle(x, y, width, height, "none", LINE, 0.5)
+
+
+def scale_strip(
+    scale: ColourScale, x: float, y: float, width: float, special: Sequence[str] = ()
+) -> Iterator[Shape]:
+    """Draw the colours of a scale with its numbers, 20 pixels high, and beside it special colours.
+
+    Parameters
+    ----------
+    scale : ColourScale
+    x, y, width : float
+    special : sequence of str
+        Keys of `SPECIAL`; another has no colour.
+
+    Returns
+    -------
+    iterator of Shape
+    """
+    right = x + width
+    width -= _SWATCH * len(special)
+    values = [scale.value_at(at) for at in np.linspace(0, 1, 128).tolist()]
+    yield Cells(x, y, width, 8, scale.pixels(np.array([values])))
+    yield frame(x, y, width, 8)
+    low, middle, high = (quantity(scale.value_at(at), scale.unit) for at in (0.0, 0.5, 1.0))
+    yield small_text(x, y + 19, low)
+    if scale.low < scale.high:
+        # A narrow strip has no room for three numbers.
+        if sum(text_width(text, SMALL) + 4 for text in (low, middle, high)) < width:
+            yield small_text(x + width / 2, y + 19, middle, "middle")
+        yield small_text(x + width, y + 19, high, "end")
+    left = right - _SWATCH * len(special) + 10
+    for name in special:
+        colour = hex_colour(SPECIAL[name]) if name in SPECIAL else "none"
+        yield Rectangle(left, y, 9, 8, colour, LINE, 0.5)
+        yield small_text(left + 13, y + 8, name)
+        left += _SWATCH

@@ -9,10 +9,9 @@ colour that can be read on both, and pale cells are transparent: on white they a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
 
 import numpy as np
 
@@ -22,15 +21,12 @@ __all__ = [
     "DARK",
     "INK",
     "LINE",
-    "NOT_FINITE",
-    "RGB",
-    "RGBA",
+    "SPECIAL",
     "ColourScale",
     "hex_colour",
     "palette",
     "scale_for",
     "text_colour",
-    "translucent",
 ]
 
 INK = "#757b82"
@@ -40,16 +36,16 @@ DARK = "#1b1f24"
 """Words on a pale colour."""
 
 LINE = "#8c959f"
-NOT_FINITE = "#d5007f"
-"""NaN and infinities: a colour that no palette has."""
 
-RGB: TypeAlias = tuple[int, int, int]
-"""Each from 0 to 255."""
+SPECIAL: Mapping[str, tuple[int, int, int]] = {
+    "NaN": (213, 0, 127),
+    "inf": (0, 121, 107),
+    "-inf": (0, 77, 140),
+}
+"""What is not finite has colours that no palette has."""
 
-RGBA: TypeAlias = tuple[int, int, int, int]
-"""The same, and the opacity."""
-
-_STEPS = 256
+# PNG's 256 colours then have room for the special ones and for nothing.
+_SHADES = 250
 
 # Colours at equal distances along a palette, chosen in OKLab, where equal steps look equally large
 # (B. Ottosson, "A perceptual color space for image processing", 2020).
@@ -64,8 +60,8 @@ _PALETTES = {
 
 
 @cache
-def palette(kind: str = "sequential") -> tuple[RGB, ...]:
-    """Return the 256 colours of a palette.
+def palette(kind: str = "sequential") -> np.ndarray:
+    """Return the colours of a palette, uint8[250, 3].
 
     Parameters
     ----------
@@ -75,44 +71,30 @@ def palette(kind: str = "sequential") -> tuple[RGB, ...]:
 
     Returns
     -------
-    tuple of (int, int, int)
+    ndarray
     """
     anchors = np.array([tuple(bytes.fromhex(text)) for text in _PALETTES[kind].split()])
-    steps = np.linspace(0, len(anchors) - 1, _STEPS)
+    steps = np.linspace(0, len(anchors) - 1, _SHADES)
     channels = [np.interp(steps, np.arange(len(anchors)), channel) for channel in anchors.T]
-    colours = np.rint(np.stack(channels, axis=1)).astype(int)
-    return tuple((red, green, blue) for red, green, blue in colours.tolist())
+    colours: np.ndarray = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
+    return colours
 
 
 @cache
-def translucent(kind: str) -> tuple[RGBA, ...]:
-    """Make the colours of a palette as transparent as they can be and still look the same on white.
-
-    Parameters
-    ----------
-    kind : str
-        As for `palette`; what looks like a photograph stays opaque.
-
-    Returns
-    -------
-    tuple of (int, int, int, int)
-    """
+def _translucent(kind: str) -> np.ndarray:
+    """Make a palette as transparent as it can be and still look the same on white, uint8[250, 4]."""
+    colours = palette(kind).astype(np.float64)
+    opacity = 255 - colours.min(axis=1, keepdims=True)
+    # What looks like a photograph stays opaque.
     if kind == "grey":
-        return tuple((*colour, 255) for colour in palette(kind))
-    return tuple(_remove_white(colour) for colour in palette(kind))
+        opacity[:] = 255
+    # White has no opacity, and no colour to be seen.
+    channels = 255 - (255 - colours) * 255 / np.maximum(1, opacity)
+    translucent: np.ndarray = np.rint(np.hstack([channels, opacity])).astype(np.uint8)
+    return translucent
 
 
-def _remove_white(colour: RGB) -> RGBA:
-    opacity = 255 - min(colour)
-    channels = []
-    for part in colour:
-        # White has no opacity, and no colour to be seen.
-        channels.append(round(255 - (255 - part) * 255 / max(1, opacity)))
-    red, green, blue = channels
-    return red, green, blue, opacity
-
-
-def hex_colour(colour: RGB) -> str:
+def hex_colour(colour: Iterable[int]) -> str:
     """Write a colour as ``#rrggbb``."""
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
@@ -120,9 +102,9 @@ def hex_colour(colour: RGB) -> str:
 def text_colour(background: str) -> str:
     """Choose dark or white, whichever has more contrast on a background (WCAG 2)."""
     luminance = 0.0
-    for at, weight in ((1, 0.2126), (3, 0.7152), (5, 0.0722)):
-        part = int(background[at : at + 2], 16) / 255
-        linear = part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+    for part, weight in zip(bytes.fromhex(background[1:]), (0.2126, 0.7152, 0.0722), strict=True):
+        share = part / 255
+        linear = share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
         luminance += weight * linear
     if (luminance + 0.05) ** 2 > 1.05 * 0.064:
         return DARK
@@ -149,17 +131,43 @@ class ColourScale(ChartAxis):
     unit: str = ""
 
     def colour(self, value: float) -> str:
-        """Return the colour of a number, as ``#rrggbb``."""
+        """Return the opaque colour of a number, as ``#rrggbb``; infinities have that of NaN."""
         if not math.isfinite(value):
-            return NOT_FINITE
-        position = min(1.0, max(0.0, float(self.positions(value))))
+            return hex_colour(SPECIAL["NaN"])
         # Where all numbers are equal, they are in the middle of a scale with two sides, and at the beginning of others.
         if not self.low < self.high and self.kind != "diverging":
-            position = 0.0
-        return hex_colour(palette(self.kind)[round((_STEPS - 1) * position)])
+            return hex_colour(palette(self.kind)[0])
+        return hex_colour(palette(self.kind)[int(self._shades(np.array(value)))])
+
+    def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
+        """Return the colours of numbers, translucent, as uint8[…, 4]; NaN and infinities have colours of their own.
+
+        Parameters
+        ----------
+        values : ndarray
+        blank_zero : bool
+            Whether 0 is transparent instead of a colour of the scale.
+
+        Returns
+        -------
+        ndarray
+        """
+        colours: np.ndarray = _translucent(self.kind)[self._shades(values)]
+        special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
+        for colour, hits in zip(SPECIAL.values(), special, strict=True):
+            colours[hits] = (*colour, 255)
+        if blank_zero:
+            colours[values == 0] = 0
+        return colours
+
+    def _shades(self, values: np.ndarray) -> np.ndarray:
+        """Return the index of the colour of each number."""
+        positions = np.nan_to_num(self.positions(values), nan=0.0, posinf=1.0, neginf=0.0)
+        shades: np.ndarray = np.rint((_SHADES - 1) * np.clip(positions, 0, 1)).astype(np.intp)
+        return shades
 
 
-def scale_for(values: Iterable[float], *, log: bool | None = None) -> ColourScale:
+def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "") -> ColourScale:
     """Make a scale that covers some numbers.
 
     Parameters
@@ -168,6 +176,7 @@ def scale_for(values: Iterable[float], *, log: bool | None = None) -> ColourScal
     log : bool, optional
         Whether it is logarithmic. By default it is where no number is negative and the largest is over 1,000 times the smallest
         that is not 0.
+    unit : str
 
     Returns
     -------
@@ -186,5 +195,5 @@ def scale_for(values: Iterable[float], *, log: bool | None = None) -> ColourScal
         log = low >= 0 and high > 1000 * least > 0
     if log and least:
         # A decade at least, so that what is nearly equal looks so.
-        return ColourScale(min(least, high / 10), high, log=True)
-    return ColourScale(min(0.0, low) if low < high / 2 else low, high)
+        return ColourScale(min(least, high / 10), high, log=True, unit=unit)
+    return ColourScale(min(0.0, low) if low < high / 2 else low, high, unit=unit)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from pyopnb.display.svg.artist import Artist
-from pyopnb.display.svg.boxes import BoxGraph
-from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.legend import SMALL, scale_strip, small_text
-from pyopnb.display.svg.placement import place
-from pyopnb.display.svg.shapes import Drawing, Rectangle, drawing
-from pyopnb.display.svg.text_width import fit
+from pyopnb.display.svg.boxes import Box, BoxGraph, Line, mark_look, plain_mark
+from pyopnb.display.svg.chart import SMALL, scale_strip, small_text
+from pyopnb.display.svg.colours import INK, LINE, ColourScale, text_colour
+from pyopnb.display.svg.layout import Layout, Point, Size, lay_out, lines_to_cut
+from pyopnb.display.svg.shapes import Drawing, Group, Path, PathStep, Rectangle, Shape, Text
+from pyopnb.display.svg.text_width import fit, text_width
 from pyopnb.display.svg.to_svg import to_svg
 
 __all__ = ["GraphPicture", "draw", "draw_within"]
@@ -21,6 +22,32 @@ _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 _PLAIN_FROM = 800
 # A box of a network takes at least about so many bytes, and one with rows and labels so many times what a plain one does.
 _LEAST_BOX, _PLAIN_SHARE = 58, 2
+
+# Font sizes.
+_TITLE, _ROW, _LABEL, _BADGE = 12, 10, 9.5, 9
+_TITLE_HEIGHT, _ROW_HEIGHT, _LABEL_HEIGHT = 18, 13, 14
+# Pixels by which the sheet behind a folded box stands out.
+_SHEET = 3
+# Longer texts in a box, below it, and in a badge are cut to these widths in pixels.
+_WIDEST, _WIDEST_LABEL, _WIDEST_BADGE = 210, 170, 90
+_PADDING = 9
+_MOST_LABELS = 3
+# A label stands this many pixels below its box.
+_LABEL_BASELINE = 11
+# Lines that end at one box are this many pixels apart, if there is room.
+_LINE_ENDS = 9.0
+# An arrowhead is this many pixels long.
+_HEAD = 6
+
+# Of each kind of box: fill, pale on white and dark on black; border, its width, its dashes.
+_KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
+    "node": ("#808a9412", LINE, 1, ()),
+    "own": ("#7a3ff21c", "#7a3ff2", 2, ()),
+    "end": ("#5f8ab51c", "#7b93ab", 1, ()),
+    "folded": ("#b589001c", "#b58900", 1, ()),
+    "far": ("none", LINE, 1, (3, 3)),
+    "wrong": ("#c4302b1c", "#c4302b", 1.5, (4, 2)),
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +72,7 @@ def draw(
     graph: BoxGraph,
     *,
     scale: ColourScale | None = None,
-    legend_title: str = "",
+    legend: str = "",
     plain: bool | None = None,
 ) -> Drawing:
     """Draw a graph.
@@ -54,8 +81,8 @@ def draw(
     ----------
     graph : BoxGraph
     scale : ColourScale, optional
-        Turns the boxes' values into colours; its legend becomes part of the picture.
-    legend_title : str
+        Turns the boxes' values into colours; it becomes part of the picture.
+    legend : str
         What the values are.
     plain : bool, optional
         Without rows and labels. By default so for more than 800 boxes.
@@ -66,17 +93,32 @@ def draw(
     """
     if plain is None:
         plain = len(graph.boxes) > _PLAIN_FROM
-    placed = place(graph, plain)
-    top = _MARGIN + (_LEGEND_HEIGHT if scale else 0)
-    shapes = list(Artist(scale, plain).draw(placed, _MARGIN, top))
-    width = placed.layout.width + 2 * _MARGIN
+    boxes = [_SizedBox(box, plain) for box in graph.boxes]
+    placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
+    boxes += [_SizedBox(box, plain) for box in placeholders]
+    layout = lay_out([box.size for box in boxes], lines)
+
+    shapes: list[Shape] = []
+    width = layout.width + 2 * _MARGIN
+    top = _MARGIN
     if scale:
-        shapes.append(small_text(_MARGIN, 19, fit(legend_title, SMALL, _LEGEND_WIDTH)))
+        shapes.append(small_text(_MARGIN, 19, fit(legend, SMALL, _LEGEND_WIDTH)))
         # Boxes have opaque colours, so their scale needs white below it.
         shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
         shapes += scale_strip(scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
-    return drawing(width, placed.layout.height + top + _MARGIN, shapes)
+        top += _LEGEND_HEIGHT
+    for box, (x, y) in zip(boxes, layout.centres, strict=True):
+        # Whole pixels, so that borders are sharp.
+        box.x = round(_MARGIN + x - box.width / 2)
+        box.y = round(top + y - box.size.height / 2)
+    shapes += _line_shapes(boxes, lines, layout, top, plain)
+    for box in boxes:
+        shapes.append(Group(box.x, box.y, tuple(box.shapes(scale)), box.box.about, box.box.names))
+    for box in boxes:
+        shapes += box.label_shapes()
+    height = layout.height + top + _MARGIN
+    return Drawing(round(width), round(height), tuple(shapes))
 
 
 def draw_within(
@@ -84,7 +126,7 @@ def draw_within(
     most: int,
     *,
     scale: ColourScale | None = None,
-    legend_title: str = "",
+    legend: str = "",
     around: int = 0,
 ) -> GraphPicture:
     """Draw a graph as an SVG of at most so many bytes.
@@ -96,7 +138,7 @@ def draw_within(
     graph : BoxGraph
     most : int
         Bytes.
-    scale, legend_title
+    scale, legend
         As of `draw`.
     around : int
 
@@ -108,12 +150,204 @@ def draw_within(
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
     plain = count > _PLAIN_FROM
     while True:
-        part = graph.part(count, around)
-        drawn = draw(part, scale=scale, legend_title=legend_title, plain=plain)
-        svg = to_svg(drawn, titles=False)
+        drawing = draw(graph.part(count, around), scale=scale, legend=legend, plain=plain)
+        svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
         if length <= most or (count == 1 and plain):
-            return GraphPicture(svg, drawn, count)
+            return GraphPicture(svg, drawing, count)
         if plain or length > _PLAIN_SHARE * most:
             count = max(1, int(count * 0.95 * most / length * (1 if plain else _PLAIN_SHARE)))
         plain = True
+
+
+# ---- boxes
+
+
+class _SizedBox:
+    """A box with its texts cut to their space, its size, to which the labels below it belong, and its corner."""
+
+    def __init__(self, box: Box, plain: bool) -> None:
+        self.box = box
+        self.x = self.y = 0
+        # The sign says without colours that an op of the registry runs here.
+        title = f"◆ {box.title}" if box.kind == "own" else box.title
+        self.title = fit(title, _TITLE, _WIDEST, bold=True)
+        self.rows: list[str] = []
+        if not plain or box.kind in ("end", "folded"):
+            self.rows = [fit(row, _ROW, _WIDEST) for row in box.rows]
+        self.labels: list[str] = []
+        if not plain and any(box.labels) and len(box.labels) <= _MOST_LABELS:
+            self.labels = [fit(label, _LABEL, _WIDEST_LABEL) for label in box.labels]
+        self._mark_colour, badge = mark_look(box.mark)
+        self._badge = fit(badge, _BADGE, _WIDEST_BADGE, bold=True)
+        self._badge_width = 0.0
+        if badge:
+            self._badge_width = text_width(self._badge, _BADGE, bold=True) + 16
+
+        widths = [text_width(row, _ROW) for row in self.rows]
+        widths.append(text_width(self.title, _TITLE, bold=True) + self._badge_width)
+        # The ends of a pill are round.
+        padding = _PADDING + 5 if box.kind == "end" else _PADDING
+        self.width = max(34.0, max(widths) + 2 * padding)
+        self.height = _TITLE_HEIGHT + _ROW_HEIGHT * len(self.rows) + 6
+        if box.kind == "folded":
+            self.height += _SHEET
+        self._label_widths = [text_width(label, _LABEL) + 10 for label in self.labels]
+        height = self.height
+        if self.labels:
+            height += _LABEL_HEIGHT
+        self.size = Size(max(self.width, sum(self._label_widths)), height)
+
+    def port_offset(self, port: int) -> float:
+        """Return how far right of the centre the lines of a port begin."""
+        if self.labels:
+            # Each line begins below the middle of its label.
+            widths = self._label_widths
+            port = min(port, len(widths) - 1)
+            middle = sum(widths[:port]) + widths[port] / 2
+            return middle - sum(widths) / 2
+        count = max(1, len(self.box.labels))
+        distance = min(16.0, (self.width - 16) / count)
+        port = min(port, count - 1)
+        return (port - (count - 1) / 2) * distance
+
+    def line_start(self, port: int) -> float:
+        """Return where the lines of a port begin: below its label."""
+        start = self.y + self.height
+        if port < len(self.labels) and self.labels[port]:
+            start += _LABEL_HEIGHT
+        return start
+
+    def label_shapes(self) -> Iterator[Text]:
+        """Write the labels below the box."""
+        y = round(self.y + self.height + _LABEL_BASELINE)
+        for port, label in enumerate(self.labels):
+            if label:
+                x = round(self.x + self.width / 2 + self.port_offset(port))
+                yield Text(x, y, label, _LABEL, INK, "middle")
+
+    def shapes(self, scale: ColourScale | None) -> Iterator[Shape]:
+        """Draw the box with its upper left corner as the origin."""
+        box, width, height = self.box, self.width, self.height
+        fill, border, thickness, dashes = _KINDS[box.kind]
+        colour = INK
+        if box.value is not None and scale:
+            fill = scale.colour(box.value)
+            colour = text_colour(fill)
+        if box.mark:
+            border = self._mark_colour
+            thickness = 2
+        radius = height / 2 if box.kind == "end" else 5
+        if box.kind == "folded":
+            # A second sheet stands out behind the first.
+            width -= _SHEET
+            height -= _SHEET
+            yield Rectangle(_SHEET, _SHEET, width, height, fill, border, radius=radius)
+        yield Rectangle(0, 0, width, height, fill, border, thickness, dashes, radius)
+        middle = (self.width - self._badge_width) / 2
+        yield Text(middle, 16, self.title, _TITLE, colour, "middle", bold=True)
+        y = _TITLE_HEIGHT + 10
+        for row in self.rows:
+            yield Text(self.width / 2, y, row, _ROW, colour, "middle")
+            y += _ROW_HEIGHT
+        if box.mark:
+            x = self.width - self._badge_width + 2
+            yield Rectangle(x, 5, self._badge_width - 6, 14, border, radius=7)
+            yield Text(x + 5, 15.2, self._badge, _BADGE, "#ffffff", bold=True)
+
+
+# ---- lines
+
+
+def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
+    """Drop the longest lines, if there are too many, and put boxes at their ends that name their sources."""
+    cut = lines_to_cut(sizes, graph.lines, 600 + 3 * len(graph.boxes))
+    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
+    sources: dict[tuple[int, str], list[str]] = {}
+    for number in sorted(cut):
+        line = graph.lines[number]
+        source = graph.boxes[line.source]
+        # Many nodes have the same op, so the first row, which is often the name, tells them apart.
+        name = " ".join([source.title, *source.rows[:1]])
+        sources.setdefault((line.target, line.mark), []).append(name[:40])
+    placeholders: list[Box] = []
+    for (target, mark), names in sources.items():
+        lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
+        text = ", ".join(names) if len(names) < 3 else f"{len(names):,} others"
+        placeholders.append(Box(f"from {text}", kind="far"))
+    return placeholders, lines
+
+
+def _line_shapes(
+    boxes: Sequence[_SizedBox], lines: Sequence[Line], layout: Layout, top: float, plain: bool
+) -> Iterator[Shape]:
+    """Draw the lines of a graph, all of one mark as one path, and their arrowheads as another."""
+    routes: list[list[Point]] = []
+    incoming: dict[int, list[list[Point]]] = {}
+    for line, points in zip(lines, layout.routes, strict=True):
+        route = [(x + _MARGIN, y + top) for x, y in points]
+        routes.append(route)
+        incoming.setdefault(line.target, []).append(route)
+        box = boxes[line.source]
+        # From the centre and not the corner, whose rounding would make kinks.
+        x = layout.centres[line.source][0] + _MARGIN + box.port_offset(line.port)
+        route[0] = (x, box.line_start(line.port))
+        route[1] = (x, route[1][1])
+    for target, arriving in incoming.items():
+        _spread_ends(arriving, boxes[target])
+
+    # Dicts in place of sets, as pieces that follow one another make one path; what lines share is drawn once.
+    pieces: dict[str, dict[tuple[Point, Point], None]] = {}
+    heads: dict[str, dict[Point, None]] = {}
+    for line, route in zip(lines, routes, strict=True):
+        rounded = [(round(x), round(y)) for x, y in route]
+        pieces.setdefault(line.mark, {}).update(dict.fromkeys(pairwise(rounded)))
+        heads.setdefault(line.mark, {})[rounded[-1]] = None
+    for mark, drawn in pieces.items():
+        colour, thickness = LINE, 1.2
+        if mark:
+            colour, thickness = mark_look(mark)[0], 2.0
+        dashes = (5.0, 3.0) if plain_mark(mark) == "removed" else ()
+        yield Path(tuple(_curves(drawn)), "none", colour, thickness, dashes)
+        # Thousands of lines are read without heads, as all of them lead down.
+        if not plain:
+            yield Path(tuple(_arrowheads(heads[mark])), colour)
+
+
+def _spread_ends(routes: Sequence[list[Point]], box: _SizedBox) -> None:
+    """Let lines end straight below where they come from as far as the box is that wide, and apart from each other."""
+    margin = min(10, box.width / 3)
+    distance = min(_LINE_ENDS, (box.width - 2 * margin) / max(1, len(routes) - 1))
+    # The third last point is where a line comes to its last layer.
+    for number, route in enumerate(sorted(routes, key=lambda route: route[-3][0])):
+        # Each leaves room for those on its left and right.
+        low = box.x + margin + number * distance
+        high = box.x + box.width - margin - (len(routes) - 1 - number) * distance
+        end = max(low, min(high, route[-3][0]))
+        route[-2] = (end, route[-2][1])
+        route[-1] = (end, route[-1][1])
+
+
+def _curves(pieces: dict[tuple[Point, Point], None]) -> Iterator[PathStep]:
+    """Draw the pieces of lines straight down, and in curves across."""
+    end = None
+    for a, b in pieces:
+        if a == b:
+            continue
+        if a != end:
+            yield "M", a
+        if a[0] == b[0]:
+            yield "L", b
+        else:
+            # A curve that leaves and arrives upright.
+            middle = a[1] + round((b[1] - a[1]) / 2)
+            yield "C", (a[0], middle, b[0], middle, *b)
+        end = b
+
+
+def _arrowheads(ends: dict[Point, None]) -> Iterator[PathStep]:
+    for x, y in ends:
+        yield "M", (x, y)
+        yield "L", (x - 3, y - _HEAD)
+        yield "L", (x + 3, y - _HEAD)
+        yield "Z", ()

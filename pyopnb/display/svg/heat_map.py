@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.display.svg.cells import cells
-from pyopnb.display.svg.chart import HEAD, Chart, chart_title
+from pyopnb.display.svg.chart import SMALL, Chart, frame, scale_strip, small_text
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.legend import SMALL, SWATCH, frame, scale_strip, small_text, special_colours
 from pyopnb.display.svg.shapes import Cells, Shape
-from pyopnb.display.svg.text_width import fit, text_width
+from pyopnb.display.svg.text_width import fit
 
 __all__ = ["heat_maps", "size_on_page"]
 
@@ -42,20 +40,18 @@ def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float]:
     if longer <= _MOST_STRETCHED * min(shape):
         return columns * cell, rows * cell
     cell = max(1, cell)
-    width = min(most, columns * cell)
-    height = min(most, rows * cell)
-    return max(width, _THINNEST), max(height, _THINNEST)
+    return max(min(most, columns * cell), _THINNEST), max(min(most, rows * cell), _THINNEST)
 
 
 def heat_maps(
     matrices: Sequence[np.ndarray],
-    names: Sequence[str],
     scale: ColourScale | None,
-    title: str = "",
-    *,
     size: tuple[float, float],
+    *,
+    names: Sequence[str] = (),
     in_row: int = 1,
-    below: str = "",
+    title: str = "",
+    caption: str = "",
     blank_zero: bool = False,
 ) -> Chart:
     """Draw matrices as heat maps in rows, with the scale below; or pictures without a scale.
@@ -64,16 +60,14 @@ def heat_maps(
     ----------
     matrices : sequence of ndarray
         float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or 4. All of one shape.
-    names : sequence of str
-        The text above each; unused if there is one.
     scale : ColourScale or None
-    title : str
     size : (float, float)
         Width and height of each in pixels.
+    names : sequence of str
+        The text above each; unused if there is one.
     in_row : int
         How many are side by side.
-    below : str
-        The text below the scale.
+    title, caption : str
     blank_zero : bool
         Whether 0 is transparent.
 
@@ -81,53 +75,31 @@ def heat_maps(
     -------
     Chart
     """
-    width = max(in_row * (size[0] + _GAP) - _GAP, _LEAST_WIDTH, text_width(below, SMALL))
+    width = max(in_row * (size[0] + _GAP) - _GAP, _LEAST_WIDTH)
+    # A single matrix has the title alone.
+    head = _LABEL if len(matrices) > 1 else 0
+    step = head + size[1] + _GAP
     shapes: list[Shape] = []
-    y = 0.0
-    if title:
-        shapes.append(chart_title(title, width))
-        y += HEAD
-    for first in range(0, len(matrices), in_row):
-        # A single matrix has the title alone.
-        y += _LABEL if len(matrices) > 1 else 0
-        for number, matrix in enumerate(matrices[first : first + in_row]):
-            x = number * (size[0] + _GAP)
-            if len(matrices) > 1:
-                name = fit(names[first + number], SMALL, size[0] + _GAP - 2)
-                shapes.append(small_text(x, y - 4, name))
-            shapes.append(_cells(matrix, scale, (x, y), size, blank_zero))
-            shapes.append(frame(x, y, *size))
-        y += size[1] + _GAP
-    y += 4
+    for number, matrix in enumerate(matrices):
+        row, column = divmod(number, in_row)
+        x = column * (size[0] + _GAP)
+        y = row * step + head
+        if head:
+            shapes.append(small_text(x, y - 4, fit(names[number], SMALL, size[0] + _GAP - 2)))
+        # A picture consists of its own pixels.
+        pixels = scale.pixels(matrix, blank_zero=blank_zero) if scale else matrix
+        shapes.append(Cells(x, y, *size, pixels))
+        shapes.append(frame(x, y, *size))
+    height = step * -(-len(matrices) // in_row) + 4
     if scale:
-        shapes += _scale(np.stack(matrices), scale, min(width, _WIDEST_LEGEND), y, blank_zero)
-        y += 26
-    if below:
-        shapes.append(small_text(0, y + 12, below))
-        y += 16
-    return Chart(width, y, shapes)
-
-
-def _scale(
-    numbers: np.ndarray, scale: ColourScale, width: float, y: float, blank_zero: bool
-) -> Iterator[Shape]:
-    """Draw the strip of a scale, and beside it the special colours that are in the picture."""
-    special = {"NaN": np.isnan(numbers), "inf": np.isposinf(numbers), "-inf": np.isneginf(numbers)}
-    names = [name for name, hits in special.items() if hits.any()]
-    if blank_zero:
-        names.append("0")
-    yield from scale_strip(scale, 0, y, width - SWATCH * len(names))
-    yield from special_colours(names, width, y)
-
-
-def _cells(
-    matrix: np.ndarray,
-    scale: ColourScale | None,
-    corner: tuple[float, float],
-    size: tuple[float, float],
-    blank_zero: bool,
-) -> Cells:
-    # A picture consists of its own pixels.
-    if scale is None:
-        return Cells(*corner, *size, matrix)
-    return cells(matrix, scale, *corner, *size, blank_zero=blank_zero)
+        numbers = np.stack(matrices)
+        special = {
+            "NaN": np.isnan(numbers).any(),
+            "inf": np.isposinf(numbers).any(),
+            "-inf": np.isneginf(numbers).any(),
+            "0": blank_zero,
+        }
+        names = [name for name, is_there in special.items() if is_there]
+        shapes += scale_strip(scale, 0, height, min(width, _WIDEST_LEGEND), names)
+        height += 26
+    return Chart(width, height, shapes, title, caption)

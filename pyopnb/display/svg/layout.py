@@ -3,33 +3,55 @@
 The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System Structures", 1981), in
 three phases, as a model that can run has no cycles:
 
-1. Assign layers by longest paths (`layers_of`). An edge over several layers gets a dummy, a point without a size, in each of
-   them; edges that leave the same port of a box share their dummies (`Layering`).
-2. Order the layers so that few edges cross: sweeps by medians and barycentres of neighbours (`order_layers`).
+1. Assign layers by longest paths (`_ranks`). An edge over several layers gets a dummy, a point without a size, in each of
+   them; edges that leave the same port of a box share their dummies (`_Layers`).
+2. Order the layers so that few edges cross: sweeps by barycentres of neighbours (`_order`).
 3. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal Coordinate Assignment", 2002;
-   `horizontal`), y layer by layer (`vertical`).
+   `_horizontal`), y layer by layer (`_vertical`).
 
 Ties are broken by the indices of boxes, so the same graph always gets the same picture. Nothing recurses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from pyopnb.display.svg.boxes import Line
-from pyopnb.display.svg.coordinates import extent, horizontal, vertical
-from pyopnb.display.svg.layer_order import order_layers
-from pyopnb.display.svg.layers import Layering, Point, Size, break_wide_layers, layers_of
 
-__all__ = ["Layout", "lay_out", "lines_to_cut"]
+__all__ = ["Layout", "Point", "Size", "lay_out", "lines_to_cut"]
 
+Point: TypeAlias = tuple[float, float]
+_Links: TypeAlias = list[list[int]]
+
+# The least distances between boxes, between lines, and between layers, in pixels.
+_BOX_GAP, _LINE_GAP, _LAYER_GAP = 18, 12, 22
+# A layer that is wider than this many pixels is broken into rows.
+_WIDEST = 6000
+# Boxes move down in at most this many rounds.
+_ROUNDS = 6
+# Sweeps that order the layers, fewer of very large graphs.
+_SWEEPS, _LINKS_SWEPT = 24, 75_000
+# Times the widest layer that a picture may be wide before long straight lines are given up.
+_SPREAD = 2.5
+# So many vertices may share one x; the shorter lengths are for pictures that get too wide.
+_BLOCK_LENGTHS = (1_000_000, 4, 1)
 # A line may cross so many layers however many lines there are.
 _SHORT = 3
 
 
-@dataclass(frozen=True)
-class Layout:
+class Size(NamedTuple):
+    """The width and height of a box."""
+
+    width: float
+    height: float
+
+
+class Layout(NamedTuple):
     """The coordinates of a graph.
 
     Attributes
@@ -69,18 +91,17 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     """
     if not sizes:
         return Layout([], [], 0, 0)
-    graph = Layering(sizes, edges)
-    graph.layers = order_layers(graph)
-    xs = horizontal(graph)
-    ys = vertical(graph)
-    routes = [graph.route(edge, xs, ys) for edge in edges]
+    graph = _Layers(sizes, edges)
+    _order(graph)
+    xs = _horizontal(graph)
+    ys = _vertical(graph)
     centres = []
     for box in range(len(sizes)):
         upper, lower = ys[graph.ranks[box]]
         centres.append((xs[box], (upper + lower) / 2))
-    width = extent(graph, xs)[1]
-    height = ys[-1][1]
-    return Layout(centres, routes, width, height)
+    routes = [graph.route(edge, xs, ys) for edge in edges]
+    width = _extent(graph, np.array(xs))[1]
+    return Layout(centres, routes, width, ys[-1][1])
 
 
 def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set[int]:
@@ -99,19 +120,356 @@ def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set
     set of int
         Indices of lines.
     """
-    pairs = [(edge.source, edge.target) for edge in edges]
-    ranks = break_wide_layers(layers_of(len(sizes), pairs), sizes)
+    ranks = _ranks(sizes, edges)
+    spans = [ranks[edge.target] - ranks[edge.source] for edge in edges]
     ways: dict[tuple[int, int], list[int]] = {}
     for number, edge in enumerate(edges):
         ways.setdefault((edge.source, edge.port), []).append(number)
-    spans = [ranks[target] - ranks[source] for source, target in pairs]
-    lengths = {port: max([spans[number] for number in way]) - 1 for port, way in ways.items()}
-    total = sum(lengths.values())
-    cut: set[int] = set()
     # What many lines share is worth its space.
-    for port in sorted(ways, key=lambda port: lengths[port] / len(ways[port]), reverse=True):
+    lengths = [(max([spans[number] for number in way]) - 1, way) for way in ways.values()]
+    total = sum(length for length, _ in lengths)
+    cut: set[int] = set()
+    for length, way in sorted(lengths, key=lambda pair: pair[0] / len(pair[1]), reverse=True):
         if total <= most:
             break
-        total -= lengths[port]
-        cut.update(number for number in ways[port] if spans[number] > _SHORT)
+        total -= length
+        cut.update(number for number in way if spans[number] > _SHORT)
     return cut
+
+
+# ---- layers
+
+
+def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
+    """Return the successors and predecessors of each of ``count`` vertices, each once."""
+    below: _Links = [[] for _ in range(count)]
+    above: _Links = [[] for _ in range(count)]
+    for a, b in dict.fromkeys(pairs):
+        below[a].append(b)
+        above[b].append(a)
+    return below, above
+
+
+def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
+    """Assign each box to a layer by longest paths, and those with more edges down than up close to their successors."""
+    pairs = [(edge.source, edge.target) for edge in edges]
+    below, above = _neighbours(len(sizes), pairs)
+    missing = [len(before) for before in above]
+    # A topological order (Kahn, 1962).
+    order = [box for box in range(len(sizes)) if not missing[box]]
+    ranks = [0] * len(sizes)
+    # The list grows while it is read.
+    for box in order:
+        for after in below[box]:
+            ranks[after] = max(ranks[after], ranks[box] + 1)
+            missing[after] -= 1
+            if not missing[after]:
+                order.append(after)
+    for _ in range(_ROUNDS):
+        for box in reversed(order):
+            # What reads a box only once would get a longer line above than it saves below.
+            if below[box] and len(below[box]) >= len(above[box]) + bool(above[box]):
+                ranks[box] = min([ranks[after] for after in below[box]]) - 1
+    return _break_wide_layers(ranks, sizes)
+
+
+def _break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
+    """Break layers that are too wide into rows, which is possible as boxes of a layer are not connected."""
+    broken = [0] * len(ranks)
+    row, width, last = -1, 0.0, None
+    for box in sorted(range(len(ranks)), key=ranks.__getitem__):
+        across = sizes[box].width + _BOX_GAP
+        if ranks[box] != last or width + across > _WIDEST:
+            row, width, last = row + 1, 0.0, ranks[box]
+        width += across
+        broken[box] = row
+    return broken
+
+
+class _Layers:
+    """Boxes and dummies in layers; the indices of dummies follow those of the boxes.
+
+    Attributes
+    ----------
+    boxes : int
+        How many of the vertices are boxes.
+    widths, heights : list of float
+    ranks : list of int
+        The layer of each vertex.
+    layers : list of list of int
+        The vertices of each layer from left to right.
+    below, above : list of list of int
+        The neighbours of each vertex in the next and in the previous layer.
+    dummies : dict
+        Of each source and port, the dummies below it, one a layer.
+    """
+
+    def __init__(self, sizes: Sequence[Size], edges: Sequence[Line]) -> None:
+        self.boxes = len(sizes)
+        self.widths = [size.width for size in sizes]
+        self.heights = [size.height for size in sizes]
+        self.ranks = _ranks(sizes, edges)
+        self.layers: _Links = [[] for _ in range(max(self.ranks) + 1)]
+        for box, rank in enumerate(self.ranks):
+            self.layers[rank].append(box)
+        self.dummies: dict[tuple[int, int], list[int]] = {}
+        links: list[tuple[int, int]] = []
+        for edge in edges:
+            links += self._add_dummies(edge)
+        self.below, self.above = _neighbours(len(self.widths), links)
+
+    def _add_dummies(self, edge: Line) -> Iterator[tuple[int, int]]:
+        """Link an edge's boxes over the dummies of its port, with new ones where it is longer than earlier edges."""
+        dummies = self.dummies.setdefault((edge.source, edge.port), [])
+        first = self.ranks[edge.source] + 1
+        crossed = self.ranks[edge.target] - first
+        while len(dummies) < crossed:
+            dummy = len(self.widths)
+            rank = first + len(dummies)
+            self.widths.append(0)
+            self.heights.append(0)
+            self.ranks.append(rank)
+            self.layers[rank].append(dummy)
+            yield (dummies[-1] if dummies else edge.source), dummy
+            dummies.append(dummy)
+        yield (dummies[crossed - 1] if crossed else edge.source), edge.target
+
+    def route(self, edge: Line, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
+        """Return the points of an edge: vertical within layers and across between them, so that it meets no box."""
+        crossed = self.ranks[edge.target] - self.ranks[edge.source] - 1
+        dummies = self.dummies[edge.source, edge.port][:crossed]
+        points = []
+        for vertex in (edge.source, *dummies, edge.target):
+            upper, lower = ys[self.ranks[vertex]]
+            points += [(xs[vertex], upper), (xs[vertex], lower)]
+        # Boxes are in the middle of their layer, which can be higher than they are.
+        middle = sum(ys[self.ranks[edge.source]]) / 2
+        points[0] = (xs[edge.source], middle + self.heights[edge.source] / 2)
+        middle = sum(ys[self.ranks[edge.target]]) / 2
+        points[-1] = (xs[edge.target], middle - self.heights[edge.target] / 2)
+        return points
+
+    def distance(self, a: int, b: int) -> float:
+        """Return the least distance of the centres of two vertices that are next to each other."""
+        gap = _BOX_GAP if a < self.boxes > b else _LINE_GAP
+        return (self.widths[a] + self.widths[b]) / 2 + gap
+
+
+# ---- the order within layers
+
+
+def _order(graph: _Layers) -> None:
+    """Order layers so that few links cross: of several sweeps down and up, the best counts."""
+    layers = _depth_first(graph)
+    fewest = _crossings(graph, layers)
+    graph.layers = layers
+    stale = 0
+    # Of very large graphs fewer sweeps are made, as each takes long.
+    link_count = sum(map(len, graph.below)) + 1
+    for sweep in range(max(4, min(_SWEEPS, _LINKS_SWEPT // link_count))):
+        # A sweep down and one up brought nothing.
+        if not fewest or stale > 1:
+            break
+        layers = _sweep(graph, layers, sweep % 2 == 0)
+        crossings = _crossings(graph, layers)
+        stale += 1
+        if crossings < fewest:
+            graph.layers, fewest, stale = layers, crossings, 0
+
+
+def _depth_first(graph: _Layers) -> _Links:
+    """Order the layers by a depth-first search from above."""
+    layers: _Links = [[] for _ in graph.layers]
+    seen = [False] * len(graph.ranks)
+    for start in (vertex for layer in graph.layers for vertex in layer if not graph.above[vertex]):
+        waiting = [start]
+        while waiting:
+            vertex = waiting.pop()
+            if not seen[vertex]:
+                seen[vertex] = True
+                layers[graph.ranks[vertex]].append(vertex)
+                waiting += reversed(graph.below[vertex])
+    return layers
+
+
+def _positions(layers: Sequence[Sequence[int]], count: int) -> list[float]:
+    """Return the position of each vertex in its layer."""
+    positions = [0.0] * count
+    for layer in layers:
+        for position, vertex in enumerate(layer):
+            positions[vertex] = position
+    return positions
+
+
+def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
+    """Sort each layer by the barycentres of its neighbours in the one before it; vertices without neighbours stay."""
+    links = graph.above if is_downwards else graph.below
+    positions = _positions(layers, len(graph.ranks))
+    ordered = []
+    for layer in layers if is_downwards else reversed(layers):
+        keys = {}
+        for vertex in layer:
+            if links[vertex]:
+                near = [positions[neighbour] for neighbour in links[vertex]]
+                keys[vertex] = sum(near) / len(near)
+        moved = iter(sorted(keys, key=keys.__getitem__))
+        # The others go where one of them was, so that a vertex without neighbours keeps its position.
+        ordered.append([next(moved) if vertex in keys else vertex for vertex in layer])
+        for position, vertex in enumerate(ordered[-1]):
+            positions[vertex] = position
+    return ordered if is_downwards else ordered[::-1]
+
+
+def _crossings(graph: _Layers, layers: _Links) -> int:
+    """Count the pairs of links that cross."""
+    positions = _positions(layers, len(graph.ranks))
+    crossings = 0
+    for layer in layers:
+        # The ends of the links of the vertices so far, sorted: each that is farther right is crossed.
+        passed: list[float] = []
+        for vertex in layer:
+            targets = [positions[neighbour] for neighbour in graph.below[vertex]]
+            if passed:
+                crossings += sum([len(passed) - bisect_right(passed, end) for end in targets])
+            for end in targets:
+                insort(passed, end)
+    return crossings
+
+
+# ---- coordinates
+
+
+def _horizontal(graph: _Layers) -> list[float]:
+    """Choose an x for every vertex, so that the leftmost border is 0.
+
+    Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
+    are aligned again, in shorter blocks: lines then bend more often, and the picture becomes narrow.
+    """
+    widest = 400.0
+    for layer in graph.layers:
+        widest = max(widest, sum([graph.distance(a, b) for a, b in pairwise(layer)]))
+    for longest in _BLOCK_LENGTHS:
+        xs = _brandes_koepf(graph, longest)
+        low, high = _extent(graph, xs)
+        if high - low <= _SPREAD * widest:
+            break
+    shifted: list[float] = (xs - low).tolist()
+    return shifted
+
+
+def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
+    """Align four times, each compacted towards one side, and take of each vertex the mean of the two middle coordinates.
+
+    The paper lets links that cross long lines give way, which changed nothing in the networks that were tried. Vertices have
+    different widths, so blocks are compacted by longest paths instead of the paper's class shifts.
+    """
+    candidates = []
+    for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):
+        root, roots = _align(layers, links, longest)
+        candidates.append(np.array(_compact(graph, layers, root, roots)))
+        # Towards the other side is the same in a mirror.
+        mirrored = [layer[::-1] for layer in layers]
+        root, roots = _align(mirrored, links, longest)
+        candidates.append(-np.array(_compact(graph, mirrored, root, roots)))
+    # All four get the borders of the narrowest, on the side to which they were compacted.
+    extents = [_extent(graph, xs) for xs in candidates]
+    low, high = min(extents, key=lambda extent: extent[1] - extent[0])
+    for number, (left, right) in enumerate(extents):
+        candidates[number] += high - right if number % 2 else low - left
+    means: np.ndarray = np.sort(candidates, axis=0)[1:3].mean(axis=0)
+    return means
+
+
+def _extent(graph: _Layers, xs: np.ndarray) -> Point:
+    """Return the leftmost and the rightmost border of the vertices."""
+    half = np.array(graph.widths) / 2
+    return float((xs - half).min()), float((xs + half).max())
+
+
+def _align(
+    layers: Sequence[Sequence[int]], links: _Links, longest: int
+) -> tuple[list[int], list[int]]:
+    """Join vertices that shall have one x into blocks; return the root of each, and all roots.
+
+    Each vertex is aligned with a median neighbour.
+    """
+    positions = _positions(layers, len(links))
+    root = list(range(len(links)))
+    # The length of the block so far; 0 if another vertex is aligned with this one.
+    length = [1] * len(links)
+    for layer in layers[1:]:
+        last = -1.0
+        for vertex in layer:
+            for median in _medians(links, vertex, positions):
+                # Alignments never cross, and each vertex has at most one.
+                if root[vertex] != vertex or not 0 < length[median] < longest:
+                    continue
+                if last < positions[median]:
+                    root[vertex] = root[median]
+                    length[vertex] = length[median] + 1
+                    length[median] = 0
+                    last = positions[median]
+    roots = []
+    for layer in layers:
+        roots += [vertex for vertex in layer if root[vertex] == vertex]
+    return root, roots
+
+
+def _medians(links: _Links, vertex: int, positions: Sequence[float]) -> list[int]:
+    """Return the one or two neighbours in the middle."""
+    near = _candidates(links, vertex)
+    if len(near) < 2:
+        return near
+    near = sorted(near, key=positions.__getitem__)
+    return near[(len(near) - 1) // 2 : len(near) // 2 + 1]
+
+
+def _candidates(links: _Links, vertex: int) -> list[int]:
+    """Return the neighbours to align a vertex with: of several, those that are not an end themselves."""
+    near = links[vertex]
+    if len(near) < 2:
+        return near
+    return [neighbour for neighbour in near if links[neighbour]] or near
+
+
+def _compact(
+    graph: _Layers, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]
+) -> list[float]:
+    """Put each block as far left as its neighbours allow, and the first of a layer as close to the next."""
+    # The least distances to the blocks to the right.
+    right: dict[int, dict[int, float]] = {block: {} for block in roots}
+    missing = dict.fromkeys(roots, 0)
+    for layer in layers:
+        for a, b in pairwise(layer):
+            neighbours = right[root[a]]
+            block = root[b]
+            if block not in neighbours:
+                missing[block] += 1
+            neighbours[block] = max(neighbours.get(block, 0.0), graph.distance(a, b))
+    xs = dict.fromkeys(roots, 0.0)
+    order = [block for block in roots if not missing[block]]
+    # These have nothing to their left, and may move to the right.
+    leftmost = len(order)
+    # The list grows while it is read.
+    for block in order:
+        for neighbour, least in right[block].items():
+            xs[neighbour] = max(xs[neighbour], xs[block] + least)
+            missing[neighbour] -= 1
+            if not missing[neighbour]:
+                order.append(neighbour)
+    for block in reversed(order[:leftmost]):
+        if right[block]:
+            xs[block] = min([xs[after] - least for after, least in right[block].items()])
+    return [xs[block] for block in root]
+
+
+def _vertical(graph: _Layers) -> list[Point]:
+    """Choose the upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
+    borders: list[Point] = []
+    y = 0.0
+    for layer in graph.layers:
+        height = max([graph.heights[vertex] for vertex in layer])
+        borders.append((y, y + height))
+        lines = sum([len(graph.below[vertex]) for vertex in layer])
+        y += height + _LAYER_GAP + min(30, 2 * max(0, lines - 2))
+    return borders

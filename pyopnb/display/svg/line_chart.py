@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.display.svg.axes import ChartAxis, axis_for
-from pyopnb.display.svg.chart import HEAD, Chart, chart_title
+from pyopnb.display.svg.axes import ChartAxis, axis_for, tick_texts
+from pyopnb.display.svg.chart import SMALL, Chart, frame, small_text
 from pyopnb.display.svg.colours import INK
-from pyopnb.display.svg.legend import SMALL, frame, small_text
-from pyopnb.display.svg.numbers import tick_texts
-from pyopnb.display.svg.shapes import Circle, Path, PathStep, Rectangle, Shape
+from pyopnb.display.svg.shapes import Path, PathStep, Rectangle, Shape, ring
 from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["line_chart"]
@@ -64,10 +62,6 @@ class _Plot:
     def right(self) -> float:
         return self.start + self.width
 
-    @property
-    def bottom(self) -> float:
-        return HEAD + self.height
-
     def x(self, values: Any) -> list[float]:
         """Place numbers from left to right."""
         xs: list[float] = (self.start + self.width * self.across.positions(values)).tolist()
@@ -76,7 +70,7 @@ class _Plot:
     def y(self, values: Any) -> list[float]:
         """Place numbers from the bottom up; those beyond the axis lie on its end, NaN nowhere."""
         positions = np.clip(self.up.positions(values), 0, 1)
-        ys: list[float] = (self.bottom - self.height * positions).tolist()
+        ys: list[float] = (self.height - self.height * positions).tolist()
         return ys
 
 
@@ -141,10 +135,10 @@ def line_chart(
     texts = tick_texts(ticks, log=up.log, unit=unit)
     start = max(_MARGIN, 10 + max(text_width(text, SMALL) for text in texts))
     plot = _Plot(axis_for(points, log=_is_geometric(points)), up, start, *size)
-    shapes: list[Shape] = [chart_title(title, plot.right)]
+    shapes: list[Shape] = []
     shapes += _y_ticks(plot, ticks, texts)
     shapes += _x_ticks(plot, points, names)
-    shapes.append(frame(plot.start, HEAD, plot.width, plot.height))
+    shapes.append(frame(plot.start, 0, plot.width, plot.height))
     colours = dict(zip(lines, cycle(_COLOURS), strict=False))
     for name, numbers in zip(lines, values, strict=True):
         shown = np.isfinite(numbers) if joined else slice(None)
@@ -155,13 +149,13 @@ def line_chart(
             shapes += _curve(at, colours[name], _DASHES if name in dashed else ())
     shapes += _marks(plot, marks)
     text = fit(label, SMALL, plot.width)
-    shapes.append(small_text(plot.start + plot.width / 2, plot.bottom + 30, text, "middle"))
+    shapes.append(small_text(plot.start + plot.width / 2, plot.height + 30, text, "middle"))
     # The half of a text below the end of the axis needs some room.
     width = plot.right + 10
     if len(lines) > 1:
         shapes += _legend(plot, colours)
         width = plot.right + 30 + _LONGEST_NAME
-    return Chart(width, plot.bottom + 34, shapes)
+    return Chart(width, plot.height + 34, shapes, title)
 
 
 def _upward_axis(
@@ -209,8 +203,8 @@ def _x_ticks(plot: _Plot, points: np.ndarray, names: Sequence[str]) -> Iterator[
         middle = min(max(x, half), plot.right + 10 - half)
         # One that would touch the text before it is left out.
         if middle - half >= free_from:
-            yield _stroke((x, HEAD), (x, plot.bottom), _GRID)
-            yield small_text(middle, plot.bottom + 15, short, "middle")
+            yield _stroke((x, 0), (x, plot.height), _GRID)
+            yield small_text(middle, plot.height + 15, short, "middle")
             free_from = middle + half + 4
 
 
@@ -220,7 +214,7 @@ def _legend(plot: _Plot, colours: Mapping[str, str]) -> Iterator[Shape]:
     room = int(plot.height / _LINE)
     if len(names) > room:
         names = names[: room - 1]
-    y = HEAD + 6.0
+    y = 6.0
     for name in names:
         yield Rectangle(plot.right + 10, y, 12, 3, colours[name])
         yield small_text(plot.right + 26, y + 5, fit(name, SMALL, _LONGEST_NAME))
@@ -244,7 +238,7 @@ def _curve(points: Sequence[_Point], colour: str, dashes: tuple[float, ...]) -> 
         steps.append((command, (x, y)))
         command = "L"
         if len(points) <= _MOST_POINTS:
-            yield Circle(x, y, 1.5, colour, 1.5)
+            yield ring(x, y, 1.5, colour)
     yield Path(tuple(steps), stroke=colour, stroke_width=1.5, dashes=dashes)
 
 
@@ -255,7 +249,7 @@ def _stems(plot: _Plot, points: Sequence[_Point], colour: str) -> Iterator[Shape
     for x, y in points:
         if np.isfinite(y):
             steps += [("M", (x, base)), ("L", (x, y))]
-            yield Circle(x, y, 2, colour, 2)
+            yield ring(x, y, 2, colour)
     yield _stroke((plot.start, base), (plot.right, base), INK)
     yield Path(tuple(steps), stroke=colour, stroke_width=1.5)
 
@@ -265,7 +259,7 @@ def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:
     free_from = [plot.start] * _MARK_LINES
     for position, text in marks:
         (x,) = plot.x([position])
-        yield _stroke((x, HEAD), (x, plot.bottom), INK, _DASHES)
+        yield _stroke((x, 0), (x, plot.height), INK, _DASHES)
         short = fit(text, SMALL, plot.width / 2)
         width = text_width(short, SMALL)
         start = x + 4
@@ -275,5 +269,5 @@ def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:
         for line, free in enumerate(free_from):
             if start >= free:
                 free_from[line] = start + width + 4
-                yield small_text(start, HEAD + 12 + 13 * line, short)
+                yield small_text(start, 12 + 13 * line, short)
                 break

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.display.svg.colours import RGB, RGBA
-
 __all__ = ["png"]
 
-# The format has numbers for what pixels are: indices into a palette,
-_INDEXED = 3
-# or RGB and RGBA, here by the number of their channels.
-_COLOUR_TYPES = {3: 2, 4: 6}
+# The format has numbers for what pixels are: indices into a palette, or RGBA.
+_INDEXED, _RGBA = 3, 6
+_MOST_INDEXED = 256
 
 
-def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:
-    r"""Write pixels as a PNG: colours, or indices into a palette.
+def png(pixels: np.ndarray) -> bytes:
+    r"""Write pixels as a PNG: those of few colours as indices into a palette, which takes much less.
 
     Parameters
     ----------
     pixels : ndarray
-        uint8[rows, columns], indices; or uint8[rows, columns, 3] or [rows, columns, 4], RGB or RGBA. Not empty.
-    colours : sequence of tuple of int
-        The palette: at most 256, RGB or RGBA.
+        uint8[rows, columns, 3] or [rows, columns, 4], RGB or RGBA. Not empty.
 
     Returns
     -------
@@ -34,36 +28,30 @@ def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:
 
     Examples
     --------
-    >>> png(np.zeros((1, 1), np.uint8), [(255, 0, 0)])[:8]
+    >>> png(np.zeros((1, 1, 3), np.uint8))[:8]
     b'\x89PNG\r\n\x1a\n'
     """
-    height, width = pixels.shape[:2]
-    if pixels.ndim == 2:
-        colour_type = _INDEXED
-        rows = _filtered(pixels[..., None], 0)
+    height, width, channels = pixels.shape
+    colours = np.full((height, width, 4), 255, np.uint8)
+    colours[..., :channels] = pixels
+    # One number a pixel is sorted much faster than four.
+    table, indices = np.unique(colours.view(np.uint32), return_inverse=True)
+    chunks = []
+    if table.size <= _MOST_INDEXED:
+        kind = _INDEXED
+        palette = table.view(np.uint8).reshape(-1, 4)
+        chunks.append(_chunk(b"PLTE", palette[:, :3].tobytes()))
+        chunks.append(_chunk(b"tRNS", palette[:, 3].tobytes()))
+        rows = np.insert(indices.reshape(height, width).astype(np.uint8), 0, 0, axis=1)
     else:
-        colour_type = _COLOUR_TYPES[pixels.shape[2]]
-        rows = _filtered(pixels, 1)
-    chunks = [_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0))]
-    if pixels.ndim == 2:
-        table = np.array([(*colour, 255)[:4] for colour in colours], np.uint8)
-        chunks.append(_chunk(b"PLTE", table[:, :3].tobytes()))
-        chunks.append(_chunk(b"tRNS", table[:, 3].tobytes()))
-    chunks.append(_chunk(b"IDAT", zlib.compress(rows.tobytes(), 6)))
-    chunks.append(_chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def _filtered(pixels: np.ndarray, number: int) -> np.ndarray:
-    """Make rows that begin with the number of their filter: 0 is none, 1 the difference to the pixel on the left.
-
-    Differences are small numbers in a photograph, which compress to about half; indices into a palette do not gain by them.
-    """
-    values = pixels.copy()
-    if number:
-        values[:, 1:] -= pixels[:, :-1]
-    rows = values.reshape(len(pixels), -1)
-    return np.insert(rows, 0, number, axis=1)
+        kind = _RGBA
+        # Each pixel is its difference to the one on the left, which PNG calls filter 1: in a photograph they are small
+        # numbers, and compress to about half.
+        differences = np.diff(colours, axis=1, prepend=np.uint8(0)).reshape(height, -1)
+        rows = np.insert(differences, 0, 1, axis=1)
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
+    data = _chunk(b"IDAT", zlib.compress(rows.tobytes(), 6))
+    return b"".join([b"\x89PNG\r\n\x1a\n", head, *chunks, data, _chunk(b"IEND", b"")])
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

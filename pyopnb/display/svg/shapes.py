@@ -6,28 +6,15 @@ screen and a point on paper. `to_svg` and `to_matplotlib` print it, and know no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pyopnb.display.svg.colours import RGB, RGBA
 from pyopnb.display.svg.png import png
 
-__all__ = [
-    "Cells",
-    "Circle",
-    "Drawing",
-    "Group",
-    "Path",
-    "PathStep",
-    "Rectangle",
-    "Shape",
-    "Text",
-    "drawing",
-]
+__all__ = ["Cells", "Drawing", "Group", "Path", "PathStep", "Rectangle", "Shape", "Text", "ring"]
 
 PathStep: TypeAlias = tuple[str, tuple[float, ...]]
 """A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""
@@ -47,14 +34,10 @@ class Rectangle(NamedTuple):
     radius: float = 0
 
 
-class Circle(NamedTuple):
-    """A ring."""
-
-    x: float
-    y: float
-    radius: float
-    stroke: str
-    stroke_width: float
+def ring(x: float, y: float, radius: float, stroke: str) -> Rectangle:
+    """Draw a ring around a point, whose stroke is as wide as its radius."""
+    side = 2 * radius
+    return Rectangle(x - radius, y - radius, side, side, "none", stroke, radius, radius=radius)
 
 
 class Path(NamedTuple):
@@ -81,29 +64,17 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Cells:
-    """A grid of coloured cells.
-
-    Attributes
-    ----------
-    x, y, width, height : float
-    pixels : ndarray
-        uint8[rows, columns]: which of ``colours`` each cell has; or their RGB or RGBA, uint8[rows, columns, 3] or 4.
-    colours : tuple
-        At most 256, RGB or RGBA.
-    png : bytes
-        One pixel a cell.
-    """
+    """A grid of coloured cells: ``pixels`` are their RGB or RGBA, uint8[rows, columns, 3] or 4."""
 
     x: float
     y: float
     width: float
     height: float
     pixels: np.ndarray
-    colours: tuple[RGB | RGBA, ...] = ()
 
     @cached_property
     def png(self) -> bytes:
-        return png(self.pixels, self.colours)
+        return png(self.pixels)
 
 
 class Group(NamedTuple):
@@ -116,27 +87,13 @@ class Group(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-Shape: TypeAlias = Rectangle | Circle | Path | Text | Cells | Group
+Shape: TypeAlias = Rectangle | Path | Text | Cells | Group
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Shapes from back to front on a canvas of a size.
-
-    Attributes
-    ----------
-    width, height : int
-    shapes : tuple of Shape
-    title : str
-        What it shows, for who cannot see it; may be empty.
-    """
+class Drawing(NamedTuple):
+    """Shapes on a canvas of whole pixels; ``title`` is what they show, for who cannot see them, and may be empty."""
 
     width: int
     height: int
     shapes: tuple[Shape, ...]
     title: str = ""
-
-
-def drawing(width: float, height: float, shapes: Iterable[Shape], title: str = "") -> Drawing:
-    """Put shapes on a canvas of this size in whole pixels."""
-    return Drawing(round(width), round(height), tuple(shapes), title)

@@ -1,23 +1,32 @@
-"""A `Drawing` printed as a matplotlib ``Figure``. One pixel of the drawing is one point."""
+"""A `Drawing` printed as a matplotlib ``Figure``, one pixel as one point, and as a PNG.
+
+matplotlib is imported when the first figure is asked for, and used without pyplot: nothing global is touched.
+"""
 
 from __future__ import annotations
 
+import io
+import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
+from pyopnb.display.svg.shapes import Cells, Drawing, Group, Path, Rectangle, Shape, Text
+from pyopnb.errors import PyopError
 
-from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text
-
-__all__ = ["to_figure"]
+__all__ = ["figure_png", "to_figure"]
 
 # In order of preference, with their scale: the last is wider than the room that `text_width` reserves.
 _FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
+# At this resolution a pixel of a drawing becomes two.
+_DPI = 144
+# A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
+_LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
 
 
 def to_figure(drawing: Drawing) -> Any:
-    """Make a ``Figure`` of the drawing's size, without pyplot.
+    """Make a ``Figure`` of the drawing's size.
 
     Parameters
     ----------
@@ -29,10 +38,13 @@ def to_figure(drawing: Drawing) -> Any:
 
     Raises
     ------
-    ImportError
+    PyopError
         matplotlib is not installed.
     """
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
 
     # matplotlib counts in inches of 72 points.
     figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor="none")
@@ -43,31 +55,64 @@ def to_figure(drawing: Drawing) -> Any:
     return figure
 
 
+def figure_png(drawing: Drawing) -> bytes:
+    """Write a drawing as a PNG of twice its size, or smaller if that were too large.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    figure = to_figure(drawing)
+    width, height = figure.get_size_inches()
+    most_pixels = math.sqrt(_MOST_PIXELS / (width * height))
+    dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), most_pixels)
+    file = io.BytesIO()
+    # A letter that no installed font has becomes a box.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(file, format="png", dpi=dpi)
+    return file.getvalue()
+
+
 class _AxesPrinter:
     """Adds one shape after the other to the axes, each above those before it."""
 
     def __init__(self, axes: Any) -> None:
+        from matplotlib.font_manager import get_font_names
+
         self._axes = axes
         self._level = 0
-        self._fonts = _installed_fonts()
+        self._fonts = [name for name in _FONTS if name in get_font_names()]
 
     def print(self, shapes: Iterable[Shape], x: float, y: float) -> None:
         """Add shapes whose origin is at x, y."""
+        from matplotlib.patches import FancyBboxPatch, PathPatch
+
         for shape in shapes:
             self._level += 1
             match shape:
                 case Group():
                     self.print(shape.shapes, x + shape.x, y + shape.y)
                 case Rectangle():
-                    self._rectangle(shape, x, y)
-                case Circle():
-                    self._circle(shape, x, y)
-                case Path():
-                    self._path(shape, x, y)
+                    radius = min(shape.radius, shape.width / 2, shape.height / 2)
+                    style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
+                    corner = (x + shape.x, y + shape.y)
+                    size = (shape.width, shape.height)
+                    self._add(FancyBboxPatch(corner, *size, style, **_paint(shape)))
+                case Path() if shape.steps:
+                    self._add(PathPatch(_outline(shape, x, y), **_paint(shape)))
                 case Text():
-                    self._text(shape, x, y)
+                    self._text(shape, x + shape.x, y + shape.y)
                 case Cells():
-                    self._cells(shape, x, y)
+                    left, top = x + shape.x, y + shape.y
+                    self._axes.imshow(
+                        shape.pixels,
+                        extent=(left, left + shape.width, top + shape.height, top),
+                        aspect="auto",
+                        interpolation="nearest",
+                        zorder=self._level,
+                    )
 
     def _add(self, patch: Any) -> None:
         patch.set_clip_on(False)
@@ -75,46 +120,10 @@ class _AxesPrinter:
         # add_patch would look for new limits each time, and they are set.
         self._axes.add_artist(patch)
 
-    def _rectangle(self, shape: Rectangle, x: float, y: float) -> None:
-        from matplotlib.patches import FancyBboxPatch
-
-        radius = min(shape.radius, shape.width / 2, shape.height / 2)
-        style = "square,pad=0"
-        if radius:
-            style = f"round,pad=0,rounding_size={radius}"
-        corner = (x + shape.x, y + shape.y)
-        self._add(FancyBboxPatch(corner, shape.width, shape.height, style, **_paint(shape)))
-
-    def _circle(self, shape: Circle, x: float, y: float) -> None:
-        from matplotlib.patches import Circle as CirclePatch
-
-        centre = (x + shape.x, y + shape.y)
-        style = {"fill": False, "ec": shape.stroke, "lw": shape.stroke_width}
-        self._add(CirclePatch(centre, shape.radius, **style))
-
-    def _path(self, shape: Path, x: float, y: float) -> None:
-        from matplotlib.patches import PathPatch
-        from matplotlib.path import Path as Outline
-
-        codes = {"M": Outline.MOVETO, "L": Outline.LINETO, "C": Outline.CURVE4}
-        vertices: list[tuple[float, float]] = []
-        outline = []
-        for command, numbers in shape.steps:
-            if command == "Z":
-                # matplotlib needs a point for each code, and ignores this one.
-                vertices.append(vertices[-1])
-                outline.append(Outline.CLOSEPOLY)
-                continue
-            for at in range(0, len(numbers), 2):
-                vertices.append((x + numbers[at], y + numbers[at + 1]))
-                outline.append(codes[command])
-        if vertices:
-            self._add(PathPatch(Outline(vertices, outline), **_paint(shape)))
-
     def _text(self, shape: Text, x: float, y: float) -> None:
         self._axes.text(
-            x + shape.x,
-            y + shape.y,
+            x,
+            y,
             shape.text,
             color=shape.fill,
             size=shape.size * _FONTS[self._fonts[0]],
@@ -126,25 +135,22 @@ class _AxesPrinter:
             zorder=self._level,
         )
 
-    def _cells(self, shape: Cells, x: float, y: float) -> None:
-        pixels = shape.pixels
-        if shape.colours:
-            pixels = np.asarray(shape.colours, np.uint8)[pixels]
-        x, y = x + shape.x, y + shape.y
-        self._axes.imshow(
-            pixels,
-            extent=(x, x + shape.width, y + shape.height, y),
-            aspect="auto",
-            interpolation="nearest",
-            zorder=self._level,
-        )
 
+def _outline(shape: Path, x: float, y: float) -> Any:
+    from matplotlib.path import Path as Outline
 
-def _installed_fonts() -> list[str]:
-    from matplotlib.font_manager import get_font_names
-
-    installed = set(get_font_names())
-    return [name for name in _FONTS if name in installed]
+    codes = {"M": Outline.MOVETO, "L": Outline.LINETO, "C": Outline.CURVE4}
+    vertices: list[tuple[float, float]] = []
+    outline = []
+    for command, numbers in shape.steps:
+        if command == "Z":
+            # matplotlib needs a point for each code, and ignores this one.
+            vertices.append(vertices[-1])
+            outline.append(Outline.CLOSEPOLY)
+        for at in range(0, len(numbers), 2):
+            vertices.append((x + numbers[at], y + numbers[at + 1]))
+            outline.append(codes[command])
+    return Outline(vertices, outline)
 
 
 def _paint(shape: Rectangle | Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def graphs(draw):
 @settings(max_examples=50)
 @given(graphs(), st.booleans())
 def test_whatever_is_written_it_is_xml_on_its_canvas(graph, plain):
-    made = svg(graph, scale=scale_for([0, 1]), legend_title=HOSTILE, plain=plain)
+    made = svg(graph, scale=scale_for([0, 1]), legend=HOSTILE, plain=plain)
     wide, high = size_of(made)
     found = list(placed(made))
     assert len(found) == len(graph.boxes)

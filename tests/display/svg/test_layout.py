@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.display.svg.boxes import Line
-from pyopnb.display.svg.layers import Size
-from pyopnb.display.svg.layout import lay_out
+from pyopnb.display.svg.layout import Size, lay_out
 
 sizes = st.builds(Size, st.integers(1, 200).map(float), st.integers(1, 90).map(float))
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from pyopnb.display.svg.cells import cells
 from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
@@ -27,9 +26,10 @@ def decoded(data: bytes) -> np.ndarray:
 
 @settings(max_examples=40)
 @given(arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20)))
-def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
-    colours = [(k, 255 - k, k // 2) for k in range(256)]
-    assert np.array_equal(decoded(png(which, colours)), np.array(colours)[which])
+def test_another_decoder_reads_the_same_few_colours(which: np.ndarray) -> None:
+    pixels = np.array([(k, 255 - k, k // 2) for k in range(256)], np.uint8)[which]
+    assert png(pixels)[25] == 3, "indices into a palette"
+    assert np.array_equal(decoded(png(pixels)), pixels)
 
 
 @settings(max_examples=60)
@@ -42,7 +42,14 @@ def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
 )
 def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
     with Image.open(io.BytesIO(png(pixels))) as picture:
-        assert np.array_equal(np.asarray(picture), pixels)
+        read = np.asarray(picture.convert("RGBA"))
+    assert np.array_equal(read[..., : pixels.shape[-1]], pixels)
+
+
+def test_another_decoder_reads_a_photograph_of_many_colours() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3)).astype(np.uint8)
+    assert png(pixels)[25] == 6, "RGBA"
+    assert np.array_equal(decoded(png(pixels)), pixels)
 
 
 @settings(max_examples=60)
@@ -71,9 +78,8 @@ def test_each_field_has_its_mean(values: np.ndarray, rows: int, columns: int) ->
 
 def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
     scale = ColourScale(-1, 1, kind="diverging")
-    drawn = decoded(
-        cells(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale, 0, 0, 6, 1).png
-    )[0]
+    numbers = np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]])
+    drawn = decoded(png(scale.pixels(numbers)))[0]
     assert len({tuple(pixel) for pixel in drawn.tolist()}) == 6
     for value, pixel in zip((-1, 0, 1), drawn, strict=False):
         wanted = [int(scale.colour(value)[at : at + 2], 16) for at in (1, 3, 5)]

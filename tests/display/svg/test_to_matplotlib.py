@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pyopnb.display.figures import figure_png
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
 from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.graph import draw
 from pyopnb.display.svg.shapes import Drawing, Text
-from pyopnb.display.svg.to_matplotlib import to_figure
+from pyopnb.display.svg.to_matplotlib import figure_png, to_figure
 from pyopnb.display.svg.to_svg import to_svg
 
 GRAPH = BoxGraph(
@@ -48,7 +47,7 @@ def colours(drawn: Any) -> np.ndarray:
 
 
 def test_every_text_is_where_the_svg_has_it() -> None:
-    drawing = draw(GRAPH, scale=ColourScale(1.0, 4.0), legend_title="µs")
+    drawing = draw(GRAPH, scale=ColourScale(1.0, 4.0), legend="µs")
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = {one.get_text() for one in axes.texts}

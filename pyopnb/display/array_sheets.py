@@ -1,0 +1,248 @@
+"""Arrays as heat maps of a matrix or of the slices of a stack, or as photographs, within some pixels and bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyopnb.display.array_curve import curve_of, is_curve
+from pyopnb.display.array_look import ArrayLook, Limits, squeeze, title_of_array
+from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs
+from pyopnb.display.svg.chart import Chart
+from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.heat_map import heat_maps, size_on_page
+from pyopnb.display.svg.pool import Pooling, pool
+from pyopnb.display.svg.shapes import Cells
+from pyopnb.errors import InputError
+from pyopnb.traces.summary import Summary
+
+__all__ = ["chart_of", "sheet_of"]
+
+# Pixels of a picture, and of slices side by side.
+_SIDE, _SLICES_SIDE = 256, 448
+_FEWEST_SLICES, _MOST_SLICES, _MOST_ELEMENTS = 16, 64, 2**16
+# A slice is at least this many pixels wide or high.
+_SMALLEST_SLICE = 40
+_MOST_IN_ROW = 8
+# A longer matrix is not drawn in its proportions.
+_MOST_STRETCHED = 8
+# A byte of PNG takes this many in the page: it is base64 in an SVG that is base64.
+_ENCODED = 1.8
+# A number is an outlier if it is so many times what 98 % of all cells are at most.
+_OUTLIER = 4.0
+
+
+def chart_of(
+    value: np.ndarray, summary: Summary, look: ArrayLook, most_bytes: int, name: str = ""
+) -> Chart:
+    """Draw the curve, the heat map or the photograph of an array of numbers.
+
+    Parameters
+    ----------
+    value : ndarray
+    summary : Summary
+    look : ArrayLook
+    most_bytes : int
+        Of the picture in a page.
+    name : str
+
+    Returns
+    -------
+    Chart
+
+    Raises
+    ------
+    InputError
+        The array has no numbers, or is asked to be a photograph and cannot be one.
+    """
+    if summary.kind != "number" or not summary.count:
+        got = str(summary.type or summary.kind)
+        raise InputError("show", expected="an array of numbers that is not empty", got=got)
+    if look.rgb is None and is_curve(value):
+        return curve_of(value, summary, look, name)
+    title = title_of_array(value, summary, name)
+    # Each channel is drawn as a matrix.
+    if look.rgb is False and channel_axis(value) == -1:
+        value = np.moveaxis(value, -1, -3)
+    return sheet_of(value, summary, look, most_bytes, title)
+
+
+def sheet_of(
+    value: np.ndarray,
+    summary: Summary,
+    look: ArrayLook,
+    most_bytes: int,
+    title: str,
+    *,
+    names: Sequence[str] = (),
+    in_row: int = 0,
+    remark: str = "",
+) -> Chart:
+    """Draw heat maps or photographs.
+
+    Parameters
+    ----------
+    value : ndarray
+    summary : Summary
+    look : ArrayLook
+    most_bytes : int
+    title : str
+    names : sequence of str
+        What is written above the matrices; by default their indices.
+    in_row : int
+        How many are side by side; by default as many as make the sheet square.
+    remark : str
+        Begins the caption.
+
+    Returns
+    -------
+    Chart
+    """
+    axis = _channels(value, summary, look)
+    stack, leading = _stacked(value, axis)
+    shape, count = stack.shape[1:3], len(stack)
+    drawn, columns, size = _sheet(shape, count)
+    stack = stack[:drawn]
+    if not names:
+        indices = [np.unravel_index(number, leading) for number in range(drawn)]
+        names = [",".join(map(str, index)) for index in indices]
+    rows, across = (min(shape[0], round(size[1])), min(shape[1], round(size[0])))
+    # How well pixels compress is known only when they are compressed, so sizes are tried.
+    while True:
+        matrices, scale, words = _matrices(stack, rows, across, summary, look, axis is not None)
+        if drawn < count:
+            words.append(f"{drawn} of {count:,} {'slices' if axis is None else 'pictures'}.")
+        words += _words_on_size(shape, size, rows, across, value.dtype, axis is not None)
+        chart = heat_maps(
+            matrices,
+            scale,
+            size,
+            names=names,
+            in_row=in_row or columns,
+            title=title,
+            caption=" ".join(filter(None, [remark, *words])),
+        )
+        images = [drawing for drawing in chart.shapes if isinstance(drawing, Cells)]
+        length = _ENCODED * sum(len(image.png) for image in images)
+        if length <= most_bytes or rows * across == 1:
+            return chart
+        # Noise hardly compresses, so that bytes follow the number of cells.
+        share = min(0.9, 0.97 * math.sqrt(most_bytes / length))
+        rows = max(1, int(rows * share))
+        across = max(1, int(across * share))
+
+
+def _sheet(shape: Sequence[int], count: int) -> tuple[int, int, tuple[float, float]]:
+    """Choose how many of some matrices are drawn, how many in a row, and how large each is."""
+    # Small slices are cheap, so more of them are drawn.
+    affordable = min(_MOST_SLICES, _MOST_ELEMENTS // (shape[0] * shape[1]))
+    drawn = min(count, max(_FEWEST_SLICES, affordable))
+    # The sheet shall be about square.
+    square = math.ceil(math.sqrt(drawn * shape[0] / shape[1]))
+    in_row = min(drawn, max(2, min(_MOST_IN_ROW, square)))
+    # Rows of nearly the same length: four are two rows of two, and not three and one.
+    in_row = math.ceil(drawn / math.ceil(drawn / in_row))
+    side = max(_SMALLEST_SLICE, _SLICES_SIDE // in_row)
+    if count == 1 and max(shape) <= _MOST_STRETCHED * min(shape):
+        side = _SIDE
+    return drawn, in_row, size_on_page((shape[0], shape[1]), side)
+
+
+def _holds_ids(dtype: np.dtype) -> bool:
+    """Tell whether the mean of two numbers could be another id."""
+    return dtype.kind in "iu" and dtype.itemsize >= 4
+
+
+def _matrices(
+    stack: np.ndarray,
+    rows: int,
+    columns: int,
+    summary: Summary,
+    look: ArrayLook,
+    is_photograph: bool,
+) -> tuple[Sequence[np.ndarray], ColourScale | None, list[str]]:
+    """Reduce matrices or photographs to the size of a picture; return their colours and what these mean, too."""
+    if is_photograph:
+        pictures, words = photographs(stack, rows, columns, summary, look)
+        return pictures, None, [words]
+    pooling: Pooling = "nearest" if _holds_ids(stack.dtype) else "mean"
+    matrices = [pool(matrix, rows, columns, pooling) for matrix in stack]
+    scale, words = _scale(matrices, summary, look.limits, stack.dtype.kind == "c")
+    return matrices, scale, [words]
+
+
+def _words_on_size(
+    shape: Sequence[int],
+    size: tuple[float, float],
+    rows: int,
+    columns: int,
+    dtype: np.dtype,
+    is_photograph: bool,
+) -> list[str]:
+    """Say how a picture differs from all elements in their own proportions."""
+    sentences = []
+    down = shape[0] / rows
+    across = shape[1] / columns
+    if down * across > 1:
+        cell, of = ("pixel", "the mean of") if is_photograph else ("cell", "the mean of")
+        if not is_photograph and _holds_ids(dtype):
+            of = "one of"
+        sentences.append(f"A {cell} is {of} {down:.3g} × {across:.3g}.")
+    if not math.isclose(size[0] * shape[0], size[1] * shape[1]):
+        sentences.append("The sides are not to scale.")
+    return sentences
+
+
+def _channels(value: np.ndarray, summary: Summary, look: ArrayLook) -> int | None:
+    """Return the axis of the channels of photographs; None for matrices."""
+    axis = channel_axis(value)
+    if look.rgb and axis is None:
+        raise InputError(
+            "show, rgb",
+            expected="3 or 4 channels as the last axis, or before the last two",
+            got=str(summary.type),
+            next="rgb=False, or np.stack([…], axis=-1)",
+        )
+    if look.rgb or (look.rgb is None and looks_like_photographs(value, summary)):
+        return axis
+    return None
+
+
+def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Put the matrices or photographs of an array along one axis; return the axes that it stands for, too."""
+    if channels is not None:
+        value = np.moveaxis(value, channels, -1)
+        leading = squeeze(value[..., 0, 0, 0]).shape if value.ndim > 3 else (1,)
+        return value.reshape(-1, *value.shape[-3:]), leading
+    squeezed = squeeze(value)
+    matrices = np.atleast_2d(squeezed)
+    return matrices.reshape(-1, *matrices.shape[-2:]), squeezed.shape[:-2] or (1,)
+
+
+def _scale(
+    matrices: Sequence[np.ndarray], summary: Summary, limits: Limits | None, is_complex: bool
+) -> tuple[ColourScale, str]:
+    """Choose the colours of a sheet, and say which number is beyond them."""
+    if limits is not None:
+        low, high = limits
+        return ColourScale(low, high, kind="diverging" if low == -high else "grey"), ""
+    sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
+    sizes = sizes[np.isfinite(sizes)]
+    high = float(sizes.max(initial=0))
+    typical = float(np.quantile(sizes, 0.98)) if sizes.size else 0.0
+    words = ""
+    # One number must not be so large that all others look like 0.
+    if 0 < _OUTLIER * typical < high:
+        high = 1.5 * typical
+        words = f"The farthest from 0 is {max(summary.least, summary.greatest, key=abs):.4g}."
+    if is_complex:
+        return ColourScale(0.0, high), words
+    low = float(summary.least or 0)
+    if low < 0:
+        return ColourScale(-high, high, kind="diverging"), words
+    # What is never negative looks as in a photograph.
+    if not high / 2 < low < math.inf:
+        low = 0.0
+    return ColourScale(low, high, kind="grey"), words
