@@ -29,7 +29,7 @@ from pyopnb.models.nodes import imported_versions, type_proto, walk
 from pyopnb.onnx_reference.operator import has_reference
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, one_line, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
@@ -271,29 +271,30 @@ class _Sides:
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
         """Say how a model fails, or return None."""
         levels = [_ALL, _NONE] if self.against == "levels" else [_ALL]
-        outcome = self.here.attempt(model, feeds, levels)
+        names = [info.name for info in model.graph.output]
+        outcome = self.here.attempt(model, [feeds], [(names, level) for level in levels])
         if outcome.stage:
             return _error(outcome)
         expected: dict[str, Any] | None
         if self.there is not None:
-            outcome_there = self.there.attempt(model, feeds, [_ALL])
+            outcome_there = self.there.attempt(model, [feeds], [(names, _ALL)])
             on = sanitize(self.there.python.on, 80)
             if outcome_there.stage:
                 return _error(outcome_there, f"on {on}, ")
-            expected = outcome_there.outputs[0]
-            label = f"onnxruntime {outcome.version} against {on}"
+            expected = outcome_there.outputs[0][0]
+            label = f"onnxruntime {outcome.report['version']} against {on}"
         elif self.against == "levels":
-            expected = outcome.outputs[1]
+            expected = outcome.outputs[1][0]
             label = "all optimizations against none"
         else:
             expected = _reference_outputs(model, feeds)
             label = "ONNX Runtime against ONNX's reference implementation"
         if expected is None:
             return None
-        diff = compared(outcome.outputs[0], expected, self.tolerances)
+        diff = compared(outcome.outputs[0][0], expected, self.tolerances)
         if diff.ok:
             return None
-        outputs = outcome.outputs[0], expected
+        outputs = outcome.outputs[0][0], expected
         return Failure(self.against, f"{label}: {diff.headline()[0]}", outputs=outputs)
 
 
@@ -305,7 +306,9 @@ _STAGES = {
 
 
 def _error(outcome: Outcome, where: str = "") -> Failure:
-    return Failure(outcome.stage, f"{where}{_STAGES[outcome.stage]}: {outcome.error}")
+    return Failure(
+        outcome.stage, f"{where}{_STAGES[outcome.stage]}: {one_line(sanitize(outcome.error, 2000))}"
+    )
 
 
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ _SCRIPT = Path(__file__).with_name("plain_run.py")
 # How ONNX Runtime says which versions it takes.
 _NEWEST_IR = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET = re.compile(r"support for domain (\S+) is till opset (\d+)")
-_PLAIN, _EXPOSED = "plain.onnx", "exposed.onnx"
 _ERRORS = "errors.txt"
+_OPS = "ops_of_the_model"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,8 @@ class OtherPython:
         """Run a model there on several feeds, in one session; level as `pyopnb.runtime.one_run.run_each` has it."""
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
-        with _job(model, feeds) as job:
-            job.add(_PLAIN, names, level)
-            job.run(self)
-            return [job.outputs(0, number) for number in range(len(feeds))]
+        with OtherProcess(self) as process:
+            return process.run(model, feeds, [(names, level)]).outputs[0]
 
 
 @dataclass(frozen=True)
@@ -89,20 +87,20 @@ class Outcome:
 
     Attributes
     ----------
-    outputs : tuple of dict
-        Of each level of optimisation, by name; empty where it failed.
+    outputs : list of list of dict
+        Of each session, for each of the feeds, by name; empty where one failed.
     stage : str
         Where it failed: ``"session"``, ``"run"`` or ``"process"``, which ended; empty where it did not.
     error : str
         What ONNX Runtime said, or how the process ended.
-    version : str
-        Of onnxruntime; empty where it failed.
+    report : dict
+        What the process said of itself: ``"version"``, ``"providers"``, ``"processor"``.
     """
 
-    outputs: tuple[dict[str, Any], ...] = ()
-    stage: str = ""
-    error: str = ""
-    version: str = ""
+    outputs: list[list[dict[str, Any]]]
+    stage: str
+    error: str
+    report: dict[str, Any]
 
 
 class OtherProcess:
@@ -130,33 +128,63 @@ class OtherProcess:
             self._process = None
         self._home.cleanup()
 
-    def attempt(
-        self, model: ModelProto, feeds: Mapping[str, Any], levels: Sequence[str]
+    def run(
+        self,
+        model: ModelProto,
+        feeds: Sequence[Mapping[str, Any]],
+        sessions: Sequence[tuple[Sequence[str], str]],
     ) -> Outcome:
-        """Run a model once at each of some levels of optimisation, up to the first that fails.
+        """Run a model as `attempt` does, up to its end.
 
         Raises
         ------
         InputError
             There is no onnxruntime there, or a feed has a dtype that NumPy lacks.
         ModelError
-            The model has ops, and there is no pyopnb.
+            The model cannot run there: it is newer, or has ops, and there is no pyopnb.
         """
-        names = [info.name for info in model.graph.output]
-        # An interrupt while the job's folder is removed leaves it in this one, which goes, too.
-        with _job(model, [feeds], self._folder) as job:
-            for level in levels:
-                job.add(_PLAIN, names, level)
-            report = job.report(self.call)
-            stage = report.get("failed", "")
-            if stage in ("import", "ops"):
-                raise job.refused(self.python, report)
-            if stage:
-                return Outcome(stage=stage, error=one_line(sanitize(report["error"], 2000)))
-            outputs = tuple(job.outputs(place) for place in range(len(levels)))
-            return Outcome(outputs, version=report["version"])
+        outcome = self.attempt(model, feeds, sessions)
+        if outcome.stage:
+            raise self._refused(model, outcome.stage, outcome.error)
+        return outcome
 
-    def call(self, folder: Path) -> str:
+    def attempt(
+        self,
+        model: ModelProto,
+        feeds: Sequence[Mapping[str, Any]],
+        sessions: Sequence[tuple[Sequence[str], str]],
+    ) -> Outcome:
+        """Run a model in some sessions, up to the first that fails.
+
+        Parameters
+        ----------
+        model : ModelProto
+        feeds : sequence of mapping
+            The runs of each session.
+        sessions : sequence of (sequence of str, str)
+            Of each the tensors that it gives, and its level of optimisation.
+
+        Raises
+        ------
+        InputError, ModelError
+            As `run` does, where no model with these ops can run there.
+        """
+        # An interrupt while the job's folder is removed leaves it in this one, which goes, too.
+        with tempfile.TemporaryDirectory(prefix="pyopnb-", dir=self._folder) as folder:
+            job = _Job(Path(folder), model, feeds, sessions)
+            report = job.report(self._call)
+            # Most models say newer versions than they need, as tools write their own newest ones. The runtime
+            # complains of one after the other: the IR version, ONNX's opset, that of ai.onnx.ml.
+            for _ in range(3):
+                if job.lower(report.get("error", "")):
+                    report = job.report(self._call)
+            stage = report.get("failed", "")
+            error = report.get("error", "")
+            if stage in ("import", "ops"):
+                raise self._refused(model, stage, error)
+            return Outcome([] if stage else job.outputs(), stage, error, report)
+
+    def _call(self, folder: Path) -> str:
         """Have the job of a folder done; return the process's last words where that ended it."""
         process = self._process
         if process is None:
@@ -199,98 +227,110 @@ class OtherProcess:
                 env=environment,
             )
 
+    def _refused(self, model: ModelProto, stage: str, error: str) -> Exception:
+        """Make the error of a run that failed there."""
+        where = f"trace on {sanitize(self.python.on)}"
+        got = one_line(sanitize(error, 600))
+        install = f"{self.python.path} -m pip install"
+        # Each says what to type where the run can be helped.
+        if stage == "import":
+            expected = "a Python with onnxruntime and NumPy"
+            advice = sanitize(f"{install} onnxruntime")
+            return InputError(where, expected=expected, got=got, next=advice)
+        if stage == "ops":
+            nodes = _nodes_with_ops(model)
+            return _without_pyopnb(where, nodes, got, f"{install} pyopnb, or pyopnb.lower")
+        if stage == "session":
+            expected = "a model that this runtime takes"
+            advice = "a newer onnxruntime, or onnx.version_converter"
+            opset = _NEWEST_OPSET.search(error)
+            if opset is not None:
+                newest = int(opset[2])
+                changed = _changed_operators(model, canonical_domain(opset[1]), newest)
+                got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
+            return ModelError(where, expected=expected, got=got, next=advice)
+        return ModelError(where, expected="a run to its end", got=got)
+
 
 class _Job:
     """A folder with models, feeds and what is to be done with them; afterwards with what came of it."""
 
-    def __init__(self, folder: Path, model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: ModelProto,
+        feeds: Sequence[Mapping[str, Any]],
+        sessions: Sequence[tuple[Sequence[str], str]],
+    ) -> None:
         self.folder = folder
-        # A copy, as saving takes the weights out of it.
-        self.model = ModelProto()
-        self.model.CopyFrom(model)
-        self.models: list[dict[str, Any]] = []
         # Names of tensors may hold anything, so that files number them.
-        self.inputs = list(feeds[0]) if feeds else []
-        self.runs = len(feeds)
         for number, arrays in enumerate(feeds):
-            members = [storable(name, value) for name, value in arrays.items()]
-            keys = map(str, range(len(members)))
-            np.savez(self.folder / f"feeds-{number}.npz", **dict(zip(keys, members, strict=True)))  # type: ignore[arg-type]  # all keys are digits
-        # Weights beyond a kilobyte go into a file that both models share.
+            members = {str(n): storable(*feed) for n, feed in enumerate(arrays.items())}
+            np.savez(folder / f"feeds-{number}.npz", **members)  # type: ignore[arg-type]  # all keys are digits
+        # Weights beyond a kilobyte go into a file that all models share. Saving takes them out of the copy.
+        copy = ModelProto()
+        copy.CopyFrom(model)
         onnx.save_model(
-            self.model,
-            self.folder / _PLAIN,
+            copy,
+            folder / "model.onnx",
             save_as_external_data=True,
             location="weights",
             convert_attribute=False,
         )
+        self.models: dict[str, ModelProto] = {}
+        entries = []
+        for number, (names, level) in enumerate(sessions):
+            file = f"{number}.onnx"
+            proto = self.models[file] = ModelProto()
+            proto.CopyFrom(copy)
+            expose(proto, names)
+            entries.append({"file": file, "outputs": list(names), "level": level})
         # Only the ops of this model go there, as a module that defines them.
-        self.nodes = _nodes_with_ops(model)
-        self.ops = ""
-        if self.nodes:
-            self.ops = "ops_of_the_model"
-            save_module(self.folder / f"{self.ops}.py", *set(self.nodes.values()))
+        ops = set(_nodes_with_ops(model).values())
+        if ops:
+            save_module(folder / f"{_OPS}.py", *ops)
+        self.job = {
+            "models": entries,
+            "inputs": [name for arrays in feeds[:1] for name in arrays],
+            "runs": len(feeds),
+            "ops": _OPS if ops else "",
+        }
 
-    def add(self, file: str, outputs: Sequence[str], level: str) -> None:
-        """Add a session that is made and run, with what it is to give."""
-        self.models.append({"file": file, "outputs": list(outputs), "level": level})
+    def outputs(self) -> list[list[dict[str, Any]]]:
+        """Read what the sessions gave for the feeds."""
+        sessions = []
+        for place, model in enumerate(self.job["models"]):
+            sessions.append(
+                [self._read(place, n, model["outputs"]) for n in range(self.job["runs"])]
+            )
+        return sessions
 
-    def outputs(self, place: int, number: int = 0) -> dict[str, Any]:
-        """Read the outputs of the session that was added at a place, for the feeds of this number."""
+    def _read(self, place: int, number: int, names: Sequence[str]) -> dict[str, Any]:
         arrays = {}
         with np.load(self.folder / f"{place}-{number}.npz") as members:
-            for name, key in zip(self.models[place]["outputs"], members, strict=True):
+            for name, key in zip(names, members, strict=True):
                 array = members[key]
                 arrays[name] = array.astype(object) if array.dtype.kind == "U" else array
         return arrays
 
-    def run(self, python: OtherPython) -> dict[str, Any]:
-        """Run the models there, and return what the other Python says of itself.
-
-        Raises
-        ------
-        InputError
-            There is no onnxruntime there.
-        ModelError
-            The model cannot run there: it is newer, or its ops need pyopnb.
-        """
-        with OtherProcess(python) as process:
-            report = self.report(process.call)
-        if "failed" in report:
-            raise self.refused(python, report)
-        return report
-
-    def report(self, call: Callable[[Path], str]) -> dict[str, Any]:
-        """Have the job done by a process, and read what it says of it."""
-        report = self._report(call)
-        # Most models say newer versions than they need, as tools write their own newest ones. The runtime
-        # complains of one after the other: the IR version, ONNX's opset, that of ai.onnx.ml.
-        for _ in range(3):
-            if not self._lower(report.get("error", "")):
-                break
-            report = self._report(call)
-        return report
-
-    def _lower(self, complaint: str) -> bool:
+    def lower(self, complaint: str) -> bool:
         """Lower the version that a runtime complains of, where the models mean the same in it; tell whether they do."""
         ir = _NEWEST_IR.search(complaint)
         opset = _NEWEST_OPSET.search(complaint)
-        for model in self.models:
-            path = self.folder / model["file"]
-            proto = onnx.load(path, load_external_data=False)
+        for proto in self.models.values():
             if ir is not None:
                 proto.ir_version = int(ir[1])
             elif opset is None or not _lower_opset(
                 proto, canonical_domain(opset[1]), int(opset[2])
             ):
                 return False
-            path.write_bytes(proto.SerializeToString())
         return True
 
-    def _report(self, call: Callable[[Path], str]) -> dict[str, Any]:
-        names = ("models", "inputs", "runs", "ops")
-        job = {name: getattr(self, name) for name in names}
-        (self.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    def report(self, call: Callable[[Path], str]) -> dict[str, Any]:
+        """Have the job done by a process, and read what it says of it."""
+        for file, proto in self.models.items():
+            (self.folder / file).write_bytes(proto.SerializeToString())
+        (self.folder / "job.json").write_text(json.dumps(self.job), encoding="utf-8")
         words = call(self.folder)
         path = self.folder / "report.json"
         if path.exists():
@@ -300,38 +340,6 @@ class _Job:
         # It ended before it could report: a crash of the runtime, or no NumPy.
         stage = "import" if "ModuleNotFoundError" in words else "process"
         return {"failed": stage, "error": words}
-
-    def refused(self, python: OtherPython, report: Mapping[str, str]) -> Exception:
-        """Make the error of a run that failed there."""
-        where = f"trace on {sanitize(python.on)}"
-        got = one_line(sanitize(report["error"], 600))
-        install = f"{python.path} -m pip install"
-        # Each says what to type where the run can be helped.
-        if report["failed"] == "import":
-            expected = "a Python with onnxruntime and NumPy"
-            advice = sanitize(f"{install} onnxruntime")
-            return InputError(where, expected=expected, got=got, next=advice)
-        if report["failed"] == "ops":
-            return _without_pyopnb(where, self.nodes, got, f"{install} pyopnb, or pyopnb.lower")
-        if report["failed"] == "session":
-            expected = "a model that this runtime takes"
-            advice = "a newer onnxruntime, or onnx.version_converter"
-            opset = _NEWEST_OPSET.search(report["error"])
-            if opset is not None:
-                newest = int(opset[2])
-                changed = _changed_operators(self.model, canonical_domain(opset[1]), newest)
-                got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
-            return ModelError(where, expected=expected, got=got, next=advice)
-        return ModelError(where, expected="a run to its end", got=got)
-
-
-@contextmanager
-def _job(
-    model: ModelProto, feeds: Sequence[Mapping[str, Any]], parent: Path | None = None
-) -> Iterator[_Job]:
-    """Make a job in a folder that is there as long as the job is."""
-    with tempfile.TemporaryDirectory(prefix="pyopnb-", dir=parent) as folder:
-        yield _Job(Path(folder), model, feeds)
 
 
 def _last_words(errors: str, code: int) -> str:
@@ -424,29 +432,27 @@ def trace_elsewhere(
     complete = to_model(source)
     if source.folder is not None:
         take_in_all(complete, source.folder)
-    level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
-    is_checked = options.check and options.optimised
     python = other_python(on, complete)
-    with _job(complete, [feeds]) as job:
-        # Saving has moved the weights into a file, so that the second model is small.
-        expose(job.model, names)
-        (job.folder / _EXPOSED).write_bytes(job.model.SerializeToString())
-        job.add(_EXPOSED, names, level)
-        if is_checked:
-            job.add(_PLAIN, outputs, level)
-        report = job.run(python)
-        arrays = job.outputs(0)
-        exposure = exposure_of(job.outputs(1), arrays) if is_checked else None
+    level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
+    sessions = [(names, level)]
+    if options.check and options.optimised:
+        sessions.append((outputs, level))
+    with OtherProcess(python) as process:
+        outcome = process.run(complete, [feeds], sessions)
+    (arrays,), *unexposed = outcome.outputs
+    exposure = None
+    for (plain,) in unexposed:
+        exposure = exposure_of(plain, arrays)
     # A comma begins what follows the runtime's name.
-    processor = sanitize(report["processor"].replace(",", ""), 60)
+    processor = sanitize(outcome.report["processor"].replace(",", ""), 60)
     amount = "all" if options.optimised else "no"
-    name = runtime_name(report["version"], report["providers"])
+    name = runtime_name(outcome.report["version"], outcome.report["providers"])
     trace = Trace(
         model,
         feeds=feeds,
         values=arrays,
         initializers=Initializers(lambda: (complete.graph.initializer, None)),
-        versions={op: registry[op].current for op in job.nodes.values()},
+        versions={op: registry[op].current for op in _nodes_with_ops(complete).values()},
         runtime=f"{name} on {processor}, {amount} optimisations",
         exposure=exposure,
         other_python=python,
