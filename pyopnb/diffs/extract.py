@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from onnx import GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, ValueInfoProto, helper
 
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.errors import InputError
-from pyopnb.models.external_data import is_external
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import type_proto
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.ops.types import type_of
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.trace import Trace, model_with_weights
 
 __all__ = ["ModelCut", "cut_out", "extract"]
 
@@ -75,12 +74,7 @@ def extract(
     (['Neg'], {'a': array([1., 2.], dtype=float32)})
     """
     if isinstance(model, Trace):
-        copy = ModelProto()
-        copy.CopyFrom(model.model)
-        # The model of a trace is without its larger weights.
-        for tensor in filter(is_external, copy.graph.initializer):
-            tensor.CopyFrom(numpy_helper.from_array(model.initializers[tensor.name], tensor.name))
-        return cut_out(ModelSource(copy), model, inputs, outputs)
+        return cut_out(ModelSource(model_with_weights(model)), model, inputs, outputs)
     return cut_out(read_model(model), None, inputs, outputs)
 
 
@@ -122,10 +116,6 @@ def cut_out(
     nodes = [graph.nodes[position] for position in segment.nodes]
     made_names = {name for node in nodes for name in node.output}
     weights = [tensor for tensor in proto.initializer if tensor.name in segment.weights]
-    sparse = []
-    for tensor in proto.sparse_initializer:
-        if tensor.values.name in segment.weights:
-            sparse.append(tensor)
     part = helper.make_graph(
         nodes,
         proto.name,
@@ -133,7 +123,6 @@ def cut_out(
         [_info(proto, types, name, {}) for name in results],
         initializer=weights,
         value_info=[info for info in proto.value_info if info.name in made_names],
-        sparse_initializer=sparse,
     )
     proto.CopyFrom(part)
     return ModelCut(to_model(source), feeds)

@@ -84,12 +84,8 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        verb = "fail"
-        if count == 1:
-            verb = "fails"
-        limit = ", and the time was up"
-        if self.finished:
-            limit = ""
+        verb = "fails" if count == 1 else "fail"
+        limit = "" if self.finished else ", and the time was up"
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 
@@ -259,7 +255,6 @@ class _Sides:
         # A crash of the runtime must end that process and not the notebook's.
         this_python = OtherPython(Path(sys.executable), "this Python")
         self.here = stack.enter_context(OtherProcess(this_python))
-        self.there: OtherProcess | None = None
         # What outputs are compared with: another level, or else the reference, or another runtime.
         self.against = "levels"
         if on == "reference":
@@ -270,32 +265,32 @@ class _Sides:
 
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
         """Say how a model fails, or return None."""
-        levels = [_ALL, _NONE] if self.against == "levels" else [_ALL]
         names = [info.name for info in model.graph.output]
+        levels = [_ALL]
+        if self.against == "levels":
+            levels.append(_NONE)
         outcome = self.here.attempt(model, [feeds], [(names, level) for level in levels])
         if outcome.stage:
             return _error(outcome)
-        expected: dict[str, Any] | None
-        if self.there is not None:
-            outcome_there = self.there.attempt(model, [feeds], [(names, _ALL)])
+        outputs = [runs[0] for runs in outcome.outputs]
+        label = "all optimizations against none"
+        if self.against == "runtimes":
+            there = self.there.attempt(model, [feeds], [(names, _ALL)])
             on = sanitize(self.there.python.on, 80)
-            if outcome_there.stage:
-                return _error(outcome_there, f"on {on}, ")
-            expected = outcome_there.outputs[0][0]
+            if there.stage:
+                return _error(there, f"on {on}, ")
+            outputs.append(there.outputs[0][0])
             label = f"onnxruntime {outcome.report['version']} against {on}"
-        elif self.against == "levels":
-            expected = outcome.outputs[1][0]
-            label = "all optimizations against none"
-        else:
+        elif self.against == "reference":
             expected = _reference_outputs(model, feeds)
+            if expected is None:
+                return None
+            outputs.append(expected)
             label = "ONNX Runtime against ONNX's reference implementation"
-        if expected is None:
-            return None
-        diff = compared(outcome.outputs[0][0], expected, self.tolerances)
+        diff = compared(outputs[0], outputs[1], self.tolerances)
         if diff.ok:
             return None
-        outputs = outcome.outputs[0][0], expected
-        return Failure(self.against, f"{label}: {diff.headline()[0]}", outputs=outputs)
+        return Failure(self.against, f"{label}: {diff.headline()[0]}", tuple(outputs))
 
 
 _STAGES = {
@@ -316,10 +311,10 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
     # An op of the registry that has the name of ONNX's operator is what may be wrong.
     imported = imported_versions(model)
     defined = set()
-    for site in walk(model):
-        domain = canonical_domain(site.node.domain)
-        if domain in imported and has_reference(site.node, imported[domain]):
-            defined.add(f"{domain}::{site.node.op_type}")
+    for node in (site.node for site in walk(model)):
+        domain = canonical_domain(node.domain)
+        if domain in imported and has_reference(node, imported[domain]):
+            defined.add(f"{domain}::{node.op_type}")
     ops = [op for op in registry if op.name not in defined]
     try:
         source = read_model(model)
@@ -340,29 +335,26 @@ def _gist(failure: Failure) -> str:
 # ---- the search --------------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _Search:
     """A search for the smallest failing model; ``best`` is the smallest so far."""
 
-    def __init__(
-        self,
-        whole: ModelCut,
-        failure: Failure,
-        judge: _Judge,
-        recorder: str | Path,
-        deadline: float,
-    ) -> None:
-        self.best = whole
-        self.failure = failure
-        self.gist = _gist(failure)
-        self.judge = judge
-        self.recorder = recorder
-        self.deadline = deadline
-        self.trials = 0
+    best: ModelCut
+    failure: Failure
+    judge: _Judge
+    recorder: str | Path
+    deadline: float
+    trials: int = 0
 
     def run(self) -> bool:
         """Shrink the model as far as possible, and tell whether the search finished in time."""
         try:
-            self._inline_functions()
+            if self.best.model.functions:
+                # So that their nodes can be left out as well. Most models have no functions.
+                import onnx.inliner
+
+                inlined = onnx.inliner.inline_local_functions(self.best.model)
+                self._still_fails(ModelCut(inlined, self.best.feeds))
             self._leave_out_nodes()
             self._leave_out_outputs()
             self._shrink_arrays()
@@ -383,20 +375,11 @@ class _Search:
         except Exception:
             # The smaller model fails in another way, for instance because sizes no longer match.
             return False
-        if failure is None or _gist(failure) != self.gist:
+        if failure is None or _gist(failure) != _gist(self.failure):
             return False
         self.best = cut
         self.failure = failure
         return True
-
-    def _inline_functions(self) -> None:
-        """Inline local functions, so that their nodes can be removed as well."""
-        if self.best.model.functions:
-            # Most models have no functions.
-            import onnx.inliner
-
-            inlined = onnx.inliner.inline_local_functions(self.best.model)
-            self._still_fails(ModelCut(inlined, self.best.feeds))
 
     def _leave_out_nodes(self) -> None:
         parts = _Parts(*self.best)
@@ -425,14 +408,10 @@ class _Search:
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
         """Record the outputs of the first nodes, of fewer if those fail as well."""
-        while nodes:
-            before = parts.cut(nodes)
+        options: dict[str, Any] = {"optimised": False, "check": False, "times": False}
+        while (before := parts.cut(nodes)) is not None:
             try:
-                if before is not None:
-                    run = trace(
-                        *before, on=self.recorder, optimised=False, check=False, times=False
-                    )
-                    parts.values |= dict(run.items())
+                parts.values |= trace(*before, on=self.recorder, **options).items()
                 return
             except Exception:
                 nodes = nodes[: len(nodes) - 1 - len(nodes) // 16]
@@ -455,7 +434,7 @@ class _Search:
 
     def _leave_out_outputs(self) -> None:
         names = [info.name for info in self.best.model.graph.output]
-        for name in names if len(names) > 1 else ():
+        for name in names[len(names) == 1 :]:
             copy = ModelSource(_copied(self.best.model))
             if self._still_fails(cut_out(copy, self.best.feeds, None, name)):
                 return
@@ -494,7 +473,7 @@ class _Parts:
         self.values = dict(feeds)
 
     def cut(self, positions: Sequence[int]) -> ModelCut | None:
-        """Build a model of some nodes; None if one of their inputs was not recorded."""
+        """Build a model of some nodes; None if there are none, or one of their inputs was not recorded."""
         graph = self.graph
         reads = dict.fromkeys(name for p in positions for name in graph.reads[p])
         # Constants come along with the nodes that read them.

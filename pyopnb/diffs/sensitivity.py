@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.traces.align import align
@@ -25,7 +25,6 @@ from pyopnb.diffs.traces.quantized_pairs import (
 )
 from pyopnb.diffs.traces.segments import Side
 from pyopnb.errors import InputError
-from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import first_output, full_name
 from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.displayable import Displayable
@@ -33,7 +32,7 @@ from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.session.session import Session
 from pyopnb.traces.api import trace
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.trace import Trace, model_with_weights
 
 __all__ = ["SensitiveNode", "Sensitivity", "sensitivity"]
 
@@ -245,13 +244,8 @@ class _Simulation:
         self.switches: dict[str, str] = {}
         self.trace = tensors.a.trace
         self.graph = tensors.a.graph
-        model = ModelProto()
-        model.CopyFrom(self.trace.model)
+        model = model_with_weights(self.trace)
         self.body: GraphProto = model.graph
-        # The copy of the model has no folder in which its external data could be found.
-        for tensor in filter(is_external, self.body.initializer):
-            array = self.trace.initializers[tensor.name]
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
         rounding: dict[str, list[NodeProto]] = {}
         for name, partner in tensors.partners.items():
             if partner not in rounding and tensors.scales[name].is_integer:

@@ -289,7 +289,7 @@ class _Job:
         ops = set(_nodes_with_ops(model).values())
         if ops:
             save_module(folder / f"{_OPS}.py", *ops)
-        self.job = {
+        self.job: dict[str, Any] = {
             "models": entries,
             "inputs": [name for arrays in feeds[:1] for name in arrays],
             "runs": len(feeds),

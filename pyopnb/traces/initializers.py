@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.models.external_data import with_data
-from pyopnb.ops.locks import locked
 
 __all__ = ["Initializers"]
 
@@ -24,46 +23,39 @@ class Initializers(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
-        self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
-        self._tensors: dict[str, TensorProto] = {}
-        self._folder: str | None = None
+        self._load = load
         self._arrays: dict[str, np.ndarray] = {}
-        self._lock = threading.Lock()
+
+    @cached_property
+    def _source(self) -> tuple[dict[str, TensorProto], str | None]:
+        # Once: the file is read when somebody first asks for a weight, and most traces are never asked.
+        tensors, folder = self._load()
+        known = {tensor.name: tensor for tensor in tensors}
+        # What the function holds, as the bytes of a model, is not needed any more.
+        self._load = lambda: (known.values(), folder)
+        return known, folder
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _initializers, (list(self._known().values()), self._folder)
-
-    def _known(self) -> dict[str, TensorProto]:
-        locked(self._lock, self._load_once)
-        return self._tensors
-
-    def _load_once(self) -> None:
-        # Once: the file is read when somebody first asks for a weight, and most traces are never asked.
-        if self._load is not None:
-            tensors, self._folder = self._load()
-            self._tensors = {tensor.name: tensor for tensor in tensors}
-            self._load = None
+        tensors, folder = self._source
+        return _initializers, (list(tensors.values()), folder)
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._arrays:
-            tensor = self._known()[name]
-            array = numpy_helper.to_array(with_data(tensor, self._folder))
+            tensors, folder = self._source
+            array = numpy_helper.to_array(with_data(tensors[name], folder))
             # The array is shared by all who ask for it.
             array.flags.writeable = False
             self._arrays[name] = array
         return self._arrays[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known())
+        return iter(self._source[0])
 
     def __len__(self) -> int:
-        return len(self._known())
+        return len(self._source[0])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known()
-
-    def __repr__(self) -> str:
-        return f"{len(self)} initializers"
+        return name in self._source[0]
 
 
 def _initializers(tensors: list[TensorProto], folder: str | None) -> Initializers:

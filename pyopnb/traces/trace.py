@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper
 
 from pyopnb.errors import UnknownName
+from pyopnb.models.external_data import is_external
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
@@ -20,7 +21,7 @@ from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.times import Times
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "model_with_weights"]
 
 _UNREAD: Mapping[str, np.ndarray] = MappingProxyType({})
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
@@ -233,3 +234,12 @@ class Trace(Displayable):
         if time is None:
             return ""
         return str(sanitize(str(time), 80))
+
+
+def model_with_weights(trace: Trace) -> ModelProto:
+    """Copy the model of a trace, with the data of its large initializers."""
+    copy = ModelProto()
+    copy.CopyFrom(trace.model)
+    for tensor in filter(is_external, copy.graph.initializer):
+        tensor.CopyFrom(numpy_helper.from_array(trace.initializers[tensor.name], tensor.name))
+    return copy

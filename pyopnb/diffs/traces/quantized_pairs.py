@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -23,22 +24,26 @@ from pyopnb.models.nodes import constant_value
 
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
-_QUANTIZERS = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulNBits", "QGemm"}
-)
 _INTEGER_OPS = ("MatMulInteger", "ConvInteger")
-# The input at which an operator on quantized tensors has the scale of its result.
-_RESULT_SCALES = {
-    "QLinearConv": 6,
-    "QLinearMatMul": 6,
-    "QLinearAdd": 6,
-    "QLinearMul": 6,
-    "QGemm": 7,
-    "QLinearConcat": 0,
-}
-_OTHER_RESULT_SCALE = 3
+# Places in a node of a quantized tensor, its scale and its zero point: those of inputs, and from here on those of outputs.
+_OUT = 10
+_RESULT_AND_WEIGHT = ((_OUT, 6, 7), (3, 4, 5))
+_SCALES = MappingProxyType(
+    {
+        "QuantizeLinear": ((_OUT, 1, 2),),
+        "DequantizeLinear": ((0, 1, 2),),
+        "DynamicQuantizeLinear": ((_OUT, _OUT + 1, _OUT + 2),),
+        "QLinearConv": _RESULT_AND_WEIGHT,
+        "QLinearMatMul": _RESULT_AND_WEIGHT,
+        "QLinearAdd": _RESULT_AND_WEIGHT,
+        "QLinearMul": _RESULT_AND_WEIGHT,
+        "QGemm": ((_OUT, 7, 8), (3, 4, 5)),
+        "QLinearConcat": ((_OUT, 0, 1),),
+    }
+)
+_OTHER_SCALES = ((_OUT, 3, 4),)
 # The input at which an operator on quantized tensors has its bias.
-_BIASES = {"QLinearConv": 8, "QGemm": 6}
+_BIASES = MappingProxyType({"QLinearConv": 8, "QGemm": 6})
 _TRANSPOSED = "_Transposed_quantized"
 # What quantizers add to the name of a tensor, the longest first.
 _ENDINGS = (
@@ -59,12 +64,11 @@ ABSORBED_OPS = ("Relu", "Clip")
 
 def is_quantized(model: ModelProto) -> bool:
     """Tell whether nodes of a model's main graph compute with quantized numbers."""
-    for node in model.graph.node:
-        if node.op_type in _QUANTIZERS or node.op_type in _INTEGER_OPS:
-            return True
-        if node.op_type.startswith("QLinear"):
-            return True
-    return False
+    return any(_computes_with_scales(node.op_type) for node in model.graph.node)
+
+
+def _computes_with_scales(op: str) -> bool:
+    return op in (*_SCALES, *_INTEGER_OPS, "MatMulNBits") or op.startswith("QLinear")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Scale:
 
     @property
     def is_integer(self) -> bool:
-        return self.dtype.name.startswith(("int", "uint"))
+        return _is_integer(self.dtype)
 
     def limits(self) -> tuple[float, float]:
         # NumPy does not know the integers of four bits, ml_dtypes knows all.
@@ -172,43 +176,36 @@ class QuantizedTensors:
 
     def _read_node(self, node: NodeProto) -> None:
         """Record the scales that a quantized node gives for its inputs and result."""
-        inputs = [*node.input, *[""] * 9]
+        names = [*[*node.input, *[""] * _OUT][:_OUT], *node.output, ""]
+        x = names[0]
+        output = names[_OUT]
         op = node.op_type
-        output = ""
-        if node.output:
-            output = node.output[0]
-        if op == "QuantizeLinear":
-            self._sources[output] = inputs[0]
-            self._add(output, inputs[1], inputs[2], node)
-        elif op == "DequantizeLinear":
-            self._results.setdefault(inputs[0], output)
-            self._add(inputs[0], inputs[1], inputs[2], node)
-        elif op == "DynamicQuantizeLinear":
+        if op in ("QuantizeLinear", "DynamicQuantizeLinear"):
+            self._sources[output] = x
+        if op == "DynamicQuantizeLinear":
             self.dynamic.add(output)
-            self._sources[output] = inputs[0]
-            self._add(output, node.output[1], node.output[2], node)
-        elif op in _INTEGER_OPS:
-            self._read_integers(node, inputs)
+        if op == "DequantizeLinear":
+            self._results.setdefault(x, output)
+        if op in _INTEGER_OPS:
+            self._read_integers(node, names)
         elif op == "MatMulNBits":
-            self._add_packed(node)
-        elif op.startswith("QLinear") or op == "QGemm":
-            self._read_operator(node, inputs)
-        elif inputs[0] in self.scales and self._is_integer(output):
+            self._add_packed(node, names)
+        elif _computes_with_scales(op):
+            for places in _SCALES.get(op, _OTHER_SCALES):
+                quantized, scale, zero_point = (names[place] for place in places)
+                self._add(quantized, scale, zero_point, node)
+            if op in _BIASES:
+                self._add_bias(names[_BIASES[op]], names[1], names[4])
+        elif x in self.scales and self._is_integer(output):
             # MaxPool, Reshape and the like move quantized numbers and leave their scale as it is.
-            self.scales[output] = self.scales[inputs[0]]
+            self.scales[output] = self.scales[x]
 
-    def _read_operator(self, node: NodeProto, inputs: list[str]) -> None:
-        at = _RESULT_SCALES.get(node.op_type, _OTHER_RESULT_SCALE)
-        self._add(node.output[0], inputs[at], inputs[at + 1], node)
-        if at >= 6:
-            # The second operand may be a weight.
-            self._add(inputs[3], inputs[4], inputs[5], node)
-        # The bias counts in products of the scales of the input and of the weight.
-        bias_name = inputs[_BIASES.get(node.op_type, -1)]
-        bias, x, w = (self._value(name) for name in (bias_name, inputs[1], inputs[4]))
+    def _add_bias(self, name: str, input_scale: str, weight_scale: str) -> None:
+        """Add the scale of a bias: it counts in products of the scales of the input and of the weight."""
+        bias, x, w = (self._value(value) for value in (name, input_scale, weight_scale))
         if bias is not None and x is not None and w is not None:
-            self._biases.add(bias_name)
-            self.scales[bias_name] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
+            self._biases.add(name)
+            self.scales[name] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
 
     def _add(self, name: str, scale: str, zero_point: str, node: NodeProto) -> None:
         values = self._value(scale)
@@ -245,13 +242,12 @@ class QuantizedTensors:
             self.arrays[weight] = levels.T
             self.scales[weight] = Scale(scale.scale.T, scale.zero_point.T, scale.dtype)
 
-    def _add_packed(self, node: NodeProto) -> None:
+    def _add_packed(self, node: NodeProto, names: list[str]) -> None:
         """Unpack the weight of a MatMulNBits, stored block by block within each column."""
-        packed = self._value(node.input[1])
-        scales = self._value(node.input[2])
+        name = names[1]
+        packed, scales, zeros = (self._value(x) for x in names[1:4])
         if packed is None or scales is None:
             return
-        zeros = self._value([*node.input, ""][3])
         bits = _attribute(node, "bits", 4)
         size = _attribute(node, "block_size", 32)
         rows = _attribute(node, "K", 0)
@@ -266,28 +262,24 @@ class QuantizedTensors:
         for part in (scales, zeros):
             blocks = part.reshape(columns, -1).astype(np.float32)
             parts.append(np.repeat(blocks, size, axis=1)[:, :rows].T)
-        name = node.input[1]
         dtype = np.dtype(np.uint8 if bits == 8 else getattr(ml_dtypes, f"uint{bits}"))
         self.scales[name] = Scale(parts[0], parts[1], dtype)
         self.arrays[name] = levels.T
         self._results[name] = ""
         # The node has the name of the product in both models: its weight is the one that a reads there.
-        product = self._aligned.get(node.output[0], node.output[0])
-        producer = self.a.graph.producer.get(product)
+        producer = self.a.graph.producer.get(self._aligned.get(names[_OUT], names[_OUT]))
         if producer is not None:
             self._sources[name] = [*self.a.graph.nodes[producer].input, ""][1]
 
     def _value(self, name: str) -> np.ndarray | None:
         value = self.arrays.get(name)
-        if value is None and name in self.b.trace.initializers:
-            value = self.b.trace.initializers[name]
-        if isinstance(value, np.ndarray):
-            return value
-        return None
+        if value is None:
+            value = self.b.trace.initializers.get(name)
+        return value if isinstance(value, np.ndarray) else None
 
     def _is_integer(self, name: str) -> bool:
         value = self._value(name)
-        return value is not None and value.dtype.name.startswith(("int", "uint"))
+        return value is not None and _is_integer(value.dtype)
 
     # ---- the float tensors
 
@@ -361,30 +353,26 @@ class QuantizedTensors:
 
     def pairs(self) -> list[Pair]:
         """Pair the tensors of the float model with those that have their numbers in the quantized one."""
-        graph_a = self.a.graph
-        graph_b = self.b.graph
-        pairs = [pair for pair in self.alignment.pairs if pair.b in graph_b.inputs]
+        made_in_b = self.b.graph.producer
         by_tensor: dict[str, Pair] = {}
         for name, partner in self.partners.items():
             result = self._results.get(name, name)
-            if partner in self.floats and result in graph_b.producer:
+            if partner in self.floats and result in made_in_b:
                 by_tensor.setdefault(partner, Pair(partner, result, "name"))
-        used = {pair.b for pair in by_tensor.values()} | set(self._sources.values())
-        for name in graph_a.order:
-            # What was not quantized has its name in both models.
-            if name not in by_tensor and name in graph_b.producer and name not in used:
-                by_tensor[name] = Pair(name, name, "name")
-        used |= {pair.b for pair in by_tensor.values()}
-        for pair in self.alignment.pairs:
-            is_free = pair.a not in by_tensor and pair.b not in used and pair.b in graph_b.producer
-            if is_free and self._same_type(pair):
+        # What was not quantized has its name in both models, or else the structure tells.
+        used = set(self._sources.values()).union(pair.b for pair in by_tensor.values())
+        same_names = [Pair(name, name, "name") for name in self.a.graph.order]
+        for pair in (*same_names, *filter(self._same_type, self.alignment.pairs)):
+            if pair.a not in by_tensor and pair.b in made_in_b and pair.b not in used:
                 by_tensor[pair.a] = pair
-        by_position = sorted(by_tensor.values(), key=lambda pair: graph_b.producer[pair.b])
-        return [*pairs, *by_position]
+                used.add(pair.b)
+        by_position = sorted(by_tensor.values(), key=lambda pair: made_in_b[pair.b])
+        return [
+            pair for pair in self.alignment.pairs if pair.b in self.b.graph.inputs
+        ] + by_position
 
     def _same_type(self, pair: Pair) -> bool:
-        a = self.floats.get(pair.a)
-        b = self.arrays.get(pair.b)
+        a, b = self.floats.get(pair.a), self.arrays.get(pair.b)
         return getattr(a, "dtype", None) == getattr(b, "dtype", 0)
 
     def dequantized(self) -> dict[str, np.ndarray]:
@@ -405,10 +393,9 @@ class QuantizedTensors:
         return numbers
 
     def float_array(self, name: str) -> np.ndarray:
-        array = self.floats.get(name)
-        if array is None:
-            array = self.a.trace.initializers[name]
-        return np.asarray(array)
+        if name in self.floats:
+            return np.asarray(self.floats[name])
+        return self.a.trace.initializers[name]
 
     def rows(self, pairs: list[Pair]) -> list[QuantizedTensor]:
         """Describe every tensor, worst first by its own scale, then those without a scale."""
@@ -481,6 +468,11 @@ def signal_to_noise(result: Any, values: np.ndarray) -> float | None:
     if not facts.bits and np.any(values):
         return math.inf
     return facts.snr
+
+
+def _is_integer(dtype: np.dtype) -> bool:
+    # NumPy does not know the integers of four bits by another name.
+    return dtype.name.startswith(("int", "uint"))
 
 
 def _attribute(node: NodeProto, name: str, default: int) -> int:
