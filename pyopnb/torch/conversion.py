@@ -18,7 +18,7 @@ from pyopnb.torch.holes import Hole, NoStandIn
 from pyopnb.torch.parts import capture_around, capture_with_parts
 from pyopnb.torch.program import check_buffers
 from pyopnb.torch.reports import Report, StandIns, note_holes
-from pyopnb.torch.sizes import fixed_by_torch, requested_dimensions
+from pyopnb.torch.sizes import fixed_by_torch, renamed_by_forward, requested_dimensions
 from pyopnb.torch.verified_export import export_verified
 
 __all__ = ["export", "missing"]
@@ -116,6 +116,7 @@ def export(
     names = [entry.name for entry in exported.model.graph.inputs]
     requests = requested_dimensions(dynamic_shapes, bound_arguments(module, args, kwargs))
     fixed = fixed_by_torch(program, names, requests)
+    fixed += renamed_by_forward(exported.model.graph, names, requests)
     if verify:
         verified = export_verified(program, exported, module, args, kwargs, options)
         fault = verified.fault

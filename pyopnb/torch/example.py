@@ -145,7 +145,7 @@ def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[s
 def with_caches(
     module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
 ) -> Any:
-    """Let torch look into transformers' caches, and write their entries of ``dynamic_shapes`` as it takes them.
+    """Let torch look into transformers' caches, and write ``dynamic_shapes`` as it takes it.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def with_caches(
     Returns
     -------
     object
-        ``dynamic_shapes`` with an entry for each tensor.
+        ``dynamic_shapes`` with an entry for each argument, and for each tensor of a cache.
     """
     for leaf in torch.utils._pytree.tree_leaves((args, kwargs)):
         if type(leaf).__module__ == "transformers.cache_utils":

@@ -23,7 +23,7 @@ from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.parts import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
-from pyopnb.torch.sizes import write_fixed_sizes
+from pyopnb.torch.sizes import write_derived_sizes, write_fixed_sizes
 from pyopnb.torch.stand_in import define
 from pyopnb.torch.wrappers import put_node, translations
 
@@ -137,6 +137,7 @@ def _call_exporter(program: Any, options: ExportOptions) -> Any:
             _forget_pending_sizes(program)
             exported = torch.onnx.export(program, (), optimize=False, **arguments)
     write_fixed_sizes(exported.model.graph)
+    write_derived_sizes(program, exported.model.graph)
     _restore_names(exported, len(input_names or ()), len(output_names or ()))
     _name_transposed_weights(exported)
     return exported

@@ -28,7 +28,12 @@ from pyopnb.testing.verify import mild_trials
 from pyopnb.torch.example import bound_arguments, in_order, line_of_error
 from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.program import calls_in, capture, is_foreign
-from pyopnb.torch.sizes import OpenSizes, requested_dimensions
+from pyopnb.torch.sizes import (
+    OpenSizes,
+    has_derived_sizes,
+    requested_dimensions,
+    rewritten_shapes,
+)
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
@@ -206,6 +211,14 @@ def _with_open_sizes(
     module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
 ) -> Any:
     """Capture a module with the part in torch that fixes a size there; return None where nothing helps."""
+    try:
+        # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and takes it without one.
+        program = capture(module, args, kwargs, _names_of(dynamic_shapes))
+    except ModelError:
+        pass
+    else:
+        if has_derived_sizes(program):
+            return program
     learner = _learner(module, args, kwargs, dynamic_shapes)
     if learner is None or not learner.takes_other_sizes():
         return None
@@ -225,6 +238,13 @@ def _with_open_sizes(
         children = learner.module.get_submodule(path).named_children()
         paths = [prefix + name for name, _ in children]
     return program
+
+
+def _names_of(dynamic_shapes: Any) -> Any:
+    """Write names for the dimensions that are a `torch.export.Dim` without bounds of the user's."""
+    return rewritten_shapes(
+        dynamic_shapes, lambda dim: dim.__name__ if type(dim) is torch.export.Dim else dim
+    )
 
 
 def _learner(

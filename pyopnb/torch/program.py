@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import re
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from pyopnb.errors import InputError, ModelError
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.torch.calls import arguments_of
 from pyopnb.torch.example import (
     bound_arguments,
@@ -24,7 +25,7 @@ from pyopnb.torch.example import (
     in_order,
     line_of_error,
 )
-from pyopnb.torch.sizes import requested_dimensions
+from pyopnb.torch.sizes import requested_dimensions, rewritten_shapes
 from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
@@ -140,7 +141,7 @@ def capture(
     where = f"module {sanitize(type(module).__name__)}"
     args, kwargs = clone_aliased(args, in_order(module, kwargs))
     arguments = bound_arguments(module, args, kwargs)
-    _check_sizes(dynamic_shapes, arguments)
+    _check_sizes(module, dynamic_shapes, arguments)
     shapes = _without_names(dynamic_shapes)
     try:
         with quiet(), _without_partial_graph():
@@ -274,18 +275,9 @@ def is_random(node: Any) -> bool:
 
 def _without_names(dynamic_shapes: Any) -> Any:
     """Write dimensions as `torch.export.export` takes them: it has no names."""
-    return _rewritten(
+    return rewritten_shapes(
         dynamic_shapes, lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
     )
-
-
-def _rewritten(dynamic_shapes: Any, rewrite: Callable[[Any], Any]) -> Any:
-    """Rewrite each dimension of ``dynamic_shapes``."""
-    if isinstance(dynamic_shapes, Mapping):
-        return {name: _rewritten(entry, rewrite) for name, entry in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (list, tuple)):
-        return type(dynamic_shapes)(_rewritten(entry, rewrite) for entry in dynamic_shapes)
-    return rewrite(dynamic_shapes)
 
 
 def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shapes: Any) -> str:
@@ -294,7 +286,7 @@ def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shap
     def decided_by_torch(dim: Any) -> Any:
         return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
 
-    shapes = _rewritten(dynamic_shapes, decided_by_torch)
+    shapes = rewritten_shapes(dynamic_shapes, decided_by_torch)
     try:
         with quiet():
             # Torch keeps the user's lines in its strict way only.
@@ -311,7 +303,7 @@ def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shap
     return ""
 
 
-def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
+def _check_sizes(module: Any, dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
     """Refuse dimensions that a tensor does not have; torch says nothing of them, or not where."""
     if dynamic_shapes is None:
         return
@@ -320,7 +312,10 @@ def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
         expected, suggestion = "an entry for each argument", "({0: 'batch'},)"
         raise InputError("dynamic_shapes", expected=expected, got=got, next=suggestion)
     entries = dynamic_shapes
-    if not isinstance(entries, Mapping):
+    if isinstance(entries, Mapping):
+        for name in entries:
+            _check_argument(module, name, arguments)
+    else:
         entries = dict(zip(arguments, dynamic_shapes, strict=False))
     for name, value in arguments.items():
         leaves = torch.utils._pytree.tree_leaves(value)
@@ -329,6 +324,23 @@ def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
         for tensor, request in zip(tensors, requests, strict=True):
             for dim in request:
                 _check_dimension(name, tensor, dim)
+
+
+def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse an entry for what is no argument, or one that forward has no parameter of its own for."""
+    if name in arguments:
+        return
+    parameters = inspect.signature(module.forward).parameters
+    expected = sanitize(f"arguments of forward({', '.join(parameters)})", 300)
+    for parameter in parameters.values():
+        is_open = parameter.kind is parameter.VAR_KEYWORD
+        if is_open and name in arguments.get(parameter.name, ()):
+            expected = "parameters of forward, as torch opens no sizes in further keywords"
+    suggestion = closest(str(name), list(parameters))
+    if name == "past_key_values" and "cache" in parameters:
+        # Its name before transformers 5, which takes it in further keywords and warns.
+        suggestion = "cache=…"
+    raise InputError("dynamic_shapes", expected=expected, got=sanitize(name), next=suggestion)
 
 
 def _check_dimension(name: str, tensor: Any, dim: Any) -> None:

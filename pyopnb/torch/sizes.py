@@ -22,7 +22,11 @@ __all__ = [
     "expanded_shapes",
     "fix_dimensions",
     "fixed_by_torch",
+    "has_derived_sizes",
+    "renamed_by_forward",
     "requested_dimensions",
+    "rewritten_shapes",
+    "write_derived_sizes",
     "write_fixed_sizes",
 ]
 
@@ -37,20 +41,20 @@ _STEPS = (1, 3, 2, 4, 8, -1, -2, 16)
 
 @dataclass(frozen=True)
 class FixedSize:
-    """A size that was to be open and is a number in the model.
+    """A size that was to be open and is a number in the model, or is computed from others.
 
     Attributes
     ----------
     input : str
         Of the model.
     axis : int
-    size : int
+    size : int or str
     reason : str
     """
 
     input: str
     axis: int
-    size: int
+    size: int | str
     reason: str
 
     def __str__(self) -> str:
@@ -88,7 +92,7 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
 
 
 def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
-    """Write the entry of a cache as torch takes it, an entry for each tensor in it.
+    """Write the entries as torch takes them: one for each argument, and for each tensor in a cache.
 
     Parameters
     ----------
@@ -105,8 +109,7 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
         # The exporter reads them in the order of the arguments.
         entries = {}
         for name, value in arguments.items():
-            if name in dynamic_shapes:
-                entries[name] = _for_each(dynamic_shapes[name], value)
+            entries[name] = _for_each(dynamic_shapes.get(name), value)
         return entries | {n: e for n, e in dynamic_shapes.items() if n not in entries}
     if not isinstance(dynamic_shapes, (list, tuple)):
         return dynamic_shapes
@@ -118,10 +121,23 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
 def _for_each(entry: Any, value: Any) -> Any:
     """Repeat an entry for each tensor of a value that torch has registered as a tree."""
     is_plain = isinstance(value, (torch.Tensor, Mapping, list, tuple))
-    if is_plain or not isinstance(entry, Mapping):
+    if is_plain or not (entry is None or isinstance(entry, Mapping)):
         return entry
     children = children_of(value)
+    if len(children) == 1 and children[0] is value:
+        return entry
+    # With None the exporter would miss an entry, and name no dimension at all.
+    entry = entry or {}
     return [[entry] * len(child) if isinstance(child, list) else entry for child in children]
+
+
+def rewritten_shapes(dynamic_shapes: Any, rewrite: Callable[[Any], Any]) -> Any:
+    """Rewrite each dimension of ``dynamic_shapes``."""
+    if isinstance(dynamic_shapes, Mapping):
+        return {name: rewritten_shapes(entry, rewrite) for name, entry in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (list, tuple)):
+        return type(dynamic_shapes)(rewritten_shapes(entry, rewrite) for entry in dynamic_shapes)
+    return rewrite(dynamic_shapes)
 
 
 def children_of(value: Any) -> list[Any]:
@@ -228,7 +244,118 @@ def _reason(value: Any, size: Any) -> str:
     return f"by {line}" if line else "which forward decides"
 
 
+def has_derived_sizes(program: Any) -> bool:
+    """Tell whether forward takes a size of an input only where it is computed from others."""
+    return bool(_derived_sizes(program))
+
+
+def renamed_by_forward(
+    graph: Any, names: Sequence[str], requests: Sequence[Mapping[int, Any]]
+) -> list[FixedSize]:
+    """List the dimensions that the user has named and that are computed from others in the model.
+
+    Parameters
+    ----------
+    graph : onnx_ir.Graph
+    names : sequence of str
+        The model's inputs.
+    requests : sequence of mapping
+        From `requested_dimensions`.
+
+    Returns
+    -------
+    list of FixedSize
+    """
+    sizes = []
+    shapes = [value.shape for value in graph.inputs]
+    for name, shape, request in zip(names, shapes, requests, strict=False):
+        for axis, wish in request.items():
+            requested = wish if isinstance(wish, str) else getattr(wish, "__name__", "")
+            dim = getattr(shape[axis], "value", None)
+            if requested.isidentifier() and isinstance(dim, str) and len(_symbols(dim)) > 1:
+                sizes.append(FixedSize(name, axis, dim, "as forward takes no other"))
+    return sizes
+
+
+def _derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
+    """Find the sizes of inputs that torch traced for one sum of others only, by input and axis.
+
+    A decoder takes a mask that is as long as its cache and the new tokens together: torch writes that as two
+    conditions, at most and at least.
+    """
+    places: dict[Any, tuple[int, int]] = {}
+    environment = None
+    for number, value in enumerate(_input_values(program)):
+        for axis, size in enumerate(getattr(value, "shape", ())):
+            if isinstance(size, torch.SymInt):
+                environment = size.node.shape_env
+                places.setdefault(size.node.expr, (number, axis))
+    bounds: dict[str, set[tuple[Any, Any]]] = {"upper": set(), "lower": set()}
+    for guard in getattr(environment, "guards", ()):
+        for side, symbol, bound in _bounds_in(guard.expr):
+            bounds[side].add((symbol, bound))
+    derived = {}
+    for symbol, bound in bounds["upper"] & bounds["lower"]:
+        if symbol in places and bound.free_symbols <= places.keys():
+            derived[places[symbol]] = bound
+    return derived
+
+
+def _bounds_in(condition: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Read the upper and lower bounds of symbols by sums of others from a condition of torch's."""
+    if not isinstance(condition, (sympy.Le, sympy.Ge, sympy.Eq)):
+        return
+    difference = condition.lhs - condition.rhs
+    if isinstance(condition, sympy.Ge):
+        difference = -difference
+    for symbol in difference.free_symbols:
+        factor = difference.diff(symbol)
+        if factor not in (1, -1):
+            continue
+        bound = symbol - factor * difference
+        terms = bound.as_coefficients_dict()
+        # Of total = past + new, the symbol is total: a difference of sizes might be negative.
+        if len(bound.free_symbols) < 2 or min(terms.values()) < 0:
+            continue
+        if isinstance(condition, sympy.Eq) or factor == 1:
+            yield "upper", symbol, bound
+        if isinstance(condition, sympy.Eq) or factor == -1:
+            yield "lower", symbol, bound
+
+
 # ---- dimensions of the model -----------------------------------------------------------------
+
+
+def write_derived_sizes(program: Any, graph: Any) -> None:
+    """Write a size that has to be computed from others as that sum: ``past + new``.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+    graph : onnx_ir.Graph
+        It is changed.
+    """
+    derived = _derived_sizes(program)
+    if not derived:
+        return
+    names: dict[Any, str] = {}
+    for value, given in zip(graph.inputs, _input_values(program), strict=False):
+        for dim, size in zip(value.shape or (), getattr(given, "shape", ()), strict=False):
+            name = getattr(dim, "value", None)
+            if isinstance(size, torch.SymInt) and isinstance(name, str):
+                names.setdefault(size.node.expr, name)
+    for (number, axis), bound in derived.items():
+        symbol = getattr(graph.inputs[number].shape[axis], "value", None)
+        if not isinstance(symbol, str) or _symbols(symbol) != {symbol}:
+            continue
+        text = str(bound.subs({size: sympy.Symbol(names[size]) for size in bound.free_symbols}))
+
+        def rewritten(name: str, symbol: str = symbol, text: str = text) -> str | None:
+            if name == symbol:
+                return text
+            return None if symbol in _symbols(name) else name
+
+        _rewrite_dimensions(graph, rewritten)
 
 
 def write_fixed_sizes(graph: Any) -> None:
