@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -18,7 +19,6 @@ from pyopnb.compile.line_count import TooManyLines, count_lines
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import Draws
 from pyopnb.testing.verify import Trial, draw_trials, verify
-from pyopnb.testing.verify.rounding import call_original
 
 __all__ = ["compare_with_python"]
 
@@ -56,91 +56,77 @@ def compare_with_python(
     str
         The first disagreement; empty if there is none.
     """
-    comparison = _Comparison(compute, attributes, compiled, outputs)
-    types = _small_types(inputs)
+    # Neither function gets the user's instance: compute that compiles reads these attributes alone.
+    instance = SimpleNamespace(**attributes)
+    budget = _Budget()
+
+    def original(*arrays: np.ndarray | None) -> list[np.ndarray]:
+        with budget.counted():
+            return _arrays(compute(instance, *arrays), outputs)
+
+    def converted(*arrays: np.ndarray | None) -> list[np.ndarray]:
+        return _arrays(compiled(*arrays), outputs)
+
     draws = Draws(count(_SMALLEST))
     example: list[np.ndarray | None] = []
-    dims: list[Sequence[int | str] | None] = []
-    for type_ in types:
-        if type_ is None:
-            example.append(None)
-            dims.append(None)
-        else:
-            example.append(draws.array(type_))
-            dims.append(type_.shape)  # type: ignore[arg-type]  # all are named
+    dims: list[Any] = []
+    for type_ in _small_types(inputs):
+        example.append(None if type_ is None else draws.array(type_))
+        dims.append(None if type_ is None else type_.shape)
     # Results often change at the numbers that a body compares with.
     numbers = _numbers_of(compute.__code__, attributes)
     trials = draw_trials([tuple(example)], dims=dims, constants=numbers)
-    # The trials stop when Python has run long enough; verify itself would run all of them.
-    affordable = comparison.affordable(trials)
-    verification = verify(
-        comparison.limited, comparison.compiled, [tuple(example)], trials=affordable
-    )
-    if comparison.computed_instead_of_raising:
-        return comparison.computed_instead_of_raising
+    try:
+        # What raises in compiled code is repeated in Python, so raising there is no disagreement.
+        verification = verify(original, converted, budget.announced(trials), both_raise=True)
+    except TooManyLines:
+        # Python ran long enough, and agreed so far. What is left is the reuse of buffers.
+        verification = verify(original, converted, [Trial("the example", tuple(example))])
     return str(verification.disagreement or "")
 
 
-class _Comparison:
-    """Both functions as `verify` calls them, until Python's ran as many lines as there is time for."""
+class _Budget:
+    """The lines of Python that are left for the trials."""
 
-    def __init__(
-        self,
-        compute: Callable[..., Any],
-        attributes: Mapping[str, Any],
-        compiled: Callable[..., Any],
-        outputs: _Types,
-    ) -> None:
-        # Neither function gets the user's instance: compute that compiles reads these attributes alone.
-        self._self = SimpleNamespace(**attributes)
-        self._compute, self._function, self._outputs = compute, compiled, outputs
-        self._lines_left = _MOST_LINES
-        self.computed_instead_of_raising = ""
+    def __init__(self) -> None:
+        self._left = _MOST_LINES
+        self._is_first = False
 
-    def affordable(self, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Yield trials until Python ran too many lines, or until Python alone raises."""
+    def announced(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+        """Yield trials, whose first calls are paid from what is left."""
         for trial in trials:
-            try:
-                with count_lines(self._lines_left) as lines:
-                    results = call_original(self._call_python, trial.inputs)
-            except TooManyLines:
-                return
-            self._lines_left -= lines.lines
-            # What raises in compiled code is repeated in Python, so raising there is no disagreement.
-            if results is None and call_original(self.compiled, trial.inputs) is not None:
-                self.computed_instead_of_raising = (
-                    f"with {trial.name}: Numba computes where Python raises"
-                )
-                return
+            self._is_first = True
             yield trial
+        self._is_first = False
 
-    def _call_python(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        return self._arrays(self._compute(self._self, *inputs))
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Run Python; raise `TooManyLines` where a trial takes more lines than are left.
 
-    def _arrays(self, returned: Any) -> list[np.ndarray]:
-        if isinstance(returned, tuple):
-            results = returned
-        else:
-            results = (returned,)
-        arrays = []
-        for result, type_ in zip(results, self._outputs, strict=False):
-            # The node lacks this output.
-            if type_ is not None:
-                # A copy, as ONNX Runtime takes: a result may be an input, whose buffer is filled again.
-                arrays.append(np.array(result))
-        return arrays
-
-    def limited(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        """Call Python's compute; inputs that round otherwise could keep an iteration from its end."""
+        Inputs that round otherwise could keep an iteration from its end, which is a `TimeoutError`.
+        """
+        if self._is_first:
+            self._is_first = False
+            with count_lines(self._left) as lines:
+                yield
+            self._left -= lines.lines
+            return
         try:
             with count_lines(_MOST_LINES):
-                return self._call_python(*inputs)
+                yield
         except TooManyLines:
             raise TimeoutError from None
 
-    def compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        """Call the compiled function."""
-        return self._arrays(self._function(*inputs))
+
+def _arrays(returned: Any, outputs: _Types) -> list[np.ndarray]:
+    results = returned if isinstance(returned, tuple) else (returned,)
+    arrays = []
+    for result, type_ in zip(results, outputs, strict=False):
+        # The node lacks an output that has no type.
+        if type_ is not None:
+            # A copy, as ONNX Runtime takes: a result may be an input, whose buffer is filled again.
+            arrays.append(np.array(result))
+    return arrays
 
 
 def _numbers_of(code: CodeType, attributes: Mapping[str, Any]) -> set[float]:

@@ -10,10 +10,11 @@ import numpy as np
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import Draws
-from pyopnb.testing.verify import Arrays, Trial, draw_trials
+from pyopnb.testing.verify import Arrays, Trial
+from pyopnb.testing.verify.trials import size_trials, value_trials
 from pyopnb.testing.verify.values import sets_of
 
-__all__ = ["example_inputs", "size_trials", "value_trials"]
+__all__ = ["example_inputs", "trials_of_sizes", "trials_of_values"]
 
 # The size of a free dimension, where the user gives no example.
 _SIZE = 3
@@ -47,31 +48,25 @@ def example_inputs(
     return tuple(drawn)
 
 
-def size_trials(example: Arrays, types: Mapping[str, TensorType]) -> Iterator[Trial]:
+def trials_of_sizes(example: Arrays, types: Mapping[str, TensorType]) -> Iterator[Trial]:
     """Yield the example, then other sizes of its free dimensions."""
     dims: list[list[int | str]] = []
-    free = 0
     for name, tensor_type in types.items():
-        axes: list[int | str] = []
-        for axis, dim in enumerate(tensor_type.shape or ()):
-            axes.append(f"{name}_{axis}" if dim is None else dim)
-        free += sum(isinstance(dim, str) for dim in axes)
-        dims.append(axes)
-    trials = draw_trials([example], dims=dims, finite=True, empty=False)
-    yield from islice(trials, 1 + _MAX_SIZES if free else 1)
+        axes = list(enumerate(tensor_type.shape or ()))
+        dims.append([f"{name}_{axis}" if dim is None else dim for axis, dim in axes])
+    yield Trial("the example", example)
+    yield from islice(size_trials(example, dims, empty=False), _MAX_SIZES)
 
 
-def value_trials(inputs: Arrays) -> Iterator[Trial]:
+def trials_of_values(inputs: Arrays) -> Iterator[Trial]:
     """Yield inputs of the same sizes whose floats are not kind; integers and texts stay as they are."""
     has_half = any(array is not None and array.dtype == np.float16 for array in inputs)
-    for seed, (name, factor) in enumerate(_SETS):
+    sets = {}
+    for name, factor in _SETS:
+        if factor == 1:
+            sets[name] = _VALUES[name]
         # A step that float16 can see goes round the circle there, from one pole of Tan to the next.
-        if factor > 1 and has_half:
-            continue
-        random = np.random.default_rng(seed)
-        filled: list[np.ndarray | None] = []
-        for array in inputs:
-            if array is not None and is_float(array):
-                array = (factor * random.choice(_VALUES[name], array.shape)).astype(array.dtype)
-            filled.append(array)
-        yield Trial(name if factor == 1 else f"{name} times {factor:g}", tuple(filled))
+        elif not has_half:
+            sets[f"{name} times {factor:g}"] = [factor * value for value in _VALUES[name]]
+    floats = [n for n, array in enumerate(inputs) if array is not None and is_float(array)]
+    return value_trials(inputs, dict.fromkeys(floats, sets))

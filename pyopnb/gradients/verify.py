@@ -19,7 +19,7 @@ from onnx import ModelProto, helper
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
-from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
+from pyopnb.gradients.trials import example_inputs, trials_of_sizes, trials_of_values
 from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
@@ -237,7 +237,7 @@ class _Verification:
             scale = 0.1 * np.abs(value) + 0.05
             change = self.random.normal(size=value.shape) * scale
             moved[name] = (value + change).astype(value.dtype)
-        example, *sizes = size_trials(example_inputs(self.inputs, feeds), self.inputs)
+        example, *sizes = trials_of_sizes(example_inputs(self.inputs, feeds), self.inputs)
         point = self._point(example, self.weights)
         accepted = None
         if point is not None:
@@ -249,7 +249,7 @@ class _Verification:
             if point is not None:
                 accepted = accepted or trial.inputs
                 yield point
-        for trial in value_trials(accepted or example.inputs):
+        for trial in trials_of_values(accepted or example.inputs):
             point = self._point(trial, moved) or self._point(trial, self.weights)
             if point is not None:
                 yield point

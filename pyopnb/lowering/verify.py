@@ -15,9 +15,10 @@ from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
 from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import kernel_runner
-from pyopnb.testing import verify as verification
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.verify import Arrays, Disagreement, KernelError, draw_trials
+from pyopnb.testing.verify import verify as compare
 
 __all__ = ["called", "tries_empty", "verify"]
 
@@ -36,7 +37,7 @@ _MOST_CONSTANTS = 8
 # Kernels that add lose more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in
 # the 1,600 elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are
 # off by 0.09 %, where NumPy adds in pairs.
-_KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=4.0)
+_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
 
 
 def called(
@@ -97,7 +98,7 @@ def verify(
     groups = ExampleSizes.of(subject, first).groups
     dims = [groups[position] for position in variable]
 
-    def whole(arrays: verification.Arrays) -> verification.Arrays:
+    def whole(arrays: Arrays) -> Arrays:
         inputs = list(first.inputs)
         for position, array in zip(variable, arrays, strict=True):
             inputs[position] = array
@@ -117,17 +118,21 @@ def verify(
         return (value,)
 
     tried = [tuple(example.inputs[n] for n in variable) for example in examples]
-    result = verification.verify(
-        original,
-        converted,
+    trials = draw_trials(
         tried,
         dims=dims,
         constants=_constants(lowered, first),
         finite=finite,
         empty=tries_empty(lowered),
-        narrowest=_narrowest_inside(lowered),
+    )
+    result = compare(
+        original,
+        converted,
+        trials,
         exact=exact,
         kernel_error=_KERNEL_ERROR,
+        narrowest=_narrowest_inside(lowered),
+        finite=finite,
     )
     if result.disagreement is not None:
         raise _differs(subject, result.disagreement)
@@ -141,7 +146,7 @@ def verify(
             _raise_refusal(error, subject, first)
 
 
-def _shapes(arrays: verification.Arrays) -> list[tuple[int, ...] | None]:
+def _shapes(arrays: Arrays) -> list[tuple[int, ...] | None]:
     shapes: list[tuple[int, ...] | None] = []
     for array in arrays:
         shapes.append(None if array is None else array.shape)
@@ -222,9 +227,9 @@ def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoRe
     ) from None
 
 
-def _differs(subject: Subject, disagreement: verification.Disagreement) -> NotLowered:
+def _differs(subject: Subject, disagreement: Disagreement) -> NotLowered:
     advice = None
-    for array in disagreement.inputs:
+    for array in disagreement.trial.inputs:
         if array is not None and array.dtype in _FLOATS and not np.isfinite(array).all():
             advice = "finite=True, if no array has NaN or infinity"
     return NotLowered(

@@ -90,15 +90,14 @@ class Comparison:
         verification = verify(
             reference.original,
             converted,
-            [few],
+            self._trials(few, wraps),
             exact=reference.exact,
             settle=reference.settle,
-            trials=self._trials(few, wraps),
         )
         if verification.disagreement is not None:
             return f"skl2onnx: {verification.disagreement}"
-        if verification.error is not None:
-            return f"ONNX Runtime: {shorten(verification.error)}"
+        for _, failure in verification.errors:
+            return f"ONNX Runtime: {shorten(failure)}"
         return ""
 
     def _trials(self, few: tuple[np.ndarray, ...], wraps: bool) -> Iterator[Trial]:

@@ -241,12 +241,11 @@ class ModuleComparison:
             # Values come first: what is wrong at the example's own sizes is an op's fault.
             open_sizes = OpenSizes.of_model(model, example, self._bounds)
             trials = itertools.chain(trials, self._size_trials(open_sizes))
-        return self._first_fault(_runner(session), trials, example)
+        return self._first_fault(_runner(session), trials)
 
     def fault_of_steps(self, converted: Function, count: int) -> Fault | None:
         """Compare the module with another way to run it in torch, on the example."""
-        example = self.example(count)
-        return self._first_fault(converted, iter([Trial(_EXAMPLE, example)]), example)
+        return self._first_fault(converted, iter([Trial(_EXAMPLE, self.example(count))]))
 
     def wrong_sizes(self, model: ModelProto) -> dict[str, str]:
         """Find the free dimensions at whose other sizes a model is wrong.
@@ -261,33 +260,30 @@ class ModuleComparison:
         open_sizes = OpenSizes.of_model(model, example, self._bounds)
         faults = {}
         for symbol in open_sizes.example:
-            fault = self._first_fault(converted, self._resized(open_sizes, [symbol]), example)
+            fault = self._first_fault(converted, self._resized(open_sizes, [symbol]))
             if fault is not None:
                 faults[symbol] = fault.text
         if faults:
             return faults
         # They may be wrong together only.
-        fault = self._first_fault(converted, self._size_trials(open_sizes), example)
+        fault = self._first_fault(converted, self._size_trials(open_sizes))
         if fault is None:
             return {}
         return dict.fromkeys(open_sizes.example, fault.text)
 
-    def _first_fault(
-        self, converted: Function, trials: Iterator[Trial], example: tuple[np.ndarray, ...]
-    ) -> Fault | None:
+    def _first_fault(self, converted: Function, trials: Iterator[Trial]) -> Fault | None:
         verification = verify(
             self.original,
             converted,
-            [example],
+            self._noted(trials),
             exact=None if self._foreign else self._exact,
             kernel_error=_FOREIGN_KERNEL_ERROR if self._foreign else _KERNEL_ERROR,
-            trials=self._noted(trials),
         )
         # A trial that torch does not take is left out; the example must not be one of these.
         if _EXAMPLE in verification.left_out:
             check_runs(self._module, self._args, self._kwargs)
         if verification.disagreement is not None:
-            name = verification.disagreement.trial
+            name = verification.disagreement.trial.name
             return Fault(str(verification.disagreement), None, name.startswith(_SIZES))
         for trial, error in verification.errors:
             name = trial.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = [
     "other_sizes",
     "resize",
     "reverse",
+    "size_trials",
+    "value_trials",
 ]
 
 Dims = Sequence[Sequence[int | str] | None]
@@ -37,9 +40,6 @@ _MOST_DRAWS = 8
 # Elements, of which pairs still have room in memory.
 _MAX_ELEMENTS = 1_000_000
 _SEPARATE_INPUTS = 6
-
-# By number of the input, then by name.
-_Sets = Mapping[int, Mapping[str, list[Any]]]
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ def draw_trials(
             sets_by_input[number] = sets_of(array, constants, finite)
     roomy = first
     if free_sizes_of(first, dims):
-        yield from _size_trials(first, dims, empty)
+        yield from size_trials(first, dims, empty)
         roomy = _roomy(first, dims)
-    yield from _value_trials(roomy, sets_by_input)
+    yield from value_trials(roomy, sets_by_input, thorough=True)
     # A body may refuse the larger sizes, as one that fixes a size without saying so does.
     if roomy is not first:
-        yield from _value_trials(first, sets_by_input)
+        yield from value_trials(first, sets_by_input, thorough=True)
     # A scan that starts at the wrong end shows in sorted and reversed inputs.
     ordered = each(_sorted, roomy)
     yield Trial("sorted inputs", ordered)
@@ -144,7 +144,8 @@ def other_sizes(free_sizes: Mapping[str, int]) -> list[dict[str, int]]:
     return sizes_to_try
 
 
-def _size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
+def size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
+    """Yield the example's values in other sizes of its free dimensions."""
     for sizes in other_sizes(free_sizes_of(example, dims)):
         inputs = resize(example, dims, sizes)
         if inputs is None or (not empty and 0 in sizes.values()):
@@ -220,52 +221,53 @@ def mild_trials(
     for number, array in enumerate(example):
         if array is not None:
             sets_by_input[number] = mild_sets(array, reach, integer_reach)
-    for seed, (name, numbers) in enumerate(_inputs_by_set(sets_by_input)):
-        yield Trial(name, _with_values(example, sets_by_input, name, numbers, seed, draw=0))
+    return value_trials(example, sets_by_input)
 
 
-def _inputs_by_set(sets_by_input: _Sets) -> list[tuple[str, list[int]]]:
-    """List the names of all sets, each with the inputs that it has values for."""
+def value_trials(
+    base: Arrays, sets_by_input: Mapping[int, Mapping[str, list[Any]]], *, thorough: bool = False
+) -> Iterator[Trial]:
+    """Fill all inputs of a dtype with each set of values, then each of them alone.
+
+    Parameters
+    ----------
+    base : tuple of (ndarray or None)
+        What is left as it is stays.
+    sets_by_input : mapping
+        By number of the input, then by name.
+    thorough : bool
+        Fill each input alone as well, and small ones several times.
+
+    Yields
+    ------
+    Trial
+    """
     # A dict keeps the order in which wrong conversions are found soonest.
-    inputs: dict[str, list[int]] = {}
-    for number, sets in sets_by_input.items():
-        for name in sets:
-            inputs.setdefault(name, []).append(number)
-    return list(inputs.items())
-
-
-def _value_trials(base: Arrays, sets_by_input: _Sets) -> Iterator[Trial]:
-    """Fill all inputs of a dtype with each set of values, then each of them alone."""
-    for seed, (name, numbers) in enumerate(_inputs_by_set(sets_by_input)):
+    names = dict.fromkeys(chain.from_iterable(sets_by_input.values()))
+    for seed, name in enumerate(names):
+        numbers = [number for number, sets in sets_by_input.items() if name in sets]
         groups = [numbers]
         # What is extreme in all of them may be refused by the original.
-        if 1 < len(numbers) <= _SEPARATE_INPUTS:
+        if thorough and 1 < len(numbers) <= _SEPARATE_INPUTS:
             groups += [[number] for number in numbers]
         for group in groups:
-            title, on_edges = name, name == "halves"
+            title = name
             if len(group) < len(sets_by_input):
-                # Inputs with other values beside them are on no edge.
-                title, on_edges = f"{name} in input {group[0]}", False
+                title = f"{name} in input {group[0]}"
+            # Inputs with other values beside them are on no edge.
+            on_edges = thorough and title == "halves"
             size = max(size_of(base[number] for number in group), 1)
             draws = 1
-            if size < _ROOMY // 2:
+            if thorough and size < _ROOMY // 2:
                 # Each value comes once, and meets some of those of another input.
                 longest = max(len(sets_by_input[number][name]) for number in group)
                 draws = min(max(math.ceil(longest / size), _DRAWS), _MOST_DRAWS)
             for draw in range(draws):
-                inputs = _with_values(base, sets_by_input, name, group, seed, draw)
-                yield Trial(title, inputs, on_edges)
-
-
-def _with_values(
-    base: Arrays, sets_by_input: _Sets, name: str, group: Sequence[int], seed: int, draw: int
-) -> Arrays:
-    """Fill some inputs with the values of a set."""
-    inputs = list(base)
-    for number in group:
-        values = sets_by_input[number][name]
-        inputs[number] = _filled(base[number], values, (seed, number), draw)
-    return tuple(inputs)
+                inputs = list(base)
+                for number in group:
+                    values = sets_by_input[number][name]
+                    inputs[number] = _filled(base[number], values, (seed, number), draw)
+                yield Trial(title, tuple(inputs), on_edges)
 
 
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:

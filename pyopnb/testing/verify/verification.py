@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.testing.verify.rounding import Function, Judge, KernelError, Settle, call_original, run
-from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, reverse
+from pyopnb.testing.verify.trials import Trial, reverse
 from pyopnb.testing.verify.values import Arrays, each
 
 __all__ = ["Disagreement", "Verification", "verify"]
@@ -24,40 +24,27 @@ class Disagreement:
 
     Attributes
     ----------
-    trial : str
-        What was special about the input.
-    inputs : tuple of (ndarray or None)
-    output : int
-    index : tuple of int or None
-        Of the element; None where the dtype, the shape or the number of outputs differs.
-    original, converted : str
-        The element, or the type.
+    trial : Trial
+    difference : str
+        Which output or element it is, and what both give.
     elements : str
         Those of the inputs at the same index, if each has one.
     """
 
-    trial: str
-    inputs: Arrays
-    output: int
-    index: tuple[int, ...] | None
-    original: str
-    converted: str
+    trial: Trial
+    difference: str
     elements: str = ""
 
     def __str__(self) -> str:
-        index = "" if self.index is None else f" at [{','.join(map(str, self.index))}]"
-        difference = f"output {self.output}{index} is {self.converted} instead of {self.original}"
-        return f"with {self.trial}{self.elements}: {difference}"
+        return f"with {self.trial.name}{self.elements}: {self.difference}"
 
 
 @dataclass
 class Verification:
-    """What a verification compared, and what it found.
+    """What a verification found.
 
     Attributes
     ----------
-    trials : list of str
-        The inputs on which both ran, in order.
     left_out : list of str
         The inputs that the original refused.
     disagreement : Disagreement or None
@@ -65,7 +52,6 @@ class Verification:
         Those on which only the converted function raised.
     """
 
-    trials: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     disagreement: Disagreement | None = None
     errors: list[tuple[Trial, Exception]] = field(default_factory=list)
@@ -75,26 +61,18 @@ class Verification:
         """Tell whether both agreed wherever both ran, and the converted one always did."""
         return self.disagreement is None and not self.errors
 
-    @property
-    def error(self) -> Exception | None:
-        """Return the first exception of the converted function."""
-        return self.errors[0][1] if self.errors else None
-
 
 def verify(
     original: Function,
     converted: Function,
-    examples: Sequence[Arrays],
+    trials: Iterable[Trial],
     *,
-    dims: Dims | None = None,
-    constants: Collection[float] = (),
-    finite: bool = False,
-    empty: bool = True,
-    narrowest: np.dtype | None = None,
     exact: Function | None = None,
     kernel_error: KernelError | None = None,
+    narrowest: np.dtype | None = None,
     settle: Settle | None = None,
-    trials: Iterator[Trial] | None = None,
+    finite: bool = False,
+    both_raise: bool = False,
 ) -> Verification:
     """Compare a converted function with its original until they disagree.
 
@@ -105,27 +83,21 @@ def verify(
         which it raises is left out.
     converted : callable
         Takes and returns the same.
-    examples : sequence of tuples
-        The user's inputs, which are tried first.
-    dims : sequence, optional
-        Per input the size of each axis, or the name of a free dimension.
-    constants : collection of numbers
-        Numbers in the body; they and their neighbours are tried.
-    finite : bool
-        Try neither NaN nor infinities, and skip inputs for which the original gives them.
-    empty : bool
-        Try free dimensions of size 0.
-    narrowest : numpy.dtype, optional
-        The narrowest float that is computed in, if narrower than the inputs and outputs.
+    trials : iterable of Trial
+        As `draw_trials` or `mild_trials` draws them. The first is the user's example.
     exact : callable, optional
         The original in wider floats. If not given, `original` itself on wider inputs.
     kernel_error : KernelError, optional
         What the runtime of the converted function loses on its own. By default nothing.
+    narrowest : numpy.dtype, optional
+        The narrowest float that is computed in, if narrower than the inputs and outputs.
     settle : callable, optional
         Takes what both gave, and returns the converted function's with each element replaced by the
         original's that is near enough by a rule of its own.
-    trials : iterator of Trial, optional
-        Other inputs than those of `draw_trials`.
+    finite : bool
+        Leave out inputs for which the original gives NaN or infinities.
+    both_raise : bool
+        Whether it is a disagreement if the converted function computes where the original raises.
 
     Returns
     -------
@@ -133,25 +105,31 @@ def verify(
 
     Examples
     --------
+    >>> from pyopnb.testing.verify import draw_trials
     >>> def original(x):
     ...     return [np.log1p(x)]
     >>> def converted(x):
     ...     return [np.log(1 + x)]
-    >>> verification = verify(original, converted, [(np.float32([1.0, 2.0]),)])
-    >>> verification.disagreement.trial
+    >>> verification = verify(original, converted, draw_trials([(np.float32([1.0, 2.0]),)]))
+    >>> verification.disagreement.trial.name
     'tiny numbers'
     """
-    kernel_error = kernel_error or KernelError()
-    judge = Judge(original, exact or original, kernel_error, narrowest, settle)
+    judge = Judge(original, exact or original, kernel_error or KernelError(), narrowest, settle)
     verification = Verification()
-    if trials is None:
-        trials = draw_trials(examples, dims=dims, constants=constants, finite=finite, empty=empty)
+    example = None
     for trial in trials:
+        example = example or trial.inputs
         expected = call_original(original, trial.inputs)
-        # Inputs that the original refuses say nothing, and where a user promises finite numbers, neither
-        # do those for which it gives others.
+        # Where a user promises finite numbers, inputs for which the original gives others say nothing.
         if expected is None or (finite and not _all_finite(expected)):
             verification.left_out.append(trial.name)
+            # A compiled function must not compute where an exception of the original is expected.
+            is_silent = both_raise and expected is None
+            if is_silent and call_original(converted, trial.inputs) is not None:
+                verification.disagreement = Disagreement(
+                    trial, "computes where the original raises"
+                )
+                return verification
             continue
         try:
             results = run(converted, trial.inputs)
@@ -159,11 +137,11 @@ def verify(
             # What runtimes raise has no common base class.
             verification.errors.append((trial, error))
             continue
-        verification.trials.append(trial.name)
         verification.disagreement = _disagreement(judge, trial, expected, results)
         if verification.disagreement is not None:
             return verification
-    verification.disagreement = _disagreement_on_reuse(judge, converted, examples[0])
+    if example is not None:
+        verification.disagreement = _disagreement_on_reuse(judge, converted, example)
     return verification
 
 
@@ -181,8 +159,9 @@ def _disagreement(
     # A whole output differs in its dtype or its shape, or is not there.
     if mask is None:
         want, got = _type_text(expected, number), _type_text(results, number)
-        return Disagreement(trial.name, trial.inputs, number, None, want, got)
+        return Disagreement(trial, f"output {number} is {got} instead of {want}")
     index = tuple(map(int, np.argwhere(mask)[0]))
+    where = f" at [{','.join(map(str, index))}]"
     want, got = _shown(expected[number][index]), _shown(results[number][index])
     texts = []
     # An input that is not broadcast to the result has no element there.
@@ -190,10 +169,8 @@ def _disagreement(
         for array in trial.inputs:
             broadcast = np.broadcast_to(np.asarray(array), mask.shape)
             texts.append(_shown(broadcast[index]))
-    elements = ""
-    if texts:
-        elements = f" ({', '.join(texts)})"
-    return Disagreement(trial.name, trial.inputs, number, index, want, got, elements)
+    elements = f" ({', '.join(texts)})" if texts else ""
+    return Disagreement(trial, f"output {number}{where} is {got} instead of {want}", elements)
 
 
 def _type_text(arrays: Sequence[np.ndarray], number: int) -> str:
@@ -215,8 +192,9 @@ def _disagreement_on_reuse(
 ) -> Disagreement | None:
     """Call twice with one buffer that is filled again, and once with inputs that are not contiguous."""
     flipped = each(reverse, example)
-    expected = [call_original(judge.original, inputs) for inputs in (example, flipped)]
-    if None in expected:
+    before = call_original(judge.original, example)
+    after = call_original(judge.original, flipped)
+    if before is None or after is None:
         return None
     buffers = each(np.array, example)
     # Stacked twice, the same values are in memory with gaps.
@@ -232,11 +210,11 @@ def _disagreement_on_reuse(
         return None
     # Results of the first call that lie in the buffer have changed with it.
     for name, inputs, want, got in (
-        ("a buffer that was filled again", flipped, expected[1], second),
-        ("a buffer that was filled again, before that", example, expected[0], first),
-        ("inputs that are not contiguous", flipped, expected[1], strided),
+        ("a buffer that was filled again", flipped, after, second),
+        ("a buffer that was filled again, before that", example, before, first),
+        ("inputs that are not contiguous", flipped, after, strided),
     ):
-        disagreement = _disagreement(judge, Trial(name, inputs), want or (), got)
+        disagreement = _disagreement(judge, Trial(name, inputs), want, got)
         if disagreement is not None:
             return disagreement
     return None
