@@ -29,7 +29,7 @@ from pyopnb.testing.gradients import unit
 from pyopnb.testing.verify import KernelError, Trial
 from pyopnb.testing.verify.rounding import Judge
 
-__all__ = ["GradientComparison", "GradientDisagreement", "verify_gradients"]
+__all__ = ["verify_gradients"]
 
 # Elements of an array that one direction moves.
 _MAX_MOVED = 4096
@@ -45,34 +45,6 @@ _GROUP = 32
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
 
 
-@dataclass(frozen=True)
-class GradientDisagreement:
-    """A direction along which a gradient is not the derivative of its loss.
-
-    Attributes
-    ----------
-    names : list of str
-        What was moved.
-    trial : str
-        What was special about the inputs.
-    numeric, analytic : float
-        The derivative by differences of the loss, and by the gradients.
-    """
-
-    names: list[str]
-    trial: str
-    numeric: float
-    analytic: float
-
-
-@dataclass(frozen=True)
-class GradientComparison:
-    """What was compared, in words, and the first disagreement."""
-
-    note: str
-    disagreement: GradientDisagreement | None = None
-
-
 def verify_gradients(
     original: ModelProto,
     derived: ModelProto,
@@ -80,8 +52,8 @@ def verify_gradients(
     loss: str,
     weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
-) -> GradientComparison:
-    """Compare the gradients of a model with differences of its loss until they disagree.
+) -> str:
+    """Compare the gradients of a model with differences of its loss, and say what was compared.
 
     Parameters
     ----------
@@ -95,14 +67,10 @@ def verify_gradients(
     feeds : mapping, optional
         An example of the user's.
 
-    Returns
-    -------
-    GradientComparison
-
     Raises
     ------
     ModelError
-        Only the derived model fails, or it computes other outputs.
+        A gradient is wrong, only the derived model fails, or it computes other outputs.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # Values that are moved can leave an operator's domain.
@@ -213,21 +181,17 @@ class _Verification:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
 
-    def compare(self, feeds: Mapping[str, np.ndarray] | None) -> GradientComparison:
+    def compare(self, feeds: Mapping[str, np.ndarray] | None) -> str:
         directions = points = 0
         for point in self._points(feeds):
             if points == 0 and not self._is_repeatable(point):
-                return GradientComparison("not verified: the loss is another one each time")
-            compared, disagreement = self._compare_at(point)
-            if disagreement is not None:
-                return GradientComparison("wrong", disagreement)
+                return "not verified: the loss is another one each time"
+            compared = sum(self._could_compare(group, point) for group in self._groups(point))
             directions += compared
             points += compared > 0
         if not directions:
-            return GradientComparison(
-                "not verified: the model takes none of the inputs that were drawn"
-            )
-        return GradientComparison(f"verified along {directions} directions at {points} inputs")
+            return "not verified: the model takes none of the inputs that were drawn"
+        return f"verified along {directions} directions at {points} inputs"
 
     def _points(self, feeds: Mapping[str, np.ndarray] | None) -> Iterator[_Point]:
         """Run the models at the example, at other sizes, then at values that are not kind."""
@@ -335,22 +299,16 @@ class _Verification:
 
     # ---- one point ----------------------------------------------------------------------------
 
-    def _compare_at(self, point: _Point) -> tuple[int, GradientDisagreement | None]:
-        """Compare along one direction of each group; return how many could be, and what disagrees."""
-        compared = 0
-        for group in self._groups(point):
-            if self._agrees_quickly(group, point):
-                compared += 1
-                continue
-            disagreement = self._carefully_compared(group, point)
-            if disagreement is None:
-                # A kink, or nothing to move.
-                continue
-            compared += 1
-            # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
-            if disagreement is not _AGREED and self._is_wrong(group, point):
-                return compared, self._narrowed(disagreement, point)
-        return compared, None
+    def _could_compare(self, group: Sequence[str], point: _Point) -> bool:
+        """Compare along a random direction of a group of gradients; return whether there was one."""
+        if self._agrees_quickly(group, point):
+            return True
+        is_smooth, wrong = self._compare_carefully(group, point)
+        # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
+        if wrong and self._compare_carefully(group, point)[1]:
+            alone = (self._compare_carefully([name], point)[1] for name in group)
+            raise next(filter(None, alone), wrong)
+        return is_smooth
 
     def _groups(self, point: _Point) -> Iterator[list[str]]:
         """Put gradients of like size together: the small would not show beside the large."""
@@ -383,10 +341,10 @@ class _Verification:
         analytic, scale = self._along(direction, point, numeric)
         return bool(abs(analytic - numeric) <= self.tolerance * scale)
 
-    def _carefully_compared(
+    def _compare_carefully(
         self, group: Sequence[str], point: _Point
-    ) -> GradientDisagreement | None:
-        """Compare along a random direction: `_AGREED`, a disagreement, or None at a kink."""
+    ) -> tuple[bool, ModelError | None]:
+        """Compare along a random direction: whether there is no kink on it, and what is wrong there."""
         direction = self._direction(group, point)
         # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
         # of its inputs change. This offset makes the estimate of the noise as large as that.
@@ -400,24 +358,20 @@ class _Verification:
 
         differences = central_differences([move], self.precision)
         if differences.kinks[0]:
-            return None
+            return False, None
         numeric = float(differences.values[0])
         analytic, scale = self._along(direction, point, numeric)
         allowed = self.tolerance * scale + 4 * float(differences.errors[0])
         if abs(analytic - numeric) <= allowed:
-            return _AGREED
-        return GradientDisagreement(list(group), point.trial, numeric, analytic)
-
-    def _is_wrong(self, group: Sequence[str], point: _Point) -> bool:
-        return self._carefully_compared(group, point) not in (None, _AGREED)
-
-    def _narrowed(self, disagreement: GradientDisagreement, point: _Point) -> GradientDisagreement:
-        """Return the first name of a group that disagrees alone."""
-        for name in disagreement.names:
-            alone = self._carefully_compared([name], point)
-            if alone is not None and alone is not _AGREED:
-                return alone
-        return disagreement
+            return True, None
+        where = "all together" if len(group) > 1 else f"'{sanitize(group[0])}'"
+        error = ModelError(
+            f"model, gradient in {where}",
+            expected=f"{numeric:.6g} along a random direction, by differences of the loss",
+            got=f"{analytic:.6g}, with {point.trial}",
+            next="pyopnb.check_grad of each op in it; verify=False if a backward means to differ",
+        )
+        return True, error
 
     def _along(self, direction: np.ndarray, point: _Point, numeric: float) -> tuple[float, float]:
         """Return the derivative by the gradients, and the size that tolerances are relative to."""
@@ -435,9 +389,6 @@ class _Verification:
         smallest = 2 * self.precision * signs * np.abs(direction)
         loss = self._loss(point.moved(group, smallest))
         return float(np.nan_to_num(abs(loss - self._loss(point.values))))
-
-
-_AGREED = GradientDisagreement([], "", 0.0, 0.0)
 
 
 def _not_runnable(error: Exception) -> ModelError:

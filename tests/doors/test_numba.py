@@ -193,7 +193,7 @@ def test_other_dtypes_than_numpy_s_are_left_to_python(dtype, line, reason):
         (
             "(double[N] x) => (int64[1] y)",
             "return np.full(1, int(math.log(x[0])))",
-            "where Python raises",
+            "where the original raises",
         ),
     ],
 )
