@@ -198,12 +198,30 @@ def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: 
     return ctx.b.op("Div", [node.input[0], norm])
 
 
+def _slice(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive a Slice whose other axes are free, for which onnx-ad wants the whole shape."""
+    x = node.input[0]
+    shape = ctx.shapes.shape(x)
+    starts, ends, axes, steps = rules._slice_bounds(ctx, node)
+    is_plain = None not in (shape, starts, ends, axes) and set(steps or ()) <= {1}
+    if not is_plain or any(shape[axis] is None for axis in axes):
+        return REVERSE["Slice"](ctx, node, grads)
+    before, after = [0] * len(shape), [0] * len(shape)
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        start, end, _ = slice(start, end).indices(shape[axis])
+        before[axis], after[axis] = start, shape[axis] - max(start, end)
+    # The last axis is onnx-ad's own, of the directions.
+    padded = rules._pad(ctx, ctx.full(grads[0], node.output[0]), [*before, 0], [*after, 0])
+    return [padded] + [None] * (len(node.input) - 1)
+
+
 RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "AveragePool": _convolution,
     "Conv": _convolution,
     "ReduceL2": bound(
         REVERSE["ReduceL2"], WEIGHTED_REDUCTIONS={**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm}
     ),
+    "Slice": _slice,
     "Softmax": _softmax,
 }
 """By op type, in the place of onnx-ad's."""

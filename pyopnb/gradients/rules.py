@@ -62,6 +62,9 @@ class Rules:
             op = registry.find(site.node.domain, site.node.op_type)
             if op is not None or canonical_domain(site.node.domain):
                 self._rename(site.node, op)
+        if self._nodes:
+            # Shape inference gives up at a node of a domain that is not imported.
+            model.opset_import.add(domain=_DOMAIN, version=1)
         self.reverse_nodes: Callable[..., Any] = bound(_passes.reverse_nodes, REVERSE=self)
         # Rules of If, Loop and Scan derive their bodies, which must find this table as well.
         self._control: dict[str, _Rule] = {}
@@ -79,6 +82,10 @@ class Rules:
 
     def restore(self, model: ModelProto) -> None:
         """Give nodes their op types again, and make those that stand for gradients nodes of the gradient ops."""
+        for position, entry in enumerate(model.opset_import):
+            if entry.domain == _DOMAIN:
+                del model.opset_import[position]
+                break
         for site in walk(model):
             if site.node.domain != _DOMAIN:
                 continue

@@ -23,6 +23,7 @@ from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.parts import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
+from pyopnb.torch.recurrent import as_onnx, translations_of_sequences
 from pyopnb.torch.sizes import write_derived_sizes, write_fixed_sizes
 from pyopnb.torch.stand_in import define
 from pyopnb.torch.wrappers import put_node, translations
@@ -76,9 +77,10 @@ def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole
     """Export a program as it is now, as `convert` does after the user's own ops were put in."""
     filled: list[Hole] = []
     for _ in range(_ATTEMPTS):
-        _recompile(program)
         try:
-            return _call_exporter(program, options), filled
+            with as_onnx(node for node, _ in calls_in(program)):
+                _recompile(program)
+                return _call_exporter(program, options), filled
         except torch.onnx.OnnxExporterError as error:
             holes = _holes(program, error)
             if not holes:
@@ -126,7 +128,7 @@ def _call_exporter(program: Any, options: ExportOptions) -> Any:
         "input_names": input_names,
         "output_names": output_names,
         "dynamic_shapes": dynamic_shapes,
-        "custom_translation_table": dict(translations()),
+        "custom_translation_table": {**translations(), **translations_of_sequences()},
     }
     with quiet():
         try:

@@ -25,6 +25,7 @@ from pyopnb.torch.example import (
     in_order,
     line_of_error,
 )
+from pyopnb.torch.recurrent import OpenSequences, as_torch
 from pyopnb.torch.sizes import requested_dimensions, rewritten_shapes
 from pyopnb.torch.source import line_in, line_of
 
@@ -45,6 +46,7 @@ _OPAQUE = (
 )
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
 _LOGGERS = (
+    "onnxscript.optimizer._constant_folding",
     "torch.onnx._internal.exporter._registration",
     "torch._subclasses.fake_tensor",
     "torch.fx.experimental.symbolic_shapes",
@@ -70,6 +72,8 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             # One name for two dimensions is as it should be.
             warnings.filterwarnings("ignore", message="# The axis name")
+            # An RNN keeps its weights in a list, too, which torch writes again for the capture.
+            warnings.filterwarnings("ignore", message="The tensor attributes? self.*_flat_weights")
             # A capture that only looks for a line says so of every RNN.
             warnings.filterwarnings(
                 "ignore", message="While compiling, we found certain side effects"
@@ -81,10 +85,13 @@ def quiet() -> Iterator[None]:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Tell other log records from a page about an error that is raised as well, or about torchvision."""
+    """Tell other log records from a page about an error that is raised as well, or what is as it should be."""
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
-    return not is_raised_too and "torchvision is not installed" not in text
+    is_usual = (
+        text.startswith("Skipping constant folding") or "torchvision is not installed" in text
+    )
+    return not is_raised_too and not is_usual
 
 
 @contextmanager
@@ -144,7 +151,7 @@ def capture(
     _check_sizes(module, dynamic_shapes, arguments)
     shapes = _without_names(dynamic_shapes)
     try:
-        with quiet(), _without_partial_graph():
+        with quiet(), _without_partial_graph(), OpenSequences():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.
@@ -155,6 +162,7 @@ def capture(
 
         # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
         raise _not_captured(where, error, dynamic_shapes, arguments, fixing_line) from None
+    as_torch(node for node, _ in calls_in(program))
     for node, enclosing in calls_in(program):
         if is_random(node) and not any_numbers:
             raise ModelError(

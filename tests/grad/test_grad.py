@@ -437,6 +437,17 @@ def test_windows_keep_pads_that_differ_between_begin_and_end(node, pads, strides
     np.testing.assert_allclose(gradient, expected, atol=0.02 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("bounds", ["{1}, {3}, {1}", "{-3, 0}, {1000, -1}, {-1, 1}"])
+def test_a_slice_beside_a_free_axis(bounds):
+    names = dict(zip(("starts", "ends", "axes"), re.findall(r"{.*?}", bounds), strict=True))
+    weights = ", ".join(
+        f"int64[{text.count(',') + 1}] {name} = {text}" for name, text in names.items()
+    )
+    model = pyopnb.parse(f"""(double[N,4,3] x) => (double loss) <{weights}> {{
+        s = Slice(x, starts, ends, axes)  y = Mul(s, s)  loss = ReduceSum<keepdims = 0>(y) }}""")
+    assert_gradients(model, {"x": random.normal(size=(2, 4, 3))}, ["x"], tolerance=1e-6)
+
+
 @pytest.mark.parametrize("reduction", ["L1", "L2", "SumSquare"])
 def test_a_reduction_over_nothing_is_refused_where_runtimes_disagree(reduction):
     model = square_loss("double[N,4] x", f"Reduce{reduction}<noop_with_empty_axes = 1>(x)")

@@ -38,15 +38,6 @@ class AddsItsList(nn.Module):
         return x + sum(x.tolist())
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.RNN(3, 4)
-
-    def forward(self, x):
-        return self.layer(x)[0]
-
-
 def opened(module, *args, axes=None, **options):
     """Export with every dimension open, or those given; the model and what the warning says."""
     shapes = tuple(dict.fromkeys(range(x.dim()), AUTO) for x in args) if axes is None else axes
@@ -65,7 +56,6 @@ def opened(module, *args, axes=None, **options):
         (Unbinds(), torch.randn(5, 3)),
         (Loops(), torch.randn(5, 3)),
         (AddsItsList(), torch.tensor([1, 2, 3, 4, 5])),
-        (Recurrent(), torch.randn(5, 2, 3)),
     ],
 )
 def test_a_size_that_torch_fixes_is_refused_by_name_in_a_feed(module, x):
@@ -96,6 +86,31 @@ def test_the_length_as_a_number_is_right_at_every_size_or_fixed():
     assert session.run(None, {name: np.zeros((5, 3), np.float32)})[0].max() == 5
     with pytest.raises(pyopnb.errors.InputError, match=name):
         session.run(None, {name: np.zeros((6, 3), np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("module", "op_type"),
+    [
+        (nn.LSTM(3, 4, num_layers=2, bidirectional=True), "LSTM"),
+        (nn.GRU(3, 4, num_layers=2, bias=False, batch_first=True), "GRU"),
+        (nn.RNN(3, 4, bidirectional=True, batch_first=True), "RNN"),
+        (nn.RNN(3, 4, nonlinearity="relu", num_layers=2), "RNN"),
+        (nn.LSTM(3, 4, proj_size=2), ""),
+    ],
+    ids=["LSTM", "GRU", "RNN", "RNN with relu", "projected LSTM"],
+)
+def test_a_recurrent_module_is_onnx_own_at_every_length(module, op_type):
+    model, reports = opened(module, torch.randn(5, 2, 3), axes=({0: "a", 1: "b"},))
+    session = pyopnb.Session(model)
+    for sizes in ((5, 2), (7, 3), (1, 1)):
+        x = torch.randn(*sizes, 3)
+        expected = torch.utils._pytree.tree_leaves(module(x))
+        for mine, theirs in zip(session(input=x), expected, strict=True):
+            np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-4, atol=1e-5)
+    ops = [node.op_type for node in model.graph.node]
+    # ONNX's LSTM projects no states, so that torch runs such a one.
+    assert bool(reports) == (not op_type)
+    assert not op_type or ops.count(op_type) == module.num_layers
 
 
 class Pools(nn.Module):

@@ -124,16 +124,6 @@ class Steps(nn.Module):
         return state
 
 
-class Tagger(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words, self.head = nn.Embedding(10, 4), nn.Linear(5, 2)
-        self.rnn = nn.GRU(4, 5, batch_first=True)
-
-    def forward(self, ids):
-        return self.head(self.rnn(self.words(ids))[0])
-
-
 class Around(nn.Module):
     def __init__(self):
         super().__init__()
@@ -275,16 +265,6 @@ def test_a_size_that_torch_fixes_stays_open_in_the_submodule_that_fixes_it():
     session = pyopnb.Session(model)
     for size in (5, 1, 2, 11):
         agree(module, session, numbers(size, 3, seed=size))
-
-
-def test_an_rnn_runs_over_other_times():
-    module = Tagger()
-    ids = torch.arange(60).reshape(5, 12) % 10
-    model, (hole,) = export(module, (ids[:3, :6],), ({0: "n", 1: "t"},))
-    assert "submodule rnn (GRU)" in hole.reason
-    session = pyopnb.Session(model)
-    for rows, times in ((3, 6), (5, 12), (2, 1), (1, 7)):
-        agree(module, session, ids[:rows, :times])
 
 
 class Reshapes(nn.Module):

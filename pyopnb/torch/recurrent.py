@@ -1,0 +1,228 @@
+"""Write torch's LSTM, GRU and RNN as ONNX's own, which take every length of a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from onnxscript import opset18
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A recurrent op.
+
+    Attributes
+    ----------
+    target : torch._ops.OpOverload
+        Of torch.
+    onnx : str
+        ONNX's operator.
+    gates : tuple of int
+        The rows of torch's weights by gate, in ONNX's order.
+    attrs : dict
+    activation : str
+        Where it is not ONNX's own.
+    """
+
+    target: Any
+    onnx: str
+    gates: tuple[int, ...]
+    attrs: dict[str, int] = field(default_factory=dict)
+    activation: str = ""
+
+
+_KINDS = {
+    # Torch has the gates in the order i, f, g, o, and ONNX in i, o, f, g.
+    "lstm": _Kind(torch.ops.aten.lstm.input, "LSTM", (0, 3, 1, 2)),
+    # Torch has them in the order r, z, n, and ONNX in z, r, n.
+    "gru": _Kind(torch.ops.aten.gru.input, "GRU", (1, 0, 2), {"linear_before_reset": 1}),
+    "rnn_tanh": _Kind(torch.ops.aten.rnn_tanh.input, "RNN", (0,)),
+    "rnn_relu": _Kind(torch.ops.aten.rnn_relu.input, "RNN", (0,), {}, "Relu"),
+}
+
+
+class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
+    """Captures recurrent modules with ops that take every length.
+
+    Torch captures its own as a loop over the steps of the example (torch 2.13), which fixes their number.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _KINDS and func is getattr(torch._VF, name) and _has_operator(args):
+            return _ops[name](*map(_as_list, args))
+        return func(*args, **(kwargs or {}))
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _has_operator(args: Sequence[Any]) -> bool:
+    """Tell whether ONNX Runtime has a recurrent operator for such a call."""
+    # A packed sequence has its batch sizes in the second place, and everything after it one further.
+    if len(args) != 9 or not isinstance(args[3], bool):
+        return False
+    inputs, states, _, _, _, dropout, trains, _, _ = args
+    if isinstance(states, torch.Tensor):
+        states = [states]
+    # ONNX's LSTM projects no states, which have another size than the cells then.
+    sizes = {state.shape[-1] for state in states}
+    return inputs.dtype == torch.float32 and len(sizes) == 1 and not (trains and dropout)
+
+
+# ---- the ops ---------------------------------------------------------------------------------
+
+
+def _define(name: str) -> Any:
+    """Define an op that is torch's own, but for the sizes of its results."""
+    kind = _KINDS[name]
+    schema = str(kind.target._schema)
+
+    def fake(inputs: Any, states: Any, *args: Any) -> Any:
+        bidirectional = args[5]
+        states = [states] if isinstance(states, torch.Tensor) else states
+        size = states[0].shape[-1] * (2 if bidirectional else 1)
+        outputs = inputs.new_empty((*inputs.shape[:2], size))
+        return (outputs, *map(torch.empty_like, states))
+
+    op = torch.library.custom_op(
+        f"pyopnb_recurrent::{name}",
+        getattr(torch._VF, name),
+        mutates_args=(),
+        schema=schema[schema.index("(") :],
+    )
+    op.register_fake(fake)
+    return getattr(torch.ops.pyopnb_recurrent, name).default
+
+
+_ops = {name: _define(name) for name in _KINDS}
+
+
+def as_torch(nodes: Iterable[Any]) -> None:
+    """Write the ops of `OpenSequences` among calls as torch's own."""
+    targets = {_ops[name]: kind.target for name, kind in _KINDS.items()}
+    for node in nodes:
+        node.target = targets.get(node.target, node.target)
+
+
+@contextmanager
+def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
+    """Write torch's recurrent ops among calls so that the exporter takes their sizes as they are."""
+    ops = {kind.target: _ops[name] for name, kind in _KINDS.items()}
+    exchanged = []
+    for node in nodes:
+        if node.target in ops and _has_operator(_values(node)):
+            exchanged.append((node, node.target))
+            node.target = ops[node.target]
+    try:
+        yield
+    finally:
+        for node, target in exchanged:
+            node.target = target
+
+
+def _values(node: Any) -> list[Any]:
+    """Read a call's arguments with fake tensors in the place of its nodes."""
+    values: list[Any] = torch.fx.map_arg(list(node.args), lambda entry: entry.meta["val"])
+    return values
+
+
+# ---- their nodes -----------------------------------------------------------------------------
+
+
+def translations_of_sequences() -> dict[Any, Callable[..., Any]]:
+    """Return what ``torch.onnx.export`` shall make of each op."""
+    return {_ops[name]: _translation(kind) for name, kind in _KINDS.items()}
+
+
+def _translation(kind: _Kind) -> Callable[..., Any]:
+    def translate(
+        inputs: Any,
+        states: Any,
+        weights: Any,
+        has_biases: bool,
+        layers: int,
+        dropout: float,
+        trains: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> Any:
+        states = states if isinstance(states, (list, tuple)) else [states]
+        directions = 2 if bidirectional else 1
+        size = weights[1].shape[1]
+        if batch_first:
+            inputs = opset18.Transpose(inputs, perm=[1, 0, 2])
+        attrs: dict[str, Any] = dict(kind.attrs, hidden_size=size)
+        attrs["direction"] = "bidirectional" if bidirectional else "forward"
+        if kind.activation:
+            attrs["activations"] = [kind.activation] * directions
+        count = directions * (4 if has_biases else 2)
+        last_states: list[list[Any]] = [[] for _ in states]
+        for layer in range(layers):
+            tensors = _tensors(kind, weights[layer * count : (layer + 1) * count], directions)
+            first = []
+            for state in states:
+                start, end = [layer * directions], [(layer + 1) * directions]
+                first.append(opset18.Slice(state, start, end, [0]) if layers > 1 else state)
+            operator = getattr(opset18, kind.onnx)
+            outputs, *last = operator(inputs, *tensors, None, *first, **attrs)
+            for collected, state in zip(last_states, last, strict=False):
+                collected.append(state)
+            # ONNX has the directions before the batch, and torch side by side.
+            is_last = layer == layers - 1
+            order = [2, 0, 1, 3] if batch_first and is_last else [0, 2, 1, 3]
+            outputs = opset18.Transpose(outputs, perm=order)
+            inputs = opset18.Reshape(outputs, [0, 0, directions * size])
+        results = []
+        for collected in last_states:
+            results.append(opset18.Concat(*collected, axis=0) if layers > 1 else collected[0])
+        return (inputs, *results)
+
+    return translate
+
+
+def _tensors(kind: _Kind, weights: Sequence[Any], directions: int) -> list[Any]:
+    """Put the weights of a layer, and its biases or None, into ONNX's order."""
+    count = len(weights) // directions
+    rows: list[list[Any]] = []
+    for number in range(count):
+        gates = []
+        for direction in range(directions):
+            gates.append(_gates(kind, weights[direction * count + number]))
+        rows.append(gates)
+    size = weights[1].shape[1] * len(kind.gates)
+    tensors = []
+    for weight, gates in zip(weights, rows[:2], strict=False):
+        pieces = [piece for direction in gates for piece in direction]
+        # Gradients need the shape, which -1 in it would hide.
+        shape = [directions, size, weight.shape[1]]
+        tensors.append(opset18.Reshape(_joined(pieces), shape))
+    if count == 2:
+        return [*tensors, None]
+    biases = []
+    for direction in range(directions):
+        biases += rows[2][direction] + rows[3][direction]
+    return [*tensors, opset18.Reshape(_joined(biases), [directions, 2 * size])]
+
+
+def _joined(pieces: Sequence[Any]) -> Any:
+    return opset18.Concat(*pieces, axis=0) if len(pieces) > 1 else pieces[0]
+
+
+def _gates(kind: _Kind, weight: Any) -> list[Any]:
+    """Split the rows of a weight by gate, in ONNX's order.
+
+    The exporter folds no Split, so that a weight keeps its name in the model; ONNX Runtime does it once.
+    """
+    if len(kind.gates) == 1:
+        return [weight]
+    pieces = opset18.Split(weight, num_outputs=len(kind.gates), axis=0)
+    return [pieces[position] for position in kind.gates]
