@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyopnb.display.html import MAX_BYTES, details
+from pyopnb.display.html import MAX_BYTES, details, join
 from pyopnb.display.models import view_model
 from pyopnb.display.view import View
 from pyopnb.ops.text_table import Table
 
-__all__ = ["graph_within", "table_within"]
+__all__ = ["graph_view", "graph_within", "table_within"]
 
 # A graph gets at least this many bytes, however large the tables are.
 _LEAST = 30_000
@@ -24,6 +24,21 @@ def graph_within(
     """Show a model, small enough to leave space for the HTML above and below it."""
     used = sum(len(part.encode()) for part in (*head, *tables))
     return view_model(model, **options, room=max(MAX_BYTES - 2_000 - used, _LEAST))
+
+
+def graph_view(
+    thing: Any,
+    title: str,
+    text: str,
+    model: Any,
+    options: Mapping[str, Any],
+    head: Sequence[str],
+    tables: Sequence[str],
+) -> View:
+    """Show a thing as a graph with HTML above and below it."""
+    graph = graph_within(model, options, head, tables)
+    body = join([*head, graph.body, *tables])
+    return View(thing, title, text, body, graph.draw, graph.canvas)
 
 
 def table_within(

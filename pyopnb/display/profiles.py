@@ -7,7 +7,7 @@ from typing import Any
 
 from pyopnb.diffs.profiles import ProfileDiff
 from pyopnb.display.array_diff import headline_html
-from pyopnb.display.budget import graph_within, table_within
+from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
@@ -70,9 +70,8 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     defaults = {"colours": colours, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
     nodes = thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing)))
     tables = [details(plural(len(thing.nodes), "node"), nodes, open=True), _op_types_table(thing)]
-    picture = graph_within(thing.model, {**defaults, **options}, head, tables)
-    body = join([*head, picture.body, *tables])
-    return View(thing, title, repr(thing), body, picture.draw, picture.canvas)
+    model = thing.model
+    return graph_view(thing, title, repr(thing), model, {**defaults, **options}, head, tables)
 
 
 @view.register(ProfileDiff)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pyopnb.diffs.reduce import Reduction
-from pyopnb.display.html import escape, join, note, paragraph
+from pyopnb.display.budget import graph_view
+from pyopnb.display.html import escape, note, paragraph
 from pyopnb.display.view import View, view
 from pyopnb.ops.messages import sanitize
 
@@ -18,9 +19,7 @@ def view_reduction(thing: Reduction) -> View:
     -------
     View
     """
-    graph = view(thing.model)
-    failure = paragraph(escape(sanitize(thing.failure.text, 300)))
+    head = [paragraph(f"<b>{escape(thing.headline)}</b>")]
+    head.append(paragraph(escape(sanitize(thing.failure.text, 300))))
     advice = note('.write("folder") leaves the model, its feeds, a script and a text for a report')
-    head = paragraph(f"<b>{escape(thing.headline)}</b>")
-    body = join([head, failure, graph.body, advice])
-    return View(thing, thing.headline, str(thing), body, draw=graph.draw, canvas=graph.canvas)
+    return graph_view(thing, thing.headline, str(thing), thing.model, {}, head, [advice])

@@ -13,7 +13,7 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.quantized import QuantizedTensor
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
-from pyopnb.display.budget import graph_within, table_within
+from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
@@ -64,9 +64,7 @@ def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
     proto, marks = _drawn(thing, *thing.models)
     defaults = _graph_options(thing, proto)
     defaults["marks"] = marks | defaults["marks"]
-    graph = graph_within(proto, {**defaults, **options}, head, tables)
-    body = join([*head, graph.body, *tables])
-    return View(thing, title, text, body, draw=graph.draw, canvas=graph.canvas)
+    return graph_view(thing, title, text, proto, {**defaults, **options}, head, tables)
 
 
 # ---- the graph

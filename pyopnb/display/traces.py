@@ -10,8 +10,8 @@ from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
 from pyopnb.display.bars import bar_of
-from pyopnb.display.budget import graph_within, table_within
-from pyopnb.display.html import details, escape, join, note
+from pyopnb.display.budget import graph_view, table_within
+from pyopnb.display.html import details, escape, note
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
@@ -77,10 +77,10 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         "marks": marks,
         "notes": _notes(thing),
     }
-    picture = graph_within(_with_types(thing, makers), {**defaults, **options}, head, tables)
     text = repr(thing)
-    body = join([*head, picture.body, *tables])
-    return View(thing, text.partition("\n")[0], text, body, picture.draw, picture.canvas)
+    title = text.partition("\n")[0]
+    model = _with_types(thing, makers)
+    return graph_view(thing, title, text, model, {**defaults, **options}, head, tables)
 
 
 def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:

@@ -71,34 +71,17 @@ class BoxGraph:
     lines: Sequence[Line]
 
     def part(self, most: int, around: int = 0) -> BoxGraph:
-        """Return at most ``most`` boxes around that of an index; those before and after become one placeholder each."""
+        """Return at most ``most`` boxes around that of an index, and the lines between them."""
         count = len(self.boxes)
         if count <= most:
             return self
         begin = max(0, min(around - most // 2, count - most))
-        end = begin + most
-        boxes = [*self.boxes[begin:end]]
-        placeholders = set()
-        if begin:
-            placeholders.add(0)
-            boxes.insert(0, Box(f"… {begin:,} boxes before", kind="far"))
-        if end < count:
-            placeholders.add(len(boxes))
-            boxes.append(Box(f"… {count - end:,} more boxes", kind="far"))
-        # Everything before begin is the first box now, and everything after end the last.
-        shift = bool(begin) - begin
-        last = len(boxes) - 1
-        lines: dict[Line, None] = {}
+        lines = []
         for line in self.lines:
-            source = max(0, min(line.source + shift, last))
-            target = max(0, min(line.target + shift, last))
-            # Lines within what a placeholder stands for, and between the two of them, say nothing.
-            if source == target or placeholders >= {source, target}:
-                continue
-            # A placeholder has no ports.
-            port = 0 if source in placeholders else line.port
-            lines[Line(source, target, port, line.mark)] = None
-        return BoxGraph(boxes, list(lines))
+            source, target = line.source - begin, line.target - begin
+            if 0 <= source < most and 0 <= target < most:
+                lines.append(Line(source, target, line.port, line.mark))
+        return BoxGraph(self.boxes[begin : begin + most], lines)
 
 
 def plain_mark(mark: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ _STEPS = 100
 _ANY_NUMBER = (-math.inf, math.inf)
 # A browser's integers end at 2**53.
 _MOST_ON_A_SLIDER = 1e15
-_NUMBERS = ("int", "float")
+_NUMBERS: Mapping[str, Callable[[Any], float]] = {"int": int, "float": float}
 _KINDS = {"b": "bool", "i": "int", "u": "int"}
 
 
@@ -77,8 +77,7 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
     """
     kind = attr.kind if attr.kind != "any" else type(current).__name__
     if attr.choices and not isinstance(request, (tuple, list)):
-        selected = current if request is None else request
-        return _menu(name, list(attr.choices), selected)
+        return _menu(name, list(attr.choices), current if request is None else request)
     if request is None and (current is REQUIRED or current is None):
         raise _refusal(name, f"a value of kind {kind}", "nothing")
     return _control(name, kind, current, request)
@@ -92,8 +91,8 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
     InputError
         The model's input is not a scalar, or the request does not fit it.
     """
-    is_scalar = all(size in (1, None) for size in type.shape or ())
-    if type.dtype is None or not is_scalar:
+    shape = type.shape or ()
+    if type.dtype is None or any(size not in (1, None) for size in shape):
         expected = f"an array, because the input is {type}"
         next_ = f"interact(session, {sanitize(name)}=np.asarray(…))"
         raise _refusal(name, expected, sanitize(repr(request)), next_)
@@ -107,8 +106,8 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
         kind, dtype = "str", object
     control = _control(name, kind, None, request, bounds)
     # A model may declare a single number as an array of one element.
-    shape = (1,) * len(type.shape or ())
-    return replace(control, read=lambda value: np.full(shape, control.read(value), dtype))
+    ones = (1,) * len(shape)
+    return replace(control, read=lambda value: np.full(ones, control.read(value), dtype))
 
 
 def _control(
@@ -120,24 +119,15 @@ def _control(
     if isinstance(request, list) and not kind.startswith("list"):
         return _menu(name, request, current)
     value = current if request is None else request
-    common: dict[str, Any] = {"description": name, "style": {"description_width": "initial"}}
     try:
         if kind == "bool":
-            return Control(name, ipywidgets.Checkbox(bool(value), **common), bool)
+            return Control(name, _widget("Checkbox", name, bool(value)), bool)
         if kind in _NUMBERS:
-            number: float = int(value) if kind == "int" else float(value)
-            if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
-                # The range that `ipywidgets.interact` chooses, within what the dtype holds.
-                low, high = sorted((-number, 3 * number)) if number else (0, 1)
-                ends = (max(low, bounds[0]), min(high, bounds[1]))
-                return replace(_slider(name, kind, number, ends), grows=True)
-            box = ipywidgets.IntText if kind == "int" else ipywidgets.FloatText
-            return Control(name, box(number, **common), type(number))
+            return _number(name, kind, _NUMBERS[kind](value), bounds)
         if kind == "str":
-            text = ipywidgets.Text(str(value), continuous_update=False, **common)
-            return Control(name, text, str)
+            return Control(name, _widget("Text", name, str(value), continuous_update=False), str)
         if kind.startswith("list"):
-            text = ipywidgets.Text(json.dumps(list(value)), continuous_update=False, **common)
+            text = _widget("Text", name, json.dumps(list(value)), continuous_update=False)
             return Control(name, text, lambda typed: _parse_list(name, typed))
     except (TypeError, ValueError):
         raise _refusal(name, f"a value of kind {kind}", sanitize(repr(value))) from None
@@ -145,35 +135,47 @@ def _control(
     raise _refusal(name, expected, kind, f"session.set_attrs({sanitize(name)}=…)")
 
 
+def _widget(kind: str, name: str, value: Any, **options: Any) -> Any:
+    """Make a widget with its whole name beside it."""
+    style = {"description_width": "initial"}
+    return getattr(ipywidgets, kind)(value=value, description=name, style=style, **options)
+
+
 def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
     next = next or f"interact(session, {sanitize(name)}=(0.0, 1.0))"
     return InputError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
 
 
+def _number(name: str, kind: str, number: float, bounds: tuple[float, float]) -> Control:
+    """Make a slider of the range that `ipywidgets.interact` chooses, within what the dtype holds; or a box."""
+    if not math.isfinite(number) or abs(number) > _MOST_ON_A_SLIDER:
+        return Control(name, _widget(f"{kind.title()}Text", name, number), _NUMBERS[kind])
+    low, high = sorted((-number, 3 * number)) if number else (0, 1)
+    ends = (max(low, bounds[0]), min(high, bounds[1]))
+    return replace(_slider(name, kind, number, ends), grows=True)
+
+
 def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Control:
     wanted = (int,) if kind == "int" else (int, float)
     is_number = [isinstance(x, wanted) and abs(x) < math.inf for x in request]
-    if kind not in _NUMBERS or len(request) not in (2, 3) or not all(is_number):
-        expected = f"{kind}s: (min, max) or (min, max, step)"
+    is_range = kind in _NUMBERS and len(request) in (2, 3) and all(is_number)
+    if not is_range or not request[0] < request[1]:
+        expected = f"{kind}s: (min, max) or (min, max, step) with min < max"
         raise _refusal(name, expected, sanitize(repr(request)))
-    low, high, *steps = request
-    if not low < high:
-        raise _refusal(name, "(min, max) with min < max", sanitize(repr(request)))
+    low, high = request[:2]
     # A value outside the range could not be shown, so the control begins in the middle then.
     value = (low + high) / 2
     if isinstance(current, (int, float)) and low <= current <= high:
         value = current
-    common: dict[str, Any] = {"description": name, "style": {"description_width": "initial"}}
+    options = {"min": low, "max": high}
     if kind == "int":
-        step = steps[0] if steps else 1
-        return Control(name, ipywidgets.IntSlider(int(value), low, high, step, **common), int)
-    # A power of ten by default, so that values people type are on the slider.
-    step = float(steps[0]) if steps else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
-    step = _step_through(low, float(value), step)
-    widget = ipywidgets.FloatSlider(
-        float(value), min=low, max=high, step=step, readout_format=".4g", **common
-    )
-    return Control(name, widget, float)
+        options["step"] = request[2] if request[2:] else 1
+    else:
+        # A power of ten by default, so that values people type are on the slider.
+        step = request[2] if request[2:] else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
+        options |= {"step": _step_through(low, value, step), "readout_format": ".4g"}
+    number = _NUMBERS[kind]
+    return Control(name, _widget(f"{kind.title()}Slider", name, number(value), **options), number)
 
 
 def _step_through(low: float, value: float, step: float) -> float:
@@ -192,9 +194,8 @@ def _menu(name: str, choices: list[Any], current: Any) -> Control:
         raise _refusal(name, "a list of choices", "an empty list")
     selected = choices.index(current) if current in choices else 0
     options = [(str(choice), index) for index, choice in enumerate(choices)]
-    style = {"description_width": "initial"}
-    widget = ipywidgets.Dropdown(options=options, value=selected, description=name, style=style)
-    return Control(name, widget, lambda index: choices[index])
+    widget = _widget("Dropdown", name, selected, options=options)
+    return Control(name, widget, choices.__getitem__)
 
 
 def _parse_list(name: str, text: str) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,15 +12,12 @@ import ipywidgets
 import numpy as np
 
 from pyopnb.diffs.api import diff
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.steady import SteadyColours
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
-from pyopnb.notebook.live.report import LiveReport
-from pyopnb.notebook.live.run import Run, require_session, set_attrs
+from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
@@ -67,6 +63,8 @@ class Interact(LiveOutput):
         What the last run raised.
     """
 
+    _baseline_name = "the reference"
+
     def __init__(
         self,
         session: Session,
@@ -75,13 +73,11 @@ class Interact(LiveOutput):
         targets: Mapping[str, _Target],
         view: Callable[[Result], Any] | None,
     ) -> None:
-        super().__init__(session.with_attrs(), view)
-        self._feeds, self.controls = dict(feeds), dict(controls)
+        super().__init__(session.with_attrs(), feeds, view, colours=SteadyColours())
+        self.controls = dict(controls)
         # These are the controls of attrs; the others are of feeds.
         self._targets = dict(targets)
         self._pinned: Run | None = None
-        self._colours = SteadyColours()
-        self._diff: Diff | None = None
         self._pin_button = ipywidgets.Button(
             description="Pin as reference", tooltip="Compare later results with this one"
         )
@@ -111,47 +107,36 @@ class Interact(LiveOutput):
             return self._pinned.result
         return None
 
-    @property
-    def diff(self) -> Diff | None:
-        self.wait()
-        return self._diff
-
     # ---- running
 
-    def _run(self) -> None:
+    def _current_feeds(self) -> dict[str, Any]:
+        # A text that is no list raises here, and the op may refuse a value.
+        values = self.values
+        self._apply_attrs(values)
+        scalars = {name: value for name, value in values.items() if name not in self._targets}
+        return {**self._feeds, **scalars}
+
+    def _settings(self) -> dict[str, str]:
+        controlled = set()
+        for target in self._targets.values():
+            controlled |= {f"{node}.{target.attr.name}" for node in target.nodes}
         settings = {name: control.text for name, control in self.controls.items()}
-        run: Run | None
-        try:
-            # A text that is no list raises here, and the op may refuse a value; both are shown as an error of the run.
-            values = self.values
-            self._apply_attrs(values)
-        except (Exception, KeyboardInterrupt) as error:
-            run = Run({}, settings, 0.0, None, error, time.time())
-        else:
-            controlled = set()
-            for target in self._targets.values():
-                controlled |= {f"{node}.{target.attr.name}" for node in target.nodes}
-            for name, text in set_attrs(self.session).items():
-                if name not in controlled:
-                    settings[name] = text
-            scalars = {name: value for name, value in values.items() if name not in self._targets}
-            run = self._run_session({**self._feeds, **scalars}, settings)
-        if run is None:
-            return
-        difference = None
-        if run.error is None and self._pinned is not None:
-            difference = diff(run.result, self._pinned.result)
-        locked(self._lock, self._record, run, difference)
-        if run.error is None:
+        for name, text in super()._settings().items():
+            if name not in controlled:
+                settings[name] = text
+        return settings
+
+    def _baseline(self, run: Run) -> Run | None:
+        return self._pinned
+
+    def _run(self) -> Run | None:
+        run = super()._run()
+        if run is not None and run.error is None:
             for control in self.controls.values():
                 # Only sliders have a readout.
                 if hasattr(control.widget, "readout"):
                     control.widget.continuous_update = run.seconds < _FAST
-
-    def _record(self, run: Run, difference: Diff | None) -> None:
-        self._last, self._diff = run, difference
-        if run.error is None:
-            self._last_good = run
+        return run
 
     def _apply_attrs(self, values: Mapping[str, Any]) -> None:
         """Set the attrs that changed on the session's nodes."""
@@ -164,22 +149,11 @@ class Interact(LiveOutput):
 
     # ---- display -------------------------------------------------------------------------------------------------------------
 
-    def _report(self) -> LiveReport:
-        return LiveReport(
-            self._last,
-            self._last_good,
-            diff=self._diff,
-            baseline="the reference",
-            state="ended" if self.closed else "",
-            colours=self._colours,
-            running=self._began,
-        )
-
     def _controls(self) -> list[ipywidgets.Widget]:
         return [*(control.widget for control in self.controls.values()), self._pin_button]
 
     def _controls_html(self) -> str:
-        used = self._last.settings if self._last else {}
+        used = self._state.run.settings if self._state.run else {}
         rows = [(name, used.get(name, "")) for name in self.controls]
         return Table(("control", "value"), rows)._repr_html_()
 
@@ -188,9 +162,12 @@ class Interact(LiveOutput):
     def pin(self) -> None:
         """Make the result the reference that later results are compared with."""
         self.wait()
-        if self._last_good is not None:
-            self._pinned = self._last_good
-            self._diff = diff(self._last_good.result, self._last_good.result)
+        pinned = self._state.good
+        if pinned is not None:
+            self._pinned = pinned
+            self._state = replace(
+                self._state, before=pinned, diff=diff(pinned.result, pinned.result)
+            )
         self._update()
 
     def set(self, **values: Any) -> None:

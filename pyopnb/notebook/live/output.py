@@ -12,10 +12,14 @@ from typing import Any
 
 import ipywidgets
 
+from pyopnb.diffs.api import diff
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
-from pyopnb.notebook.live.report import LiveReport
-from pyopnb.notebook.live.run import Run, run_session
+from pyopnb.notebook.live.report import LiveState, report
+from pyopnb.notebook.live.run import Run, run_session, set_attrs
+from pyopnb.notebook.live.shown import Shown
 from pyopnb.notebook.live.worker import Worker
 from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Version
@@ -43,14 +47,25 @@ class LiveOutput:
         The one that it runs.
     """
 
-    def __init__(self, session: Session, view: Callable[[Result], Any] | None = None) -> None:
-        self.session, self._view = session, view
+    # What the last run is compared with.
+    _baseline_name = "the previous run"
+
+    def __init__(
+        self,
+        session: Session,
+        feeds: Mapping[str, Any],
+        view: Callable[[Result], Any] | None,
+        tolerance: tuple[float | None, float | None] = (None, None),
+        colours: SteadyColours | None = None,
+    ) -> None:
+        self.session, self._feeds, self._view = session, dict(feeds), view
+        self._tolerance, self._colours = tolerance, colours
         self._cells = live_cells(type(self).__name__.lower())
         self._worker = Worker(self._work)
         # The lock guards the fields below, which the worker changes.
         self._lock = threading.RLock()
-        self._last: Run | None = None
-        self._last_good: Run | None = None
+        self._state = LiveState()
+        self._runs = 0
         # Both belong to the run in flight.
         self._options: Any = None
         self._began = 0.0
@@ -72,19 +87,31 @@ class LiveOutput:
     def result(self) -> Result | None:
         """Result of the last run without an error. Waits for a run in flight, as the other attributes do."""
         self.wait()
-        return self._last_good.result if self._last_good else None
+        return self._state.good.result if self._state.good else None
 
     @property
     def error(self) -> BaseException | None:
         """Return what the last run raised."""
         self.wait()
-        return self._last.error if self._last else None
+        return self._state.run.error if self._state.run else None
+
+    @property
+    def diff(self) -> Diff | None:
+        """Return how the result differs from the one that it is compared with."""
+        self.wait()
+        return self._state.diff
+
+    @property
+    def runs(self) -> int:
+        """Return the number of runs."""
+        self.wait()
+        return self._runs
 
     @property
     def seconds(self) -> float:
         """Duration of the last run."""
         self.wait()
-        return self._last.seconds if self._last else 0.0
+        return self._state.run.seconds if self._state.run else 0.0
 
     @property
     def widget(self) -> ipywidgets.Widget:
@@ -93,7 +120,7 @@ class LiveOutput:
         return self._pane.widget
 
     def __repr__(self) -> str:
-        return self._report().text()
+        return self._report().text
 
     def refresh(self) -> None:
         """Run again, and show the result. Returns when it is there, or earlier where the page can show it later."""
@@ -145,11 +172,16 @@ class LiveOutput:
 
     # ---- for subclasses ------------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        """Run, on the worker's thread, and record the outcome."""
-        raise NotImplementedError
+    def _current_feeds(self) -> dict[str, Any]:
+        """Return what is fed; what it raises is shown as an error of the run."""
+        return self._feeds
 
-    def _report(self) -> LiveReport:
+    def _settings(self) -> dict[str, str]:
+        """Return what the run uses and the model does not say."""
+        return set_attrs(self.session)
+
+    def _baseline(self, run: Run) -> Run | None:
+        """Choose the run that this one is compared with."""
         raise NotImplementedError
 
     def _controls(self) -> Sequence[ipywidgets.Widget]:
@@ -159,6 +191,32 @@ class LiveOutput:
     def _controls_html(self) -> str:
         """Render the controls as HTML, for notebooks without widgets."""
         return ""
+
+    # ---- one run -------------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> Run | None:
+        """Run, on the worker's thread, and record the outcome; return None if it was stopped for a newer run."""
+        run: Run | None
+        try:
+            feeds = self._current_feeds()
+        except (Exception, KeyboardInterrupt) as error:
+            run = Run({}, self._settings(), 0.0, None, error, time.time())
+        else:
+            run = self._run_session(feeds, self._settings())
+        if run is None:
+            return None
+        before = self._baseline(run)
+        difference = None
+        if run.error is None and before is not None:
+            rtol, atol = self._tolerance
+            difference = diff(run.result, before.result, rtol=rtol, atol=atol)
+        good = run if run.error is None else self._state.good
+        locked(self._lock, self._record, LiveState(run, good, before, difference))
+        return run
+
+    def _record(self, state: LiveState) -> None:
+        self._runs += 1
+        self._state = state
 
     def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
         """Run the session; return None if the run was stopped because its result would be obsolete."""
@@ -198,6 +256,15 @@ class LiveOutput:
 
     # ---- running and showing -------------------------------------------------------------------------------------------------
 
+    def _report(self) -> Shown:
+        return report(
+            self._state,
+            self._baseline_name,
+            ended=self.closed,
+            running=self._began,
+            colours=self._colours,
+        )
+
     def _work(self) -> None:
         # It is one that `stop` sent as the run ended.
         with contextlib.suppress(KeyboardInterrupt):
@@ -229,10 +296,10 @@ class LiveOutput:
         locked(self._lock, self._show_now, here)
 
     def _show_now(self, here: bool) -> None:
-        report = self._report()
         # Everything is made under the lock, so that text, picture and controls are of one run.
-        content = report.html(), report.text(), self._controls_html()
-        self._pane.show(*content, running=report.running > 0)
+        shown = self._report()
+        content = shown.html, shown.text, self._controls_html()
+        self._pane.show(*content, running=self._began > 0)
         if here:
             self._pane.display(*content)
 

@@ -68,10 +68,8 @@ class Run:
         error.stack = traceback.StackSummary.from_list(frames)
         return "".join(error.format(chain=False)).rstrip()
 
-    def changed_settings(self, before: Run | None) -> dict[str, tuple[str, str]]:
+    def changed_settings(self, before: Run) -> dict[str, tuple[str, str]]:
         """List the settings that differ from those of an earlier run, with both values."""
-        if before is None:
-            return {}
         changes = {}
         for name in {**before.settings, **self.settings}:
             old = before.settings.get(name, "the model's")
@@ -80,10 +78,8 @@ class Run:
                 changes[name] = (old, new)
         return changes
 
-    def changed_ops(self, before: Run | None) -> list[str]:
+    def changed_ops(self, before: Run) -> list[str]:
         """List the ops whose version differs from that of an earlier run."""
-        if before is None:
-            return []
         return [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
 
 

@@ -8,13 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.api import diff
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.notebook.live.output import LiveOutput
-from pyopnb.notebook.live.report import LiveReport
-from pyopnb.notebook.live.run import Run, require_session, set_attrs
+from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session.session import Session
@@ -46,12 +42,7 @@ class Watch(LiveOutput):
         tolerance: tuple[float | None, float | None],
         view: Callable[[Result], Any] | None,
     ) -> None:
-        super().__init__(session, view)
-        self._feeds, self._tolerance = dict(feeds), tolerance
-        # The baseline of the last run.
-        self._before: Run | None = None
-        self._diff: Diff | None = None
-        self._runs = 0
+        super().__init__(session, feeds, view, tolerance)
         reference = weakref.ref(self)
 
         def on_attrs() -> None:
@@ -64,49 +55,12 @@ class Watch(LiveOutput):
         self._forget_attrs = weakref.finalize(self, session._attr_listeners.discard, on_attrs)
         self.refresh()
 
-    @property
-    def diff(self) -> Diff | None:
-        self.wait()
-        return self._diff
-
-    @property
-    def runs(self) -> int:
-        self.wait()
-        return self._runs
-
-    def _run(self) -> None:
-        run = self._run_session(self._feeds, set_attrs(self.session))
-        if run is None:
-            return
-        # The baseline moves only when an op or an attr changed, so that a plain run again keeps
-        # the comparison.
-        before, difference = self._before, None
-        if (
-            run.error is not None
-            or run.changed_ops(self._last_good)
-            or run.changed_settings(self._last_good)
-        ):
-            before = self._last_good
-        if run.error is None and before is not None:
-            rtol, atol = self._tolerance
-            difference = diff(run.result, before.result, rtol=rtol, atol=atol)
-        locked(self._lock, self._record, run, before, difference)
-
-    def _record(self, run: Run, before: Run | None, difference: Diff | None) -> None:
-        self._runs += 1
-        self._last, self._before, self._diff = run, before, difference
-        if run.error is None:
-            self._last_good = run
-
-    def _report(self) -> LiveReport:
-        return LiveReport(
-            self._last,
-            self._last_good,
-            self._before,
-            self._diff,
-            state="ended" if self.closed else "",
-            running=self._began,
-        )
+    def _baseline(self, run: Run) -> Run | None:
+        """Choose the last good run if an op or an attr changed since; a plain run again keeps the comparison."""
+        good = self._state.good
+        if good is None or run.error or run.changed_ops(good) or run.changed_settings(good):
+            return good
+        return self._state.before
 
     def close(self) -> None:
         """Never run again. What is displayed stays."""
