@@ -13,16 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import add, and_, div, equal, greater, maximum, mul, sub, where
 from pyopnb.lowering.numpy.ufuncs import lower_erf
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import TABLE
 from pyopnb.lowering.size_vectors import shape_vector
 from pyopnb.lowering.tensors import (
     INT64,
-    Tensor,
-    cast,
-    constant,
     expand,
     fit,
     node,
@@ -114,30 +110,9 @@ def _arange(*args: Any, dtype: Any = None) -> Any:
 def _linspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, *, dtype: Any = None
 ) -> Any:
-    if np.ndim(plain(start)) or np.ndim(plain(stop)):
-        refuse("np.linspace between arrays", "a + (b - a) * np.linspace(0, 1, n)[:, None]")
-    result = np.linspace(plain(start), plain(stop), plain(num), endpoint, dtype=dtype)
-    if is_constant([start, stop, num]):
-        return Traced(result)
-    if result.dtype.kind != "f":
-        refuse("np.linspace of integers", "np.linspace(…).astype(…)")
-    low = tensor_of(start, np.float64)
-    high = tensor_of(stop, np.float64)
-    return Traced(result, fit(_equal_steps(low, high, tensor_of(num, INT64), endpoint), result))
-
-
-def _equal_steps(low: Tensor, high: Tensor, count: Tensor, endpoint: bool) -> Tensor:
-    """Record evenly spaced numbers, rounding as np.linspace does."""
-    bounds = [constant(0, INT64), count, constant(1, INT64)]
-    numbers = cast(node("Range", bounds, INT64, (None,)), np.float64)
-    gaps = maximum(sub(count, 1 if endpoint else 0), 1)
-    step = div(sub(high, low), cast(gaps, np.float64))
-    tensor = add(mul(numbers, step), low)
-    if not endpoint:
-        return tensor
-    # NumPy sets the last number, whatever was rounded, unless there is but one.
-    is_last = equal(numbers, cast(sub(count, 1), np.float64))
-    return where(and_(is_last, greater(count, 1)), high, tensor)
+    if not is_constant([start, stop, num]):
+        refuse("np.linspace of values that can change", "np.arange(n) * step + start")
+    return Traced(np.linspace(plain(start), plain(stop), plain(num), endpoint, dtype=dtype))
 
 
 def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, **kwargs: Any) -> Any:

@@ -4,7 +4,6 @@ from pyopnb.lowering.numpy import (
     alternatives,
     choices,
     divisions,
-    flips,
     indexing,
     lookups,
     parts,
@@ -13,7 +12,6 @@ from pyopnb.lowering.numpy import (
     repeats,
     shapes,
     sorting,
-    triangles,
     ufuncs,
 )
 
@@ -21,7 +19,6 @@ __all__ = [
     "alternatives",
     "choices",
     "divisions",
-    "flips",
     "indexing",
     "lookups",
     "parts",
@@ -30,6 +27,5 @@ __all__ = [
     "repeats",
     "shapes",
     "sorting",
-    "triangles",
     "ufuncs",
 ]

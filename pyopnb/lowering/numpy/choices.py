@@ -6,21 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import (
-    absolute,
-    add,
-    and_,
-    equal,
-    is_nan,
-    less,
-    less_equal,
-    maximum,
-    minimum,
-    mul,
-    or_,
-    sub,
-    where,
-)
+from pyopnb.lowering.elementwise import maximum, minimum, where
 from pyopnb.lowering.numpy.lookups import nonzero_indices
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import INT64, Tensor, cast, constant, node, served
@@ -35,16 +21,6 @@ def _where(result: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
         return nonzero_indices(tensor_of(condition))
     mask = tensor_of(condition, bool)
     return where(mask, tensor_of(x, result.dtype), tensor_of(y, result.dtype))
-
-
-@lowers(np.select)
-def _select(result: Any, condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
-    tensor = tensor_of(default, result.dtype)
-    # The first true condition wins, so it is applied last.
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        mask = tensor_of(condition, bool)
-        tensor = where(mask, tensor_of(choice, result.dtype), tensor)
-    return tensor
 
 
 # ---- limits ---------------------------------------------------------------------------------------
@@ -88,52 +64,3 @@ def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
     low = max(limits.min, within.min)
     high = min(limits.max, within.max)
     return cast(minimum(maximum(tensor_of(value, INT64), low), high), dtype)
-
-
-@lowers(np.nan_to_num)
-def _nan_to_num(
-    result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-) -> Tensor:
-    tensor = tensor_of(x)
-    if tensor.dtype.kind != "f":
-        return tensor
-    limits = np.finfo(tensor.dtype)
-    if posinf is None:
-        high = limits.max
-    else:
-        high = posinf
-    if neginf is None:
-        low = limits.min
-    else:
-        low = neginf
-    recorded = where(is_nan(tensor), tensor_of(nan, tensor.dtype), tensor)
-    for infinity, bound in ((np.inf, high), (-np.inf, low)):
-        replacement = tensor_of(bound, tensor.dtype)
-        recorded = where(equal(tensor, infinity), replacement, recorded)
-    if tensor.dtype == np.float16 and posinf is None and neginf is None:
-        # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
-        bounds = [constant(limits.min), constant(limits.max)]
-        recorded = node("Clip", [recorded, *bounds], recorded.dtype, recorded.dims)
-    return recorded
-
-
-# ---- closeness ------------------------------------------------------------------------------------
-
-
-@lowers(np.isclose)
-def _isclose(result: Any, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
-    dtype = _dtype_of_closeness(a, b)
-    x = tensor_of(a, dtype)
-    y = tensor_of(b, dtype)
-    limit = add(float(atol), mul(float(rtol), absolute(y)))
-    is_near = less_equal(absolute(sub(x, y)), limit)
-    # An infinite limit would make all numbers close to infinity.
-    is_finite = less(absolute(y), np.inf)
-    return or_(and_(is_near, is_finite), equal(x, y))
-
-
-def _dtype_of_closeness(a: Any, b: Any) -> np.dtype:
-    """Return the float dtype in which np.isclose compares: a Python number takes that of the other side."""
-    if type(plain(b)) in (int, float, bool):
-        return np.result_type(plain(a), 1.0)
-    return np.result_type(np.asarray(plain(b)).dtype, 1.0, plain(a))

@@ -28,7 +28,6 @@ from pyopnb.lowering.tensors import (
     node,
     reduce,
     resized,
-    transpose,
     unsqueeze,
 )
 from pyopnb.lowering.tracing import plain, tensor_of
@@ -97,11 +96,6 @@ def _nonzero(result: Any, a: Any) -> list[Tensor]:
 def _flatnonzero(result: Any, a: Any) -> Tensor:
     (indices,) = nonzero_indices(flat(tensor_of(a)))
     return indices
-
-
-@lowers(np.argwhere)
-def _argwhere(result: Any, a: Any) -> Tensor:
-    return transpose(nonzero_rows(tensor_of(a)), [1, 0])
 
 
 @lowers(np.searchsorted)

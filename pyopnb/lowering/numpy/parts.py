@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import add, div, maximum, minimum, mod, mul, neg, sub, xor
+from pyopnb.lowering.elementwise import maximum, mod, neg, sub, xor
 from pyopnb.lowering.numpy.axes import axis_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
@@ -85,7 +85,7 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> li
     if not isinstance(plain(indices_or_sections), (int, np.integer)):
         stops = list(indices_or_sections)
     elif x.dims[at] is None:
-        return _equal_parts(x, int(indices_or_sections), at)
+        refuse("a split of an axis whose size can change", "np.split(x, [2, 4])")
     else:
         stops = np.cumsum([part.shape[at] for part in result]).tolist()[:-1]
     bounds = []
@@ -100,19 +100,6 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> li
             length = part.shape[at]
         parts.append(_part(x, at, begin, end, length))
     return parts
-
-
-def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
-    """Split an axis whose size varies with the inputs."""
-    total = size(x, axis)
-    length = div(total, parts)
-    # np.split refuses sizes that are no multiple, and np.array_split makes the first parts larger by one.
-    remainder = sub(total, mul(length, parts))
-    bounds = []
-    for number in range(parts + 1):
-        larger_parts = minimum(remainder, number)
-        bounds.append(add(mul(length, number), larger_parts))
-    return [_part(x, axis, begin, end, None) for begin, end in pairwise(bounds)]
 
 
 # ---- neighbours -----------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from pyopnb.lowering.tensors import (
     reduce,
     resized,
     served_dtype,
-    unsqueeze,
     vector,
 )
 from pyopnb.lowering.tracing import plain, tensor_of
@@ -67,15 +66,6 @@ def _dot(result: Any, a: Any, b: Any) -> Tensor:
     if _rank(b) > 2:
         refuse("np.dot with an array of more than two axes on the right", "np.einsum, or a @ b")
     return _matmul(result, a, b)
-
-
-@lowers(np.outer)
-def _outer(result: Any, a: Any, b: Any) -> Tensor:
-    x = tensor_of(a, result.dtype)
-    y = tensor_of(b, result.dtype)
-    if x.ndim != 1 or y.ndim != 1:
-        refuse("np.outer of other than vectors", "np.outer(a.ravel(), b.ravel())")
-    return mul(unsqueeze(x, [1]), y)
 
 
 # ---- np.einsum ------------------------------------------------------------------------------------
@@ -180,18 +170,7 @@ def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
 def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     tensor = tensor_of(x, result.dtype)
     axes = axes_of(axis, tensor.ndim)
-    # For matrices, 1, 2 and inf mean other norms.
-    known_orders: tuple[Any, ...] = (None, "fro")
-    if len(axes) == 1:
-        known_orders = (None, 1, 2, np.inf, -np.inf)
-    if ord not in known_orders:
-        refuse(f"np.linalg.norm with ord={ord!r} of {len(axes)} axes", "sums of np.abs(x)")
-    if ord in (np.inf, -np.inf):
-        advice = "np.abs(x).min(axis)"
-        if ord > 0:
-            advice = "np.abs(x).max(axis)"
-        refuse("np.linalg.norm with ord=inf", advice)
-    op_type = "ReduceL2"
-    if ord == 1:
-        op_type = "ReduceL1"
-    return reduce(op_type, tensor, axes, keepdims)
+    # Of matrices, 2 is another norm.
+    if ord is not None and (ord != 2 or len(axes) != 1):
+        refuse(f"np.linalg.norm with ord={ord!r}", "np.abs(x).sum(axis), or np.abs(x).max(axis)")
+    return reduce("ReduceL2", tensor, axes, keepdims)

@@ -12,15 +12,20 @@ from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import flat, listed, shape_vector
 from pyopnb.lowering.tensors import (
+    INT64,
     Tensor,
+    cast,
     concat,
     count,
     expand,
+    node,
     reshape,
+    served,
     shape,
     squeeze,
     transpose,
     unsqueeze,
+    vector,
 )
 from pyopnb.lowering.tracing import tensor_of
 
@@ -118,6 +123,40 @@ def _meshgrid(result: Any, *xi: Any, indexing: str = "xy") -> list[Tensor]:
     sizes = concat([shape(x) for x in in_order])
     dims = tuple(x.dims[0] for x in in_order)
     return [expand(grid, sizes, dims) for grid in grids]
+
+
+# ---- parts of arrays, and turned ones -------------------------------------------------------------
+
+_BEFORE_THE_FIRST = np.iinfo(np.int64).min
+
+
+@lowers(np.flip)
+def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
+    """Record slices from the last element to the first."""
+    x = tensor_of(m)
+    axes = axes_of(axis, x.ndim)
+    if not axes:
+        return x
+    # The steps are -1, and so is the begin: the last element.
+    backward = vector(*[-1] * len(axes))
+    ends = vector(*[_BEFORE_THE_FIRST] * len(axes))
+    return node("Slice", [x, backward, ends, vector(*axes), backward], x.dtype, x.dims)
+
+
+def _triangle(function: Any, attrs: dict[str, int]) -> None:
+    @lowers(function)
+    def lower(result: Any, m: Any, k: Any = 0) -> Tensor:
+        x = tensor_of(m)
+        wide = x if served("Trilu", x.dtype) else cast(x, INT64)
+        # The main diagonal is Trilu's default.
+        inputs = [wide]
+        if type(k) is not int or k:
+            inputs.append(tensor_of(k, INT64))
+        return cast(node("Trilu", inputs, wide.dtype, x.dims, **attrs), x.dtype)
+
+
+_triangle(np.tril, {"upper": 0})
+_triangle(np.triu, {})
 
 
 # ---- what is no array -----------------------------------------------------------------------------

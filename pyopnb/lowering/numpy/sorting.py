@@ -10,11 +10,8 @@ from pyopnb.lowering.elementwise import (
     add,
     div,
     equal,
-    floor,
-    greater_equal,
     is_nan,
     maximum,
-    minimum,
     mod,
     mul,
     sub,
@@ -24,7 +21,6 @@ from pyopnb.lowering.numpy.axes import along
 from pyopnb.lowering.numpy.reductions import may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.lowering.rules import lowers
-from pyopnb.lowering.size_vectors import listed
 from pyopnb.lowering.tensors import (
     INT64,
     Tensor,
@@ -73,13 +69,17 @@ def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any 
     return indices
 
 
-# ---- the middle, and quantiles --------------------------------------------------------------------
+# ---- the middle -----------------------------------------------------------------------------------
 
 
 @lowers(np.median)
 def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    x, at = _one_axis(tensor_of(a), axis, keepdims)
-    ordered = _sorted_wide(x, at, result.dtype)
+    if isinstance(axis, (tuple, list)) or (axis is None and keepdims):
+        refuse("a median of several axes", "x.reshape(…) and one axis")
+    x, at = along(tensor_of(a), axis)
+    values, _ = _sorted(x, at)
+    # NumPy averages float16 as float32.
+    ordered = cast(values, np.float64 if result.dtype == np.float64 else np.float32)
     if may_be_empty(x, [at]) and not graph().finite:
         ordered = _and_nan(ordered, at)
     number = size(x, at)
@@ -90,84 +90,14 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
     # Adding the middle element to itself could overflow.
     is_odd = equal(mod(number, 2), 1)
     middle = where(is_odd, low, mul(add(low, high), 0.5))
-    return _of_sorted(middle, ordered, maximum(last, 0), x, at, result.dtype, keepdims)
-
-
-def _quantiles(function: Any, whole: float) -> None:
-    @lowers(function)
-    def lower(
-        result: Any,
-        a: Any,
-        q: Any,
-        axis: Any = None,
-        keepdims: bool = False,
-        method: str = "linear",
-    ) -> Tensor:
-        return _interpolated(result, a, _fraction(q) / whole, axis, keepdims, method)
-
-
-_quantiles(np.quantile, 1)
-_quantiles(np.percentile, 100)
-
-
-def _fraction(q: Any) -> float:
-    if isinstance(q, (list, tuple, np.ndarray)) and np.ndim(q):
-        refuse("several quantiles at once", "np.stack([np.quantile(x, q) for q in (0.1, 0.9)])")
-    return float(q)
-
-
-def _interpolated(result: Any, a: Any, q: float, axis: Any, keepdims: bool, method: str) -> Tensor:
-    """Interpolate between two sorted elements, in the steps of NumPy's ``_lerp``."""
-    if method != "linear":
-        refuse(f"quantiles with method={method!r}", "np.sort(x) and an index")
-    x, at = _one_axis(tensor_of(a), axis, keepdims)
-    ordered = _sorted_wide(x, at, result.dtype)
-    # Positions are float64 in NumPy, whatever the dtype of the array.
-    last = sub(size(x, at), 1)
-    position = mul(cast(last, np.float64), q)
-    below = floor(position)
-    weight = sub(position, below)
-    first = cast(below, INT64)
-    second = minimum(add(first, 1), last)
-    low = gather(ordered, first, at)
-    high = gather(ordered, second, at)
-    step = sub(high, low)
-    # Interpolate from the nearer element, which matters if one of them is infinite.
-    is_above = greater_equal(weight, 0.5)
-    nearer = gather(ordered, where(is_above, second, first), at)
-    weight = where(is_above, sub(weight, 1.0), weight)
-    between = add(nearer, mul(step, cast(weight, ordered.dtype)))
-    return _of_sorted(between, ordered, last, x, at, result.dtype, keepdims)
-
-
-def _one_axis(x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, int]:
-    """Return the tensor and the axis to sort along."""
-    if axis is None:
-        is_several = keepdims
-    else:
-        is_several = len(listed(axis)) > 1
-    if is_several:
-        refuse("a median or quantile of several axes", "x.reshape(…) and one axis")
-    return along(x, axis)
-
-
-def _sorted_wide(x: Tensor, axis: int, to: np.dtype) -> Tensor:
-    """Sort, and cast to the dtype in which NumPy averages: float16 is averaged as float32."""
-    values, _ = _sorted(x, axis)
-    return cast(values, np.float64 if to == np.float64 else np.float32)
-
-
-def _of_sorted(
-    tensor: Tensor, ordered: Tensor, last: Tensor, x: Tensor, axis: int, to: Any, keepdims: bool
-) -> Tensor:
-    """Finish a median or quantile: propagate NaN, and restore the dtype and axes of NumPy's result."""
     if x.dtype.kind == "f" and not graph().finite:
-        end = gather(ordered, last, axis)
-        tensor = where(is_nan(end), np.nan, tensor)
-    tensor = cast(tensor, to)
+        # NaN stands last.
+        is_any_nan = is_nan(gather(ordered, maximum(last, 0), at))
+        middle = where(is_any_nan, np.nan, middle)
+    middle = cast(middle, result.dtype)
     if keepdims:
-        return tensor
-    return squeeze(Tensor(tensor.name, tensor.dtype, resized(x.dims, axis, 1)), [axis])
+        return middle
+    return squeeze(Tensor(middle.name, middle.dtype, resized(x.dims, at, 1)), [at])
 
 
 def _and_nan(x: Tensor, axis: int) -> Tensor:
