@@ -13,6 +13,15 @@ def run(name, /, *inputs, **attrs):
     return pyopnb.call(local, *inputs, **attrs)
 
 
+def near(result, expected, rtol, atol=0):
+    # Looked up at each call: tests/benchmarks/catalog_agreement.py records what is compared.
+    np.testing.assert_allclose(result, expected, rtol, atol)
+
+
+def equal(result, expected):
+    np.testing.assert_array_equal(result, expected)
+
+
 def softmax(x, axis=-1):
     exponentials = np.exp(x - x.max(axis=axis, keepdims=True))
     return exponentials / exponentials.sum(axis=axis, keepdims=True)

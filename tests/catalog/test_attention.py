@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import run, softmax
+from entry_calls import equal, near, run, softmax
 
 import pyopnb
 
@@ -33,6 +33,7 @@ def test_packed_attention_is_attention_without_padding(dtype, bias_batch, scale)
     projected = wide[0] @ wide[1] + wide[2]
     query, key, value = np.split(projected, 3, axis=1)
     packed = np.stack([part.reshape(7, heads, 4) for part in (query, key, value)], axis=2)
+    results = [result]
     for name, inputs in {
         "separate": (query, key, value, None),
         "packed": (packed, None, None, None),
@@ -48,6 +49,7 @@ def test_packed_attention_is_attention_without_padding(dtype, bias_batch, scale)
             **attrs,
         )
         np.testing.assert_allclose(multi, result, rtol=tolerance, atol=tolerance, err_msg=name)
+        results.append(multi)
     for sentence, count in enumerate(lengths):
         share = slice(begins[sentence], begins[sentence + 1])
         arguments = [wide[0][None, share], wide[1], wide[2], None, None]
@@ -57,7 +59,8 @@ def test_packed_attention_is_attention_without_padding(dtype, bias_batch, scale)
                 np.ascontiguousarray(attention_bias[number : number + 1, :, :count, :count])
             )
         expected = pyopnb.call("com.microsoft::Attention", *arguments, **attrs)
-        np.testing.assert_allclose(result[share], expected[0], rtol=tolerance, atol=tolerance)
+        for rows in results:
+            near(rows[share], expected[0], tolerance, tolerance)
 
 
 @pytest.mark.parametrize("static_kv", [False, True])
@@ -96,13 +99,13 @@ def test_a_decoder_attends_to_its_cache_or_to_the_encoder(static_kv, use_past, h
             past_keys, past_values = caches[0, image, head], caches[1, image, head]
             keys = past_keys if static_kv else np.concatenate([past_keys, keys])
             values = past_values if static_kv else np.concatenate([past_values, values])
-        np.testing.assert_allclose(new_key[image, head], keys, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(new_value[image, head], values, rtol=1e-5, atol=1e-6)
+        near(new_key[image, head], keys, 1e-5, 1e-6)
+        near(new_value[image, head], values, 1e-5, 1e-6)
         logits = keys @ vector / np.sqrt(size)
         if has_mask:
             logits = np.where(mask[image], -np.inf, logits)
         expected = softmax(logits) @ values
-        np.testing.assert_allclose(result[step, image, channels], expected, rtol=1e-4, atol=1e-5)
+        near(result[step, image, channels], expected, 1e-4, 1e-5)
 
 
 def test_a_longformer_sees_its_window_and_the_global_tokens():
@@ -134,7 +137,7 @@ def test_a_longformer_sees_its_window_and_the_global_tokens():
         ]
         logits = keys[seen, channels] @ query[token, channels] / np.sqrt(size) + mask[0, seen]
         expected = softmax(logits.astype(float)) @ values[seen, channels]
-        np.testing.assert_allclose(result[0, token, channels], expected, rtol=1e-4, atol=1e-5)
+        near(result[0, token, channels], expected, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -182,9 +185,7 @@ def test_paged_attention_reads_and_writes_blocks(interleaved, window, has_sink, 
             for head in range(heads):
                 shared = head // 2
                 written = turned(key[token, shared * size :][:size], norms[1], position)
-                np.testing.assert_allclose(
-                    new_keys[page, position % block, shared], written, rtol=5e-3, atol=5e-3
-                )
+                near(new_keys[page, position % block, shared], written, 5e-3, 5e-3)
                 vector = turned(query[token, head * size :][:size], norms[0], position)
                 seen = [
                     number
@@ -203,9 +204,9 @@ def test_paged_attention_reads_and_writes_blocks(interleaved, window, has_sink, 
                 values = np.array([new_values[page_of] for page_of in pages], float)
                 expected = weights[: len(pages)] @ values
                 shown = result[token, head * size :][:size]
-                np.testing.assert_allclose(shown, expected, rtol=1e-2, atol=1e-2)
+                near(shown, expected, 1e-2, 1e-2)
     # Blocks of nobody stay as they were.
-    np.testing.assert_array_equal(new_keys[[2, 4]], caches[0][[2, 4]])
+    equal(new_keys[[2, 4]], caches[0][[2, 4]])
 
 
 def test_slots_may_be_named_and_quantized_caches_are_refused():
@@ -237,4 +238,4 @@ def test_padding_is_removed_behind_an_attention_of_symbolic_sizes():
     attended = pyopnb.call("com.microsoft::Attention", *arrays, num_heads=2)
     rows = session(dict(zip("xwbn", (*arrays, np.int32([1, 3])), strict=True)))["y"]
     expected = np.concatenate([attended[0, :1], attended[1]])
-    np.testing.assert_allclose(rows, expected, rtol=1e-5)
+    near(rows, expected, 1e-5)

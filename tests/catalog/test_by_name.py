@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from entry_calls import equal, near
 from test_fill import detector, feeds
 
 import pyopnb
@@ -17,7 +18,7 @@ def test_call_check_lower_and_reference_take_them_by_name():
     expected = pyopnb.reference("TRT::EfficientNMS_TRT", *inputs, max_output_boxes=3)
     results = pyopnb.call("TRT::EfficientNMS_TRT", *inputs, max_output_boxes=3)
     for result, array in zip(results, expected, strict=True):
-        np.testing.assert_array_equal(result, array)
+        equal(result, array)
     function = pyopnb.lower("TRT::EfficientNMS_TRT", *inputs, max_output_boxes=3)
     assert function.name == "EfficientNMS_TRT"
     checks = pyopnb.check("com.microsoft::BiasSplitGelu", np.ones((2, 4), "f"), np.ones(4, "f"))
@@ -186,7 +187,7 @@ def test_the_command_line_lists_fills_and_lowers(tmp_path, capsys):
     pyopnb.registry.clear()
     results = onnxruntime.InferenceSession(plain).run(None, feeds())
     for array, result in zip(expected.values(), results, strict=True):
-        np.testing.assert_allclose(result, array, rtol=1e-6)
+        near(result, array, 1e-6)
 
 
 def test_the_command_line_writes_nothing_that_would_not_run(tmp_path, capsys):

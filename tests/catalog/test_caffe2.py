@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import random_boxes, run
+from entry_calls import equal, near, random_boxes, run
 
 import pyopnb
 
@@ -46,9 +46,8 @@ def clipped(box, height, width, plus_one):
 def test_permutations_and_nearest_pixels():
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     rows = x.reshape(6, 4)
-    assert (
-        run(f"{C2}BatchPermutation", rows, np.int32([2, 0, 1, 5, 4, 3])) == rows[[2, 0, 1, 5, 4, 3]]
-    ).all()
+    order = np.int32([2, 0, 1, 5, 4, 3])
+    equal(run(f"{C2}BatchPermutation", rows, order), rows[order])
     scaled = run(f"{C2}ResizeNearest", x, width_scale=2.0, height_scale=2.0)
     expected = pyopnb.call(
         "Resize",
@@ -58,7 +57,7 @@ def test_permutations_and_nearest_pixels():
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     )
-    np.testing.assert_array_equal(scaled, expected)
+    equal(scaled, expected)
 
 
 @pytest.mark.parametrize("plus_one", [0, 1])
@@ -89,7 +88,7 @@ def test_boxes_are_moved_scaled_and_cut(plus_one, apply_scale):
             columns = slice(4 * label, 4 * label + 4)
             box = moved(boxes[row] / scale, deltas[row, columns], weights, plus_one)
             expected = clipped(box, *size, plus_one) * (scale if apply_scale else 1)
-            np.testing.assert_allclose(result[row, columns], expected, rtol=1e-4, atol=1e-3)
+            near(result[row, columns], expected, 1e-4, 1e-3)
 
 
 @pytest.mark.parametrize("plus_one", [0, 1])
@@ -135,8 +134,8 @@ def test_proposals_are_the_best_anchors(plus_one, most):
         ]
         rows += [(image, *usable[number][1], usable[number][0]) for number in kept]
     expected = np.array(rows)
-    np.testing.assert_allclose(rois, expected[:, :5], rtol=1e-4, atol=1e-3)
-    np.testing.assert_allclose(probabilities, expected[:, 5], rtol=1e-6)
+    near(rois, expected[:, :5], 1e-4, 1e-3)
+    near(probabilities, expected[:, 5], 1e-6)
 
 
 @pytest.mark.parametrize("includes_background", [0, 1])
@@ -187,8 +186,8 @@ def test_the_best_boxes_of_an_image_class_by_class(includes_background, is_agnos
         )
         start += split
     expected = np.array(rows)
-    np.testing.assert_allclose(outputs[0], expected[:, 1], rtol=1e-6)
-    np.testing.assert_allclose(outputs[1], expected[:, 2:6], rtol=1e-6)
+    near(outputs[0], expected[:, 1], 1e-6)
+    near(outputs[1], expected[:, 2:6], 1e-6)
     assert outputs[2].tolist() == (expected[:, 0] + includes_background).tolist()
     assert outputs[3].tolist() == counts
     assert outputs[4].tolist() == expected[:, 6].tolist()
@@ -217,19 +216,16 @@ def test_regions_are_collected_and_distributed(plus_one):
     )
     order = sorted(range(8), key=lambda number: -scores[number][0])[:6]
     expected = np.concatenate([rois[number] for number in order])
-    np.testing.assert_array_equal(outputs[0], expected)
-    np.testing.assert_array_equal(
-        run(f"{C2}CollectRpnProposals", *rois, *scores, **attrs), expected
-    )
+    equal(outputs[0], expected)
+    equal(run(f"{C2}CollectRpnProposals", *rois, *scores, **attrs), expected)
     levels = [
         min(max(int(np.floor(4 + np.log2(sides[number] / 224 + 1e-6))), 2), 5) for number in order
     ]
-    for level, regions in enumerate(outputs[1:5], 2):
-        np.testing.assert_array_equal(regions, expected[np.array(levels) == level])
-    np.testing.assert_array_equal(np.concatenate(outputs[1:5])[outputs[5]], expected)
     again = run(f"{C2}DistributeFpnProposals", expected, outputs=5, legacy_plus_one=plus_one)
-    for first, second in zip(outputs[1:], again, strict=True):
-        np.testing.assert_array_equal(first, second)
+    for *regions, order in (outputs[1:], again):
+        for level, of_level in enumerate(regions, 2):
+            equal(of_level, expected[np.array(levels) == level])
+        equal(np.concatenate(regions)[order], expected)
 
 
 def test_points_of_heat_maps_are_between_pixels():
@@ -244,15 +240,11 @@ def test_points_of_heat_maps_are_between_pixels():
     for number, (y, x) in enumerate(peaks):
         if number != 1:
             # A quadratic's maximum is found exactly.
-            np.testing.assert_allclose(
-                points[0, :3, number], [10 + (x + 0.5) * 2, 20 + (y + 0.5) * 4, 10], rtol=1e-4
-            )
+            near(points[0, :3, number], [10 + (x + 0.5) * 2, 20 + (y + 0.5) * 4, 10], 1e-4)
         exponentials = np.exp(maps[0, number].astype(float))
-        np.testing.assert_allclose(
-            points[0, 3, number], exponentials.max() / exponentials.sum(), rtol=1e-4
-        )
+        near(points[0, 3, number], exponentials.max() / exponentials.sum(), 1e-4)
     # At the corner, both neighbours along an axis are the mirrored ones, and the slope is 0.
-    np.testing.assert_allclose(points[0, :2, 1], [10 + 7.5 * 2, 20 + 0.5 * 4], rtol=1e-4)
+    near(points[0, :2, 1], [10 + 7.5 * 2, 20 + 0.5 * 4], 1e-4)
     flat = run(f"{C2}HeatmapMaxKeypoint", np.ones((1, 1, 4, 4), np.float32), box)
     np.testing.assert_allclose(flat[0, :, 0], [10 + 0.5 * 4, 20 + 0.5 * 8, 1, 0])
 
@@ -277,13 +269,13 @@ def test_regions_of_detectron_are_onnx_runtimes(aligned):
         coordinate_transformation_mode="half_pixel" if aligned else "output_half_pixel",
         **attrs,
     )
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    near(result, expected, 1e-4, 1e-5)
     center, size = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
     turned = np.concatenate([images[:, None], center, size, np.zeros((5, 1))], 1).astype(np.float32)
     straight = run(f"{C2}RoIAlignRotated", x, turned, pooled_h=3, pooled_w=2, aligned=1, **attrs)
     if aligned:
-        np.testing.assert_allclose(straight, expected, rtol=1e-4, atol=1e-5)
+        near(straight, expected, 1e-4, 1e-5)
     # Half a turn brings the last bin to the front.
     turned[:, 5] = 180
     upside_down = run(f"{C2}RoIAlignRotated", x, turned, pooled_h=3, pooled_w=2, aligned=1, **attrs)
-    np.testing.assert_allclose(upside_down, straight[:, :, ::-1, ::-1], rtol=1e-3, atol=1e-4)
+    near(upside_down, straight[:, :, ::-1, ::-1], 1e-3, 1e-4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import equal, near, run
 
 import pyopnb
 
@@ -37,7 +37,7 @@ def test_group_norm(channels_last, activation, dtype, mean):
     assert result.dtype == dtype
     result = np.moveaxis(result, -1, 1) if channels_last else result
     tolerance = 2e-3 if dtype == "float16" or mean else 1e-5
-    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+    near(result, expected, tolerance, tolerance)
 
 
 @pytest.mark.parametrize("skip_shape", [(2, 5, 3, 8), (2, 1, 1, 8), (2, 8)], ids=str)
@@ -51,8 +51,8 @@ def test_skip_group_norm_adds_before_it_normalizes(skip_shape):
     result, added = run(
         "com.microsoft::SkipGroupNorm", x, gamma, beta, skip, bias, activation=0, groups=2
     )
-    np.testing.assert_allclose(np.moveaxis(result, -1, 1), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(added, total, rtol=1e-6, atol=1e-6)
+    near(np.moveaxis(result, -1, 1), expected, 1e-4, 1e-5)
+    near(added, total, 1e-6, 1e-6)
 
 
 def test_bias_split_gelu_is_split_add_and_gelu():
@@ -62,7 +62,7 @@ def test_bias_split_gelu_is_split_add_and_gelu():
     left, right = np.split(x + bias, 2, axis=-1)
     gelu = pyopnb.call("Gelu", np.ascontiguousarray(right))
     result = run("com.microsoft::BiasSplitGelu", x, bias)
-    np.testing.assert_allclose(result, left * gelu, rtol=1e-5, atol=1e-6)
+    near(result, left * gelu, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
@@ -73,7 +73,7 @@ def test_gemm_fast_gelu_is_matmul_and_fast_gelu(has_bias):
     bias = [random.standard_normal(3).astype(np.float32)] if has_bias else []
     expected = pyopnb.call("com.microsoft::FastGelu", pyopnb.call("MatMul", x, weight), *bias)
     result = run("com.microsoft::GemmFastGelu", x, weight, *bias)
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    near(result, expected, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("group", [1, 2])
@@ -89,7 +89,7 @@ def test_nhwc_conv_is_conv_with_channels_last(group, auto_pad):
     expected = pyopnb.call("Conv", x, weight, bias, **attrs)
     last = [np.ascontiguousarray(np.moveaxis(array, 1, -1)) for array in (x, weight)]
     result = run("com.microsoft::NhwcConv", *last, bias, **attrs)
-    np.testing.assert_allclose(np.moveaxis(result, -1, 1), expected, rtol=1e-4, atol=1e-5)
+    near(np.moveaxis(result, -1, 1), expected, 1e-4, 1e-5)
 
 
 def test_padding_is_removed_and_restored():
@@ -98,11 +98,11 @@ def test_padding_is_removed_and_restored():
     tokens, offsets, begins, longest = run("com.microsoft::RemovePadding", x, counts)
     assert offsets.tolist() == [[0, 1, 4, 5], [6, 2, 3, 7]]
     assert begins.tolist() == [0, 2, 5] and longest.tolist() == [3]
-    np.testing.assert_array_equal(tokens, x.reshape(8, 3)[[0, 1, 4, 5, 6]])
+    equal(tokens, x.reshape(8, 3)[[0, 1, 4, 5, 6]])
     restored = run("com.microsoft::RestorePadding", tokens, offsets)
     expected = x.copy()
     expected[0, 2:] = expected[1, 3:] = 0
-    np.testing.assert_array_equal(restored, expected)
+    equal(restored, expected)
 
 
 def t5_bucket(position, bidirectional, buckets, most):
@@ -148,19 +148,19 @@ def test_bias_softmax_repeats_rows_of_the_bias(inner):
         bias = random.standard_normal((1, 2, 4, 5)).astype(np.float32)
     expected = pyopnb.call("Softmax", data + bias, axis=-1)
     result = run("com.microsoft::BiasSoftmax", data, bias, is_inner_broadcast=inner, axis=3)
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
+    near(result, expected, 1e-5, 1e-7)
 
 
 def test_dropouts_drop_nothing_outside_training():
     data, bias = np.ones((5, 7), np.float32), np.arange(7, dtype=np.float32)
     total, mask = run("com.microsoft::BiasDropout", data, bias)
-    np.testing.assert_array_equal(total, data + bias)
+    equal(total, data + bias)
     assert mask.all() and mask.shape == data.shape
     total, bits = run("com.microsoft::BitmaskBiasDropout", data, bias, data)
-    np.testing.assert_array_equal(total, data + bias + data)
+    equal(total, data + bias + data)
     assert bits.tolist() == [0xFFFFFFFF, 0b111]
     kept, bits = run("com.microsoft::BitmaskDropout", data, np.float32(0), np.bool_(True))
-    np.testing.assert_array_equal(kept, data)
+    equal(kept, data)
 
 
 def test_dropouts_in_training_keep_what_their_masks_say():
@@ -170,17 +170,17 @@ def test_dropouts_in_training_keep_what_their_masks_say():
     ratio, training = np.float32(0.25), np.bool_(True)
     total, mask = run("com.microsoft::BiasDropout", data, bias, residual, ratio, training)
     expected = np.where(mask, (data + bias) / 0.75, 0) + residual
-    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+    near(total, expected, 1e-5, 1e-6)
     assert 0.7 < mask.mean() < 0.8
     # With one seed, all three drop the same elements, and do so in each run.
     for _ in range(2):
         _, mask = run("com.microsoft::BiasDropout", data, bias, None, ratio, training, seed=5)
         kept, bits = run("com.microsoft::BitmaskDropout", data, ratio, training, seed=5)
-        np.testing.assert_allclose(kept, np.where(mask, data / 0.75, 0), rtol=1e-6)
+        near(kept, np.where(mask, data / 0.75, 0), 1e-6)
         inputs = (data, bias, residual, ratio, training)
         total, same_bits = run("com.microsoft::BitmaskBiasDropout", *inputs, seed=5)
         expected = np.where(mask, (data + bias) / 0.75, 0) + residual
-        np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+        near(total, expected, 1e-5, 1e-6)
         assert bits.tolist() == same_bits.tolist()
     for number, is_kept in enumerate(mask.ravel()):
         assert (bits[number // 32] >> np.uint32(number % 32)) & 1 == is_kept
@@ -195,10 +195,10 @@ def test_fourier_transforms_are_numpys_and_back(axes, dtype):
     spectrum = run("com.microsoft::Rfft", x, signal_ndim=axes)
     expected = np.fft.rfftn(x.astype(np.float64), axes=range(-axes, 0))
     tolerance = {"float16": 2e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
-    np.testing.assert_allclose(spectrum[..., 0], expected.real, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(spectrum[..., 1], expected.imag, rtol=tolerance, atol=tolerance)
+    near(spectrum[..., 0], expected.real, tolerance, tolerance)
+    near(spectrum[..., 1], expected.imag, tolerance, tolerance)
     back = run("com.microsoft::Irfft", spectrum, signal_ndim=axes)
-    np.testing.assert_allclose(back, x, rtol=tolerance, atol=tolerance)
+    near(back, x, tolerance, tolerance)
 
 
 def test_complex_products():
@@ -208,8 +208,8 @@ def test_complex_products():
     left, right = a[..., 0] + 1j * a[..., 1], b[..., 0] + 1j * b[..., 1]
     for name, expected in (("ComplexMul", left * right), ("ComplexMulConj", left * right.conj())):
         product = run(f"com.microsoft::{name}", a, b)
-        np.testing.assert_allclose(product[..., 0], expected.real, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(product[..., 1], expected.imag, rtol=1e-5, atol=1e-6)
+        near(product[..., 0], expected.real, 1e-5, 1e-6)
+        near(product[..., 1], expected.imag, 1e-5, 1e-6)
 
 
 def test_is_all_finite_looks_for_what_it_is_told_to():
@@ -228,10 +228,10 @@ def test_quantized_arithmetic_does_not_wrap(dtype):
     zero = np.asarray(100, dtype)
     product = run("com.microsoft::MulInteger", every, zero, every[::-1].copy())
     expected = (every.astype(int) - 100) * every[::-1].astype(int)
-    np.testing.assert_array_equal(product, expected)
+    equal(product, expected)
     assert product.dtype == np.int32
     total = run("com.microsoft::ReduceSumInteger", every.reshape(2, 128), axes=[1], keepdims=0)
-    np.testing.assert_array_equal(total, every.reshape(2, 128).astype(int).sum(1))
+    equal(total, every.reshape(2, 128).astype(int).sum(1))
     mean = run(
         "com.microsoft::QLinearReduceMean",
         every.reshape(2, 128),
@@ -245,7 +245,7 @@ def test_quantized_arithmetic_does_not_wrap(dtype):
     dequantized = (every.reshape(2, 128).astype(np.float64) - 100) * 0.5
     limits = np.iinfo(dtype)
     expected = np.rint(dequantized.mean(1, keepdims=True) / 0.25) + 3
-    np.testing.assert_array_equal(mean, expected.clip(limits.min, limits.max))
+    equal(mean, expected.clip(limits.min, limits.max))
 
 
 def test_an_embedding_refuses_an_index_outside():

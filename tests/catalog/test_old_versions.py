@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from entry_calls import equal, near
 from onnx import TensorProto, helper
 
 import pyopnb
@@ -57,9 +58,9 @@ def run_old(op, opset, *inputs, outputs=1, **attrs):
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow"])
 def test_arithmetic_broadcasts_from_an_axis(op, opset):
     (result,) = run_old(op, opset, X, SCALE, broadcast=1, axis=1)
-    np.testing.assert_allclose(result, pyopnb.call(op, X, AS_CHANNELS), rtol=1e-6)
+    near(result, pyopnb.call(op, X, AS_CHANNELS), 1e-6)
     (result,) = run_old(op, opset, X, X[0, 0], broadcast=1)
-    np.testing.assert_allclose(result, pyopnb.call(op, X, X[0, 0]), rtol=1e-6)
+    near(result, pyopnb.call(op, X, X[0, 0]), 1e-6)
 
 
 def test_inputs_of_two_shapes_need_the_attribute():
@@ -80,9 +81,7 @@ def test_comparisons_broadcast_from_an_axis(op):
     if op == "Equal":
         a, b = a.astype(np.int32), b.astype(np.int32)
     (result,) = run_old(op, 1, a, b, broadcast=1, axis=1)
-    np.testing.assert_array_equal(
-        result, pyopnb.call(op, a, np.ascontiguousarray(b[:, None, None]))
-    )
+    equal(result, pyopnb.call(op, a, np.ascontiguousarray(b[:, None, None])))
 
 
 def test_flags_that_the_file_declares_as_integers_are_bool():
@@ -100,7 +99,7 @@ def test_consumed_inputs_change_nothing(op, dtype):
     tensors = [(X + shift).astype(dtype) for shift in (0, 0.5, -0.25)]
     (result,) = run_old(op, 1, *tensors, consumed_inputs=[0, 0, 0])
     expected = pyopnb.call(op, *[tensor.astype(np.float32) for tensor in tensors]).astype(dtype)
-    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    near(result, expected, 1e-6)
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
@@ -110,7 +109,7 @@ def test_gemm(transposed):
     if transposed:
         a, b = a.T.copy(), b.T.copy()
     attrs = {"transA": transposed, "transB": transposed, "alpha": 0.5, "beta": 2.0, "broadcast": 1}
-    np.testing.assert_allclose(run_old("Gemm", 1, a, b, c, **attrs)[0], expected, rtol=1e-5)
+    near(run_old("Gemm", 1, a, b, c, **attrs)[0], expected, 1e-5)
 
 
 @pytest.mark.parametrize("opset", [1, 6])
@@ -121,7 +120,7 @@ def test_batch_normalization_in_a_test(opset):
         "BatchNormalization", opset, X, SCALE, bias, mean, variance, is_test=1, **attrs
     )
     expected = pyopnb.call("BatchNormalization", X, SCALE, bias, mean, variance)
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    near(result, expected, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("spatial", [0, 1])
@@ -152,14 +151,14 @@ def test_batch_normalization_in_training(spatial):
         0.75 * old + 0.25 * new for old, new in ((mean, batch_mean), (variance, batch_variance))
     ]
     for result, array in zip(results, (expected, *moved, batch_mean, batch_variance), strict=True):
-        np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-5)
+        near(result, array, 1e-4, 1e-5)
 
 
 def test_instance_normalization_and_clip():
     (result,) = run_old("InstanceNormalization", 1, X, SCALE, -SCALE, consumed_inputs=[0, 0, 0])
     expected = pyopnb.call("InstanceNormalization", X, SCALE, -SCALE)
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
-    assert run_old("Clip", 1, X, min=1.25, max=1.5)[0].tolist() == X.clip(1.25, 1.5).tolist()
+    near(result, expected, 1e-4, 1e-5)
+    equal(run_old("Clip", 1, X, min=1.25, max=1.5)[0], X.clip(1.25, 1.5))
     half = np.float16([-np.inf, 3, 7])
     assert run_old("Clip", 1, half, max=5.0)[0].tolist() == [-np.inf, 3, 5]
 
@@ -167,27 +166,28 @@ def test_instance_normalization_and_clip():
 @pytest.mark.parametrize("opset", [1, 6])
 def test_dropout_needs_to_be_a_test(opset):
     result, mask = run_old("Dropout", opset, X, outputs=2, is_test=1)
-    assert (result == X).all() and (mask == 1).all()
+    equal(result, X)
+    equal(mask, np.ones_like(X))
     with pytest.raises(ValueError, match="is_test=1"):
         run_old("Dropout", opset, X)
 
 
 def test_forms_of_lists_and_texts():
-    assert (
-        run_old("Tile", 1, X, np.float32([2]), np.float32([1]))[0] == np.tile(X, (1, 2, 1, 1))
-    ).all()
-    assert (run_old("Concat", 1, X, X)[0] == np.concatenate([X, X], 1)).all()
+    (tiled,) = run_old("Tile", 1, X, np.float32([2]), np.float32([1]))
+    equal(tiled, np.tile(X, (1, 2, 1, 1)))
+    equal(run_old("Concat", 1, X, X)[0], np.concatenate([X, X], 1))
     for first, second in (
         run_old("Split", 1, X, outputs=2, axis=1, split=[1, 2]),
         run_old("Split", 1, X, np.float32([1, 2]), outputs=2, axis=1),
     ):
-        assert (first == X[:, :1]).all() and (second == X[:, 1:]).all()
+        equal(first, X[:, :1])
+        equal(second, X[:, 1:])
     with pytest.raises(ValueError, match=r"split=\[…\]"):
         run_old("Split", 1, X, outputs=2)
     for dtype, text in ((np.int32, "INT32"), (np.float64, "DOUBLE"), (np.bool_, "BOOL")):
         (converted,) = run_old("Cast", 1, X - 1, to=text)
         assert converted.dtype == dtype
-        np.testing.assert_array_equal(converted, (X - 1).astype(dtype))
+        equal(converted, (X - 1).astype(dtype))
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
@@ -195,15 +195,13 @@ def test_upsample_is_the_next_versions(mode):
     (result,) = run_old("Upsample", 1, X, height_scale=2.0, width_scale=3.0, mode=mode)
     mode = "linear" if mode == "bilinear" else mode
     expected = pyopnb.call("Upsample", X, opset=7, scales=[1.0, 1.0, 2.0, 3.0], mode=mode)
-    np.testing.assert_allclose(result, expected, rtol=1e-5)
+    near(result, expected, 1e-5)
 
 
 def test_global_lp_pool():
     for p in (1, 2, 3):
         expected = np.linalg.norm(X.reshape(2, 3, -1), ord=p, axis=-1)[..., None, None]
-        np.testing.assert_allclose(
-            run_old("GlobalLpPool", 1, X, p=float(p))[0], expected, rtol=1e-5
-        )
+        near(run_old("GlobalLpPool", 1, X, p=float(p))[0], expected, 1e-5)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -228,7 +226,7 @@ def test_recurrent_layers_are_todays(op, direction, lengths):
     results = run_old(op, 3, *inputs, outputs=outputs, output_sequence=1, **attrs)
     expected = pyopnb.call(op, *inputs, opset=7, outputs=outputs, **attrs)
     for result, array in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-5)
+        near(result, array, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -252,10 +250,10 @@ def test_average_pool_leaves_the_padding_out(attrs, dtype):
     for i, j in np.ndindex(height, width):
         row, column = i * strides[0] - top, j * strides[1] - left
         window = x[:, :, max(row, 0) : row + 2, max(column, 0) : column + 3].astype(np.float64)
-        np.testing.assert_allclose(
+        near(
             result[:, :, i, j],
             window.mean((2, 3)),
-            rtol=1e-6 if dtype == "float32" else 1e-3,
+            1e-6 if dtype == "float32" else 1e-3,
         )
 
 
@@ -293,7 +291,7 @@ def test_a_model_of_an_old_opset_runs_in_plain_onnx_runtime(op, inputs, attrs):
     expected = pyopnb.Session(filled)(feeds)["o0"]
     plain = pyopnb.lower(filled, feeds, strict=True)
     session = ort.InferenceSession(plain.SerializeToString())
-    np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5)
+    near(session.run(None, feeds)[0], expected, 1e-5)
 
 
 def test_the_tiles_of_a_tile_are_part_of_its_form():
@@ -309,4 +307,4 @@ def test_the_tiles_of_a_tile_are_part_of_its_form():
     with pytest.warns(pyopnb.errors.Filled):
         plain = pyopnb.lower(pyopnb.fill(model), {"i0": X}, strict=True)
     session = ort.InferenceSession(plain.SerializeToString())
-    np.testing.assert_array_equal(session.run(None, {"i0": X})[0], np.tile(X, (1, 2, 1, 1)))
+    equal(session.run(None, {"i0": X})[0], np.tile(X, (1, 2, 1, 1)))

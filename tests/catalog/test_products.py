@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import equal, near, run
 
 import pyopnb
 
@@ -46,14 +46,14 @@ def test_the_gated_product_of_few_bits(has_skip, has_norm):
         **{"K": 64, "N": 8, "block_size": 32, "activation": "silu"},
     )
     expected_total = x + skip if has_skip else x
-    np.testing.assert_allclose(total, expected_total, rtol=1e-6)
+    near(total, expected_total, 1e-6)
     source = expected_total
     if has_norm:
         source = pyopnb.call("RMSNormalization", expected_total, scale, epsilon=1e-5)
     expected = silu(kernel_product(source, gate, 4, gate_bias)) * kernel_product(
         source, up, 4, up_bias
     )
-    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
+    near(result, expected, 1e-3, 1e-4)
 
 
 def test_three_projections_of_few_bits():
@@ -66,12 +66,10 @@ def test_three_projections_of_few_bits():
     *projections, total = run(
         "com.microsoft::MatMulNBitsQkv", *inputs, K=64, Nq=8, Nkv=4, block_size=32
     )
-    np.testing.assert_allclose(total, x + skip, rtol=1e-6)
+    near(total, x + skip, 1e-6)
     source = pyopnb.call("RMSNormalization", x + skip, scale, epsilon=1e-6)
     for result, pair, bias in zip(projections, weights, biases, strict=True):
-        np.testing.assert_allclose(
-            result, kernel_product(source, pair, 4, bias), rtol=1e-3, atol=1e-4
-        )
+        near(result, kernel_product(source, pair, 4, bias), 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
@@ -86,7 +84,7 @@ def test_an_adapter_of_low_rank(is_empty):
         levels = up[0].reshape(8, -1)[:, :5].astype(float) - 128
         expected = expected + inner @ (levels * up[1]).T
     result = run("com.microsoft::MatMulNBitsQLoRA", x, *base, *down, *up, K=64, N=8)
-    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
+    near(result, expected, 1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16], ids=str)
@@ -110,7 +108,7 @@ def test_weights_of_eight_bit_floats(dtype, has_scale):
         terms = [row[k] * float(b[output, k]) * float(scales[output, k // 16]) for k in range(20)]
         expected[place] = sum(terms) + float(bias[output])
     tolerance = 2e-2 if dtype != "float16" else 2e-3
-    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+    near(result.astype(np.float64), expected, tolerance, tolerance)
     assert result.dtype == dtype
 
 
@@ -132,7 +130,7 @@ def test_weights_of_four_bit_floats():
     )
     weights = values * np.repeat(scales.astype(np.float64), 16, axis=1) * 0.25
     expected = a.astype(np.float64) @ weights.astype(np.float16).astype(np.float64).T + bias
-    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+    near(result, expected, 2e-3, 2e-3)
 
 
 @pytest.mark.parametrize("activation", ["NONE", "RELU", "GELU"])
@@ -149,7 +147,7 @@ def test_gemm_of_eight_bit_floats(activation, kind):
         total = np.maximum(total, 0)
     if activation == "GELU":
         total = 0.5 * total * (1 + np.tanh(np.sqrt(2 / np.pi) * (total + 0.044715 * total**3)))
-    np.testing.assert_allclose(result, total, rtol=1e-4, atol=1e-5)
+    near(result, total, 1e-4, 1e-5)
 
 
 def test_a_result_of_eight_bits_saturates():
@@ -170,16 +168,16 @@ def test_swiglu_is_its_formula(limit, together):
     if limit:
         first, second = np.minimum(first, limit), second.clip(-limit, limit)
     expected = first / (1 + np.exp(-1.7 * first)) * (second + 1)
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-40)
+    near(result, expected, 1e-5, 1e-40)
 
 
 def test_the_router_and_its_expert_are_three_nodes():
     x, weight = normal(2, 5, 6, dtype="float16"), normal(6, 3 + 2 * 4, dtype="float16")
     router, activated = run("com.microsoft::RouterGateUpProj", x, weight, router_size=3)
     product = (x.astype(np.float64) @ weight.astype(np.float64)).astype(np.float16)
-    np.testing.assert_allclose(router, product[..., :3], rtol=2e-3, atol=2e-3)
+    near(router, product[..., :3], 2e-3, 2e-3)
     expected = silu(product[..., 3:7]) * product[..., 7:].astype(np.float64)
-    np.testing.assert_allclose(activated, expected, rtol=5e-3, atol=5e-3)
+    near(activated, expected, 5e-3, 5e-3)
 
 
 @pytest.mark.parametrize("has_prologue", [False, True])
@@ -207,7 +205,7 @@ def test_streams_are_mixed_by_the_formula(has_prologue):
         output = 0.25 * (normalized * gates.reshape(branches, hidden)).sum(0)
         next_gate = 2 / (1 + np.exp(-(normalized.ravel() @ inject) / 0.5))
         for result, expected in zip(results, (output, next_gate, mixed.ravel()), strict=True):
-            np.testing.assert_allclose(result[place], expected, rtol=1e-4, atol=1e-5)
+            near(result[place], expected, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("kept", [0, 2, 5])
@@ -229,7 +227,7 @@ def test_a_history_moves_on_by_captured_inputs(kept, dtype):
         else:
             element = capture[starts[2] + (b * capacity + p + kept - width) * channels + c]
         expected[starts[1] + (b * channels + c) * width + p] = element
-    np.testing.assert_array_equal(result, expected)
+    equal(result, expected)
 
 
 @pytest.mark.parametrize("per_key", [False, True])
@@ -254,7 +252,7 @@ def test_a_recurrent_state_repeats_captured_steps(per_key):
             key = capsule[starts["key"] + (t * key_heads + h * key_heads // heads) * keys + i]
             state += float(key) * capsule[starts["delta"] + (t * heads + h) * values + v]
         expected[2 + (h * values + v) * keys + i] = state
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    near(result, expected, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("input_dtype", ["float16", ml_dtypes.bfloat16], ids=str)
@@ -289,12 +287,12 @@ def test_normalized_and_rotated(input_dtype, prefill, base_position):
     for image, token, head in np.ndindex(2, 3, 2):
         row = x[image, token, head, 1:7].astype(float)
         row = row / np.sqrt((row**2).mean() + 1e-6) * scale
-        np.testing.assert_allclose(normalized[image, token, head], row, rtol=1e-2, atol=1e-3)
+        near(normalized[image, token, head], row, 1e-2, 1e-3)
         position = 4 + token if base_position else positions[image, token]
         c, s = cosine[position].astype(float), sine[position].astype(float)
         turned = np.concatenate([row[:2] * c - row[2:4] * s, row[:2] * s + row[2:4] * c, row[4:]])
         shown = result[image, token, head * 6 : head * 6 + 6].astype(float)
-        np.testing.assert_allclose(shown, turned, rtol=2e-2, atol=2e-2)
+        near(shown, turned, 2e-2, 2e-2)
 
 
 def test_matrices_by_rows_and_by_columns():
@@ -302,14 +300,14 @@ def test_matrices_by_rows_and_by_columns():
     x[0, 0, 0] = 1e6
     rows = run("com.microsoft::QuantizeWithOrder", x, scale, order_input=1, order_output=1)
     expected = np.rint(x / 0.5).clip(-128, 127)
-    np.testing.assert_array_equal(rows, expected)
+    equal(rows, expected)
     columns = run("com.microsoft::QuantizeWithOrder", x, scale, order_input=1, order_output=0)
     for image in range(2):
         assert columns[image].ravel().tolist() == expected[image].ravel(order="F").tolist()
     back = run(
         "com.microsoft::DequantizeWithOrder", columns, scale, order_input=0, order_output=1, to=1
     )
-    np.testing.assert_array_equal(back, expected * 0.5)
+    equal(back, expected * 0.5)
     with pytest.raises(ValueError, match="order 2"):
         run("com.microsoft::QuantizeWithOrder", x, scale, order_input=1, order_output=2)
 
@@ -318,7 +316,8 @@ def test_quantized_gelu_and_normalization():
     x = np.arange(-128, 128).astype(np.int8).reshape(4, 64)
     result = run("com.microsoft::QOrderedGelu", x, np.float32(0.05), np.float32(0.04))
     expected = np.rint(pyopnb.call("Gelu", x * np.float32(0.05)) / 0.04).clip(-128, 127)
-    assert np.abs(result.astype(int) - expected).max() <= 1 and (result == expected).mean() > 0.98
+    near(result, expected, 0, 1)
+    assert (result == expected).mean() > 0.98
     scale, bias = normal(64), normal(64)
     result = run(
         "com.microsoft::QOrderedLayerNormalization",
@@ -330,7 +329,8 @@ def test_quantized_gelu_and_normalization():
     )
     normalized = pyopnb.call("LayerNormalization", x * np.float32(0.05), scale, bias)
     expected = np.rint(normalized / 0.04).clip(-128, 127)
-    assert np.abs(result.astype(int) - expected).max() <= 1 and (result == expected).mean() > 0.98
+    near(result, expected, 0, 1)
+    assert (result == expected).mean() > 0.98
 
 
 @pytest.mark.parametrize("is_transposed", [False, True])
@@ -349,7 +349,7 @@ def test_quantized_product_by_columns(is_transposed):
         **orders,
     )
     real = 0.5 * (a.astype(float) @ (b.astype(float) * scale_b)) + bias + 0.1 * c
-    np.testing.assert_array_equal(result, np.rint(real / 0.25).clip(-128, 127))
+    equal(result, np.rint(real / 0.25).clip(-128, 127))
 
 
 @pytest.mark.parametrize("activation", ["", "Relu", "Clip"])
@@ -372,4 +372,4 @@ def test_a_fused_convolution_is_three_nodes(activation, has_residual):
         attrs["activation"] = activation
     last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
     result = run("com.microsoft::NhwcFusedConv", last, weight, bias, *extra, **attrs)
-    np.testing.assert_allclose(np.moveaxis(result, -1, 1), expected, rtol=1e-4, atol=1e-5)
+    near(np.moveaxis(result, -1, 1), expected, 1e-4, 1e-5)

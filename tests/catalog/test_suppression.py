@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import random_boxes, run
+from entry_calls import equal, near, random_boxes, run
 from onnx import TensorProto, helper
 
 import pyopnb
@@ -63,9 +63,9 @@ def test_efficient_nms_is_the_loop(seed, dtype):
         )
         rows = int(count[image, 0])
         assert rows == len(expected)
-        np.testing.assert_array_equal(best_scores[image, :rows], [row[0] for row in expected])
-        np.testing.assert_array_equal(best[image, :rows], boxes[image][[r[1] for r in expected]])
-        np.testing.assert_array_equal(classes[image, :rows], [row[2] for row in expected])
+        equal(best_scores[image, :rows], [row[0] for row in expected])
+        equal(best[image, :rows], boxes[image][[r[1] for r in expected]])
+        equal(classes[image, :rows], [row[2] for row in expected])
         assert not best[image, rows:].any() and not classes[image, rows:].any()
 
 
@@ -76,7 +76,7 @@ def test_boxes_that_all_classes_share_may_have_an_axis_for_them():
     for name in ("TRT::EfficientNMS_TRT", "TRT::EfficientIdxNMS_TRT"):
         expected = run(name, boxes, scores)
         for array, twin in zip(run(name, boxes[:, :, None], scores), expected, strict=True):
-            np.testing.assert_array_equal(array, twin)
+            equal(array, twin)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_batched_nms_keeps_the_boxes_of_onnx_runtime(seed):
     attrs = {"topK": -1, "keepTopK": 50, "scoreThreshold": 0.2, "iouThreshold": 0.45}
     count, best, _, classes = run("TRT::BatchedNMSDynamic_TRT", boxes[:, :, None], scores, **attrs)
     assert count.tolist() == [[len(expected)]]
-    np.testing.assert_array_equal(classes[0, : len(expected)], [row[2] for row in expected])
-    np.testing.assert_array_equal(best[0, : len(expected)], boxes[0][[row[1] for row in expected]])
+    equal(classes[0, : len(expected)], [row[2] for row in expected])
+    equal(best[0, : len(expected)], boxes[0][[row[1] for row in expected]])
     assert (classes[0, len(expected) :] == -1).all() and classes.dtype == np.float32
     attrs = {"topk": -1, "keep_topk": 50, "score_threshold": 0.2, "iou_threshold": 0.45}
     detections, labels, index = run(
         "mmdeploy::TRTBatchedNMS", boxes[:, :, None], scores, return_index=1, **attrs
     )
-    np.testing.assert_array_equal(labels[0, : len(expected)], [row[2] for row in expected])
-    np.testing.assert_array_equal(index[0, : len(expected)], [row[1] for row in expected])
-    np.testing.assert_array_equal(detections[0, : len(expected), :4], best[0, : len(expected)])
+    equal(labels[0, : len(expected)], [row[2] for row in expected])
+    equal(index[0, : len(expected)], [row[1] for row in expected])
+    equal(detections[0, : len(expected), :4], best[0, : len(expected)])
     assert labels.dtype == np.int32 and (index[0, len(expected) :] == -1).all()
 
 
@@ -190,10 +190,8 @@ def test_efficient_nms_with_anchors_logits_and_centers():
     )
     assert count.tolist() == [[1]]
     center_y, center_x = 0.5 * 4 + 10, -0.25 * 8 + 20
-    np.testing.assert_allclose(
-        boxes[0, 0], [center_y - 2, center_x - 8, center_y + 2, center_x + 8], rtol=1e-6
-    )
-    np.testing.assert_allclose(scores[0, 0], 1 / (1 + np.exp(-2.0)), rtol=1e-6)
+    near(boxes[0, 0], [center_y - 2, center_x - 8, center_y + 2, center_x + 8], 1e-6)
+    near(scores[0, 0], 1 / (1 + np.exp(-2.0)), 1e-6)
 
 
 def test_an_offset_of_one_counts_pixels():
@@ -234,8 +232,8 @@ def test_soft_suppression_is_the_published_one(method, seed):
     rows, numbers = run("mmcv::SoftNonMaxSuppression", boxes, scores, **attrs)
     expected = soft_nms(boxes, scores, *attrs.values())
     assert numbers.tolist() == [number for _, number in expected]
-    np.testing.assert_allclose(rows[:, 4], [score for score, _ in expected], rtol=1e-5)
-    np.testing.assert_array_equal(rows[:, :4], boxes[numbers])
+    near(rows[:, 4], [score for score, _ in expected], 1e-5)
+    equal(rows[:, :4], boxes[numbers])
 
 
 def test_two_squares_turned_by_an_eighth_overlap_by_an_octagon():
@@ -268,14 +266,14 @@ def test_boxes_that_are_not_turned_are_suppressed_as_by_onnx_runtime(seed):
     )
     assert (labels >= 0).sum() == len(triples)
     expected = sorted((float(scores[0, c, n]) for _, c, n in triples), reverse=True)
-    np.testing.assert_array_equal(detections[0, : len(triples), 5], np.float32(expected))
+    equal(detections[0, : len(triples), 5], np.float32(expected))
 
 
 def test_a_match_names_what_is_suppressed():
     boxes = np.float32([[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60], [0, 0, 10, 8]]])
     scores = np.float32([[[0.5, 0.9, 0.8, 0.7]]])
     rows = run("mmdeploy::NMSMatch", boxes, scores, np.float32(0.5), np.float32(0.1))
-    assert rows.tolist() == [[0, 0, 1, 3], [0, 0, 1, 0]]
+    equal(rows, np.int64([[0, 0, 1, 3], [0, 0, 1, 0]]))
 
 
 def test_the_model_of_a_detector_runs_with_its_class_in_the_session():
