@@ -16,7 +16,7 @@ import onnxruntime
 import onnxruntime_extensions as extensions
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from table import Row, beside, micro, milli, show, timed
+from table import Row, beside, micro, milli, timed
 
 import pyopnb
 
@@ -154,7 +154,3 @@ def rows() -> Iterator[Row]:
     yield from one_more_node()
     yield from large()
     yield from very_large()
-
-
-if __name__ == "__main__":
-    show(rows())

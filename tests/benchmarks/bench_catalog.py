@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 import pyopnb
 
@@ -95,7 +95,3 @@ def rows() -> Iterator[Row]:
         in_plain_runtime("com.microsoft::GroupNorm", images, scale, scale, **attrs),
         partial(pyopnb.call, "GroupNormalization", turned, scale, scale, num_groups=32),
     )
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import onnxruntime
 from bench_threads import seconds
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 import pyopnb
 
@@ -84,7 +84,3 @@ def rows() -> Iterator[Row]:
     x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
     pyopnb.cpp_op(CPP, "bench.cpp::SoftClip")
     yield from compared("C++", "bench.cpp.SoftClip", x)
-
-
-if __name__ == "__main__":
-    show(rows())

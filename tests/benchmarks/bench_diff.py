@@ -12,7 +12,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 from peers import PEERS, named
-from table import Row, beside, micro, milli, show, timed
+from table import Row, beside, micro, milli, timed
 
 import pyopnb
 
@@ -185,7 +185,3 @@ def _others(a: np.ndarray, b: np.ndarray, count: str, repeats: int, loops: int) 
 
 def _row(what: str, ours: float, peer: float, bar: float | None = None) -> Row:
     return beside(what, ours, peer, "np.abs(a - b).max()", bar)
-
-
-if __name__ == "__main__":
-    show(rows())

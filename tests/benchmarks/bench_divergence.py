@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from table import Row, beside, milli, show, timed
+from table import Row, beside, milli, timed
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from light import feeds, light
@@ -52,7 +52,3 @@ def rows() -> Iterator[Row]:
     what = "its trace in another Python, on top of the one here, seconds"
     more = best["elsewhere"] - best["here"]
     yield Row(what, milli(best["elsewhere"]), f"{milli(best['here'])} here", more, 3)
-
-
-if __name__ == "__main__":
-    show(rows())

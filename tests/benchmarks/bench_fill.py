@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from table import Row, show
+from table import Row
 
 sys.path.append(str(Path(__file__).parent.parent / "onnx_reference"))
 
@@ -32,7 +32,3 @@ def rows() -> Iterator[Row]:
         "… that pass without it and fail with it", str(len(report.worse)), "", len(report.worse), 0
     )
     print(f"\n{report}\n", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 from onnx import ModelProto
-from table import Row, beside, show, timed
+from table import Row, beside, timed
 
 import pyopnb
 
@@ -51,7 +51,3 @@ def rows() -> Iterator[Row]:
             "without",
             1.5,
         )
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 from onnx import helper
-from table import Row, beside, milli, show, timed
+from table import Row, beside, milli, timed
 
 import pyopnb
 
@@ -79,7 +79,3 @@ def rows() -> Iterator[Row]:
     ]
     for what, call, bar in calls:
         yield row(what, timed({what: call}, 3)[what], bar)
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from table import Row, beside, show
+from table import Row, beside
 
 TIMES = 25
 CLOCK = "from time import perf_counter as now; begin = now(); import {}; print(now() - begin)"
@@ -33,7 +33,3 @@ def rows() -> Iterator[Row]:
     pairs = [tuple(map(seconds, names)) for _ in range(TIMES)]
     mine, peers = (min(column) for column in zip(*pairs, strict=True))
     yield beside("import pyopnb", mine, peers, f"import {names[1]}", 1.15)
-
-
-if __name__ == "__main__":
-    show(rows())

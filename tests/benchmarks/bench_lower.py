@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnxruntime
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 import pyopnb
 
@@ -64,7 +64,3 @@ def rows() -> Iterator[Row]:
         min(spent) / _BAR,
         1.0,
     )
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from table import Row, show
+from table import Row
 
 import pyopnb
 
@@ -40,7 +40,3 @@ def rows() -> Iterator[Row]:
     yield Row(
         "MB that 1,000,000 runs leave behind", f"{grown:.2f} MB", f"in {took:.1f} s", grown, 2
     )
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import onnx
 from onnx import helper
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 import pyopnb
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
@@ -69,7 +69,3 @@ def rows() -> Iterator[Row]:
             best["ours"],
             2.0,
         )
-
-
-if __name__ == "__main__":
-    show(rows())

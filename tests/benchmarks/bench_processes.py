@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from table import Row, beside, milli, show, timed
+from table import Row, beside, milli, timed
 
 import pyopnb
 
@@ -142,7 +142,3 @@ def rows() -> Iterator[Row]:
     yield threads("Exponential", lambda x: np.exp(np.sin(x)), None)
     if find_spec("distributed"):
         yield on_dask()
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from table import Row, milli, show
+from table import Row, milli
 
 import pyopnb
 
@@ -77,7 +77,3 @@ def rows() -> Iterator[Row]:
     what = "ms from redefinition to next result, on top of the run, {}"
     yield Row(what.format("1 MB"), milli(small), "", small * 1e3, 1)
     yield Row(what.format("500 MB"), milli(large), f"{milli(small)} with 1 MB", large * 1e3, 1)
-
-
-if __name__ == "__main__":
-    show(rows())

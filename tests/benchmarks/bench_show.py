@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from transformer import transformer
@@ -46,7 +46,3 @@ def rows() -> Iterator[Row]:
         best = timed({"save": lambda: view.save(path)}, 3)["save"]
         size = f"{path.stat().st_size / 1000:.0f} KB"
     yield Row("save a PNG of 330 nodes, milliseconds", milli(best), size, best * 1e3, 2000.0)
-
-
-if __name__ == "__main__":
-    show(rows())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from table import Row, milli, show
+from table import Row, milli
 
 import pyopnb
 
@@ -78,7 +78,3 @@ def compared(size: int, bar: float | None) -> Row:
 def rows() -> Iterator[Row]:
     yield compared(1_000_000, 1.6)
     yield compared(100_000, None)
-
-
-if __name__ == "__main__":
-    show(rows())

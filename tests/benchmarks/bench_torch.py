@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from table import Row, beside, micro, show, timed
+from table import Row, beside, micro, timed
 
 import pyopnb
 
@@ -95,7 +95,3 @@ def _node() -> pyopnb.Session:
             pyopnb.node("bench::Nothing", "x", "y"), {"x": "float32[N,M]"}, {"y": "float32[N,M]"}
         )
     )
-
-
-if __name__ == "__main__":
-    show(rows())

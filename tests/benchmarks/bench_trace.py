@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from table import Row, milli, show, timed
+from table import Row, milli, timed
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from transformer import transformer
@@ -85,7 +85,3 @@ def _peak(level: str) -> float:
             [sys.executable, "-c", _MEMORY, level], capture_output=True, text=True, check=True
         ).stdout
     )
-
-
-if __name__ == "__main__":
-    show(rows())

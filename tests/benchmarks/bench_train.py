@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnxruntime
-from table import Row, micro, milli, show, timed
+from table import Row, micro, milli, timed
 
 import pyopnb
 from pyopnb.training import Adam
@@ -129,7 +129,3 @@ def rows() -> Iterator[Row]:
         cost / _BAR,
         1.0,
     )
-
-
-if __name__ == "__main__":
-    show(rows())

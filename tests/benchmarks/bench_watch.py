@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jupyter_client.manager import start_new_kernel
-from table import Row, milli, show
+from table import Row, milli
 
 sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from small_ops import soft_clip_cell
@@ -73,7 +73,3 @@ def rows() -> Iterator[Row]:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-
-
-if __name__ == "__main__":
-    show(rows())
