@@ -36,6 +36,9 @@ def bare(model):
     options.register_custom_ops_library(pyopnb.get_library_path())
     return onnxruntime.InferenceSession(model.SerializeToString(), options, enable_fallback=0)
 
+def op(name, compute):
+    return pyopnb.registry.define(type("Op", (), {"compute": compute}), name)
+
 X = np.float32([1, -2, 3])
 """
 _CALM = """

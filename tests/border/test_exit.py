@@ -13,23 +13,16 @@ def fresh(fresh):
     return partial(fresh, spinning=True)
 
 
-OP = """
-@pyopnb.pyop("exit::Twice")
-class Twice:
-    def compute(self, x): return x * 2
-"""
-MAKERS = [
-    "pyopnb.Session",
-    pytest.param("bare", marks=pytest.mark.plain),
-]  # the native module is the same for both
-makers = pytest.mark.parametrize("make", MAKERS)
+# The native module is the same for both.
+BARE = pytest.param("bare", marks=pytest.mark.plain)
+makers = pytest.mark.parametrize("make", ["pyopnb.Session", BARE])
 
 
 @makers
 def test_sessions_that_are_alive_at_the_end(fresh, make):
     """One in a global, one that never ran, one in a cycle, and one in the traceback of its exception."""
     fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+        op("exit::Twice", lambda self, x: x * 2)
         @pyopnb.pyop("exit::Bad")
         class Bad:
             def compute(self, x): raise ValueError("bad")
@@ -68,7 +61,7 @@ def test_a_session_held_by_its_own_op(fresh, make):
 @makers
 def test_an_op_that_runs_a_session_when_it_dies(fresh, make):
     fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+        op("exit::Twice", lambda self, x: x * 2)
         @pyopnb.pyop("exit::Last")
         class Last:
             def compute(self, x): return x
@@ -88,9 +81,7 @@ def test_an_op_that_runs_a_session_when_it_dies(fresh, make):
 @pytest.mark.plain  # as an exception, test_misbehaviour.py has it; here the exit code counts
 def test_sys_exit_in_compute_ends_the_program(fresh):
     done = fresh("""
-        @pyopnb.pyop("exit::Exit")
-        class Exit:
-            def compute(self, x): sys.exit(7)
+        op("exit::Exit", lambda self, x: sys.exit(7))
         session = pyopnb.Session(chain("exit::Exit"))
         try:
             session(x=X)
@@ -189,8 +180,8 @@ def test_daemon_threads_that_leave_compute_while_the_interpreter_ends(fresh, mak
 
 
 def test_daemon_threads_that_loop_in_runs_and_make_sessions(fresh):
-    fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+    fresh("""
+        op("exit::Twice", lambda self, x: x * 2)
         model = chain("exit::Twice", "::Neg")
         session = pyopnb.Session(model)
         running, making = threading.Event(), threading.Event()
@@ -225,9 +216,9 @@ def test_a_thread_that_is_no_daemon_finishes_first(fresh):
 
 @pytest.mark.plain  # a run like others
 def test_a_run_in_an_exit_handler(fresh):
-    fresh(f"""
+    fresh("""
         import atexit
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+        op("exit::Twice", lambda self, x: x * 2)
         session = pyopnb.Session(chain("exit::Twice"))
         atexit.register(lambda: print(session(x=X)["y"]))  # after pyopnb's own, so it runs before
     """).clean("[ 2. -4.  6.]\n")
@@ -263,14 +254,12 @@ def test_a_run_after_the_end_is_refused(fresh):
 @makers
 def test_a_fork_and_both_go_on(fresh, make):
     fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+        op("exit::Twice", lambda self, x: x * 2)
         session = {make}(chain("exit::Twice", "::Neg"))
         session.run(None, {{"x": X}})
         child = os.fork()
         y = session.run(None, {{"x": X}})[0]
-        @pyopnb.pyop("exit::Twice")
-        class Thrice:
-            def compute(self, x): return x * 3
+        op("exit::Twice", lambda self, x: x * 3)
         z = session.run(None, {{"x": X}})[0]
         if child:
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -284,14 +273,14 @@ def test_a_fork_and_both_go_on(fresh, make):
 
 @pytest.mark.plain  # of ONNX Runtime's threads
 def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
-    fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+    fresh("""
+        op("exit::Twice", lambda self, x: x * 2)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 3
         session = pyopnb.Session(chain("exit::Twice", "::Neg"), options)
         def asleep(thread):
-            with open(f"/proc/self/task/{{thread}}/stat") as stat: return stat.read().rpartition(")")[2].split()[0] == "S"
-        others = {{*os.listdir("/proc/self/task")}} - {{str(threading.get_native_id())}}
+            with open(f"/proc/self/task/{thread}/stat") as stat: return stat.read().rpartition(")")[2].split()[0] == "S"
+        others = {*os.listdir("/proc/self/task")} - {str(threading.get_native_id())}
         assert len(others) >= 2
         while not all(map(asleep, others)): time.sleep(0.01)  # only threads that sleep are waited for for ever
         child = os.fork()
@@ -402,9 +391,7 @@ def test_ctrl_c_between_ops_that_run_no_python(fresh):
     # compute is numpy's own function, and no node is new: no bytecode runs in which Python would look for signals.
     fresh(
         """
-        @pyopnb.pyop("exit::Cos")
-        class Cos:
-            compute = np.cos
+        op("exit::Cos", np.cos)
         X = np.zeros(2**20, np.float32)
         def among_the_ops():
             while not _bridge.runs_in_flight(): time.sleep(0.01)
@@ -446,8 +433,8 @@ def test_a_signal_raised_in_compute(fresh):
 
 @pytest.mark.plain
 def test_an_interrupt_right_at_the_start_of_a_run(fresh):
-    fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+    fresh("""
+        op("exit::Twice", lambda self, x: x * 2)
         session = pyopnb.Session(chain("exit::Twice"))
         run = _bridge.run
         def interrupted(epoch, function, arguments, *rest):
@@ -465,9 +452,9 @@ def test_an_interrupt_right_at_the_start_of_a_run(fresh):
 
 
 def test_interrupts_at_any_moment_leave_nothing_behind(fresh):
-    fresh(f"""
+    fresh("""
         import signal
-        {OP.replace(chr(10), chr(10) + " " * 8)}
+        op("exit::Twice", lambda self, x: x * 2)
         session = pyopnb.Session(chain("exit::Twice", "::Neg"))
         armed = False
         def shot(*_):
