@@ -10,11 +10,11 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import summary
 from pyopnb.models.op_metadata import KeptOp, read_ops
-from pyopnb.ops.arguments import check_arguments, describe
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.exec_module import define_all, exec_source
 from pyopnb.ops.messages import hide_internal_frames, sanitize, sanitize_source
@@ -82,7 +82,7 @@ class Loaded(Displayable):
         return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
     def state(self, op: KeptOp) -> str:
-        """Return the status of an op relative to the registry's op of that name, and its schema.
+        """Return the schema of an op, and the version that it was run as.
 
         Parameters
         ----------
@@ -92,19 +92,10 @@ class Loaded(Displayable):
         -------
         str
         """
-        argument: object = op
-        if not isinstance(argument, KeptOp):
-            expected, next_ = "one of the kept ops", "loaded.state(loaded.ops[name])"
-            raise InputError("state, op", expected=expected, got=describe(argument), next=next_)
         for version in self.versions:
             if version.op == op.name:
                 return f"run, now version {version.number}  {version.schema}"
-        registered = op.registered
-        status = "not in the registry"
-        if registered is not None:
-            sameness = "is the same" if op.same else "may be another"
-            status = f"the registry's version {registered.number} {sameness}"
-        return f"{status}  {sanitize(op.schema)}"
+        return sanitize(op.schema)
 
     def sources(self) -> list[str]:
         """Return the sources of the ops, safe to print; one that is too long for an output ends with a line that says so.

@@ -13,9 +13,6 @@ from onnx import ModelProto
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.source import source_closure
 
 __all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "kept_names", "read_ops", "write_ops"]
 
@@ -52,25 +49,6 @@ class KeptOp:
     digest: str
     schema: str
     pyopnb: str
-
-    @property
-    def registered(self) -> Version | None:
-        """Return the current version of the registry's op of that name, whatever its source; None if there is none."""
-        return next((op.current for op in registry if op.name == self.name), None)
-
-    @property
-    def same(self) -> bool | None:
-        """Tell whether the registry's op has the same source; None if there is none, or its source is not known."""
-        version = self.registered
-        if version is None or version.source is None:
-            return None
-        # Most ops were defined by the very text that is kept.
-        if digest(version.source) == self.digest:
-            return True
-        try:
-            return digest(source_closure([version])) == self.digest
-        except DefinitionError:
-            return None
 
     def __repr__(self) -> str:
         return f"{sanitize(self.name)}  {self.digest}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -76,54 +75,30 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     equation, *arrays = operands
     if not isinstance(equation, str):
         refuse("np.einsum with lists of axes", 'np.einsum("ij,jk->ik", a, b)')
-    ranks = list(map(_rank, arrays))
-    terms, output, dotted = _read_equation(equation.replace(" ", ""), ranks)
+    if "." in equation:
+        refuse("np.einsum with ...", 'a letter for each axis, "bij,bjk->bik"')
+    terms, output = _read_equation(equation.replace(" ", ""))
     if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
     wide = served_dtype("Einsum", result.dtype)
     tensors = [tensor_of(array, wide) for array in arrays]
-    return cast(_as_einsum(tensors, terms, output, dotted), result.dtype)
+    return cast(_as_einsum(tensors, terms, output), result.dtype)
 
 
-def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str, set[str]]:
-    """Give each axis a letter, and tell which of them an ellipsis stands for."""
+def _read_equation(equation: str) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the output."""
     left, arrow, right = equation.partition("->")
+    terms = left.split(",")
     if not arrow:
         # Without an output NumPy keeps the letters that come once, in the order of the alphabet.
-        counts = Counter(left.replace(",", "").replace(".", ""))
-        single = {letter for letter, number in counts.items() if number == 1}
-        right = "..." * ("..." in left) + "".join(sorted(single))
-    # Letters that are free, for the axes behind an ellipsis.
-    free = [letter for letter in string.ascii_letters if letter not in equation]
-    terms = []
-    most = 0
-    for term, rank in zip(left.split(","), ranks, strict=True):
-        hidden = 0
-        if "..." in term:
-            hidden = rank - len(term.replace("...", ""))
-        # Broadcast from the end: the last axis has the same letter in each operand.
-        terms.append(term.replace("...", "".join(reversed(free[:hidden]))))
-        most = max(most, hidden)
-    output = right.replace("...", "".join(reversed(free[:most])))
-    return terms, output, set(free[:most])
+        counts = Counter("".join(terms))
+        right = "".join(sorted(letter for letter, number in counts.items() if number == 1))
+    return terms, right
 
 
-def _letters(term: str, chosen: set[str]) -> str:
-    """Keep the chosen letters of a term, in order."""
-    return "".join(letter for letter in term if letter in chosen)
-
-
-def _as_einsum(
-    tensors: Sequence[Tensor], terms: Sequence[str], output: str, dotted: set[str]
-) -> Tensor:
+def _as_einsum(tensors: Sequence[Tensor], terms: Sequence[str], output: str) -> Tensor:
     """Record Einsum, padding axes that may be empty: onnxruntime 1.32 divides by zero there."""
     empty = _perhaps_empty(tensors, terms)
-    for letter in empty & dotted:
-        if sum(letter in term for term in terms) > 1:
-            refuse(
-                "np.einsum with ... in several arrays, over sizes that can change",
-                'a letter for each axis, "bij,bjk->bik"',
-            )
     padded = [_with_zero(x, term, empty) for x, term in zip(tensors, terms, strict=True)]
     equation = f"{','.join(terms)}->{output}"
     dims = (None,) * len(output)

@@ -57,21 +57,31 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     # Kept while they are looked up, as ids are those of live objects only.
     originals = list(walk(original)) if isinstance(original, ModelProto) else []
     numbers = {id(site.node): number for number, site in enumerate(originals[: len(sites)])}
-    outputs: dict[tuple[str, ...], list[int]] = {}
-    for number, site in enumerate(sites):
-        outputs.setdefault(tuple(site.node.output), []).append(number)
     # Read once, so that a list of a thousand names does not go through the model a thousand times.
     meanings = _meanings_by_text(sites)
     positions: set[int] = set()
     for selector in selectors:
         if isinstance(selector, NodeProto):
-            # A node is found by identity in the caller's model, else by equality; equal ones have equal outputs.
-            alike = outputs.get(tuple(selector.output), [])
-            equal = [number for number in alike if sites[number].node == selector]
-            position = numbers.get(id(selector))
-            positions.update(_checked(equal if position is None else [position], _absent(selector)))
+            # A node is found by identity in the caller's model, else by equality.
+            if id(selector) in numbers:
+                selected = [numbers[id(selector)]]
+            else:
+                selected = [n for n, site in enumerate(sites) if site.node == selector]
+            got = f"a node {sanitize(full_name(selector))} that is not in the model"
+        elif isinstance(selector, str):
+            selected = _by_text(sites, meanings, selector)
+            got = ""
+        elif callable(selector) and not isinstance(selector, type):
+            selected = [
+                n for n, site in enumerate(sites) if _selectable(site) and selector(site.node)
+            ]
+            got = f"a function that chooses none of the {len(sites)} nodes"
         else:
-            positions.update(_positions(sites, meanings, selector))
+            raise _unknown_selector(selector)
+        if not selected:
+            expected, advice = "a node of the model", "one of model.graph.node"
+            raise ModelError("where", expected=expected, got=got, next=advice)
+        positions.update(selected)
     if not positions:
         expected, advice = "nodes to choose", '"Softmax", or lambda node: …'
         raise ModelError("where", expected=expected, got="nothing", next=advice)
@@ -85,27 +95,6 @@ def _unknown_selector(where: object) -> ModelError:
         name = sanitize(where.__name__)
         return ModelError("where", expected=expected, got=f"the class {name}", next=repr(name))
     return ModelError("where", expected=expected, got=type(where).__name__)
-
-
-def _positions(sites: Sequence[Site], meanings: _Meanings, where: Any) -> list[int]:
-    """Return the positions of the nodes that a text or a function selects."""
-    if isinstance(where, str):
-        return _by_text(sites, meanings, where)
-    if not callable(where) or isinstance(where, type):
-        raise _unknown_selector(where)
-    positions = [n for n, site in enumerate(sites) if _selectable(site) and where(site.node)]
-    return _checked(positions, f"a function that chooses none of the {len(sites)} nodes")
-
-
-def _absent(node: NodeProto) -> str:
-    return f"a node {sanitize(full_name(node))} that is not in the model"
-
-
-def _checked(positions: list[int], got: str) -> list[int]:
-    if not positions:
-        expected, advice = "a node of the model", "one of model.graph.node"
-        raise ModelError("where", expected=expected, got=got, next=advice)
-    return positions
 
 
 def _selectable(site: Site) -> bool:

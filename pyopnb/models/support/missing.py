@@ -80,21 +80,17 @@ class Missing(tuple[MissingNode, ...]):
     __slots__ = ()
 
     def _table(self) -> Table:
-        shown = self[:_SHOWN]
-        head = ["node", "op", "missing", "reason"]
-        columns = [[row.node for row in shown], [row.op for row in shown]]
-        columns += [[row.kind for row in shown], [row.reason for row in shown]]
-        if any(row.is_in_catalog for row in shown):
-            head.append("catalog")
-            columns.append(["has it" if row.is_in_catalog else "" for row in shown])
-        if any(row.path for row in shown):
-            head.append("in")
-            columns.append([row.path for row in shown])
-        rows = list(zip(*columns, strict=True))
-        if len(shown) < len(self):
-            rows.append((f"and {len(self) - len(shown)} more", *[""] * (len(head) - 1)))
+        rows = []
+        for row in self[:_SHOWN]:
+            catalog = "has it" if row.is_in_catalog else ""
+            rows.append((row.node, row.op, row.kind, row.reason, catalog, row.path))
+        if len(self) > _SHOWN:
+            rows.append((f"and {len(self) - _SHOWN} more", "", "", "", "", ""))
+        head = ("node", "op", "missing", "reason", "catalog", "in")
+        # The last two are mostly empty.
+        filled = [n for n in range(len(head)) if n < 4 or any(row[n] for row in rows)]
         text = "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
-        return Table(head, rows, text)
+        return Table([head[n] for n in filled], [[row[n] for n in filled] for row in rows], text)
 
     def __repr__(self) -> str:
         return repr(self._table())
