@@ -34,7 +34,9 @@ def pairs_table(part: Part, pairs: Pairs) -> str:
             away = format_number(difference)
             # Of complex numbers the tolerance is a part of the modulus.
             allowed = part.floor + part.rtol * abs(complex(_plain(pairs.b[number])))
-            mark = "≈" if abs(difference) <= allowed < math.inf else "✗"
+            mark = "✗"
+            if abs(difference) <= allowed < math.inf:
+                mark = "≈"
         rows.append((mark, format_index(index), pairs.a[number], pairs.b[number], away))
     return Table(("", "index", "a", "b", "a-b"), rows)._repr_html_()
 

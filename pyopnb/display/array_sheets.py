@@ -102,19 +102,33 @@ def sheet_of(
     """
     axis = _channels(value, summary, look)
     stack, leading = _stacked(value, axis)
-    shape, count = stack.shape[1:3], len(stack)
+    count = len(stack)
+    shape: tuple[int, int] = stack.shape[1:3]
     drawn, columns, size = _sheet(shape, count)
     stack = stack[:drawn]
     if not names:
         indices = [np.unravel_index(number, leading) for number in range(drawn)]
         names = [",".join(map(str, index)) for index in indices]
-    rows, across = (min(shape[0], round(size[1])), min(shape[1], round(size[0])))
+    remarks = [remark]
+    if drawn < count:
+        remarks.append(f"{drawn} of {count:,} {'slices' if axis is None else 'pictures'}.")
+    if not math.isclose(size[0] * shape[0], size[1] * shape[1]):
+        remarks.append("The sides are not to scale.")
+    rows = min(shape[0], round(size[1]))
+    across = min(shape[1], round(size[0]))
     # How well pixels compress is known only when they are compressed, so sizes are tried.
     while True:
-        matrices, scale, words = _matrices(stack, rows, across, summary, look, axis is not None)
-        if drawn < count:
-            words.append(f"{drawn} of {count:,} {'slices' if axis is None else 'pictures'}.")
-        words += _words_on_size(shape, size, rows, across, value.dtype, axis is not None)
+        scale = None
+        if axis is None:
+            matrices, pooled = _pooled(stack, rows, across)
+            scale, words = _scale(matrices, summary, look.limits, value.dtype.kind == "c")
+        else:
+            matrices, words = photographs(stack, rows, across, summary, look)
+            pooled = "the mean of"
+        sentences = [*remarks, words]
+        if rows * across < shape[0] * shape[1]:
+            cell = f"{shape[0] / rows:.3g} × {shape[1] / across:.3g}"
+            sentences.append(f"A cell is {pooled} {cell}.")
         chart = heat_maps(
             matrices,
             scale,
@@ -122,7 +136,7 @@ def sheet_of(
             names=names,
             in_row=in_row or columns,
             title=title,
-            caption=" ".join(filter(None, [remark, *words])),
+            caption=" ".join(filter(None, sentences)),
         )
         images = [drawing for drawing in chart.shapes if isinstance(drawing, Cells)]
         length = _ENCODED * sum(len(image.png) for image in images)
@@ -134,7 +148,7 @@ def sheet_of(
         across = max(1, int(across * share))
 
 
-def _sheet(shape: Sequence[int], count: int) -> tuple[int, int, tuple[float, float]]:
+def _sheet(shape: tuple[int, int], count: int) -> tuple[int, int, tuple[float, float]]:
     """Choose how many of some matrices are drawn, how many in a row, and how large each is."""
     # Small slices are cheap, so more of them are drawn.
     affordable = min(_MOST_SLICES, _MOST_ELEMENTS // (shape[0] * shape[1]))
@@ -147,52 +161,18 @@ def _sheet(shape: Sequence[int], count: int) -> tuple[int, int, tuple[float, flo
     side = max(_SMALLEST_SLICE, _SLICES_SIDE // in_row)
     if count == 1 and max(shape) <= _MOST_STRETCHED * min(shape):
         side = _SIDE
-    return drawn, in_row, size_on_page((shape[0], shape[1]), side)
+    return drawn, in_row, size_on_page(shape, side)
 
 
-def _holds_ids(dtype: np.dtype) -> bool:
-    """Tell whether the mean of two numbers could be another id."""
-    return dtype.kind in "iu" and dtype.itemsize >= 4
-
-
-def _matrices(
-    stack: np.ndarray,
-    rows: int,
-    columns: int,
-    summary: Summary,
-    look: ArrayLook,
-    is_photograph: bool,
-) -> tuple[Sequence[np.ndarray], ColourScale | None, list[str]]:
-    """Reduce matrices or photographs to the size of a picture; return their colours and what these mean, too."""
-    if is_photograph:
-        pictures, words = photographs(stack, rows, columns, summary, look)
-        return pictures, None, [words]
-    pooling: Pooling = "nearest" if _holds_ids(stack.dtype) else "mean"
-    matrices = [pool(matrix, rows, columns, pooling) for matrix in stack]
-    scale, words = _scale(matrices, summary, look.limits, stack.dtype.kind == "c")
-    return matrices, scale, [words]
-
-
-def _words_on_size(
-    shape: Sequence[int],
-    size: tuple[float, float],
-    rows: int,
-    columns: int,
-    dtype: np.dtype,
-    is_photograph: bool,
-) -> list[str]:
-    """Say how a picture differs from all elements in their own proportions."""
-    sentences = []
-    down = shape[0] / rows
-    across = shape[1] / columns
-    if down * across > 1:
-        cell, of = ("pixel", "the mean of") if is_photograph else ("cell", "the mean of")
-        if not is_photograph and _holds_ids(dtype):
-            of = "one of"
-        sentences.append(f"A {cell} is {of} {down:.3g} × {across:.3g}.")
-    if not math.isclose(size[0] * shape[0], size[1] * shape[1]):
-        sentences.append("The sides are not to scale.")
-    return sentences
+def _pooled(stack: np.ndarray, rows: int, columns: int) -> tuple[list[np.ndarray], str]:
+    """Reduce matrices to the size of a picture; return what a cell is of its elements, too."""
+    pooling: Pooling = "mean"
+    words = "the mean of"
+    # The mean of two ids would be another id.
+    if stack.dtype.kind in "iu" and stack.dtype.itemsize >= 4:
+        pooling = "nearest"
+        words = "one of"
+    return [pool(matrix, rows, columns, pooling) for matrix in stack], words
 
 
 def _channels(value: np.ndarray, summary: Summary, look: ArrayLook) -> int | None:
@@ -231,7 +211,9 @@ def _scale(
     sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
     sizes = sizes[np.isfinite(sizes)]
     high = float(sizes.max(initial=0))
-    typical = float(np.quantile(sizes, 0.98)) if sizes.size else 0.0
+    typical = 0.0
+    if sizes.size:
+        typical = float(np.quantile(sizes, 0.98))
     words = ""
     # One number must not be so large that all others look like 0.
     if 0 < _OUTLIER * typical < high:

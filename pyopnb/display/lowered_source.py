@@ -103,7 +103,9 @@ class LoweredSource(Displayable):
         lines = [sanitize(self.title)]
         for line in self.lines:
             code = sanitize(line.text, _LONGEST_LINE).ljust(self._column)
-            remark = f"   # {sanitize(line.remark, _LONGEST_LINE)}" if line.remark else ""
+            remark = ""
+            if line.remark:
+                remark = f"   # {sanitize(line.remark, _LONGEST_LINE)}"
             lines.append(f"{line.number}  {code}{remark}".rstrip())
         return "\n".join(lines)
 

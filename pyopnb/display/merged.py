@@ -37,7 +37,9 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
         if change.path:
             # Changes in a body or a function are in the table only.
             continue
-        mark = "changed" if change.kind == "weight" else change.kind
+        mark = change.kind
+        if change.kind == "weight":
+            mark = "changed"
         if mark not in (*_OF_BOTH, "added", "removed"):
             if change.a and change.b:
                 mark = f"{'-' if side == 'a' else '+'}{mark}"

@@ -119,11 +119,15 @@ class _GraphBuilder:
         folded = []
         for title, body in self._scope.info.bodies(node):
             folded.append(f"▸ {title}: {plural(len(body.node), 'node')}")
-        look = "folded" if folded else "node"
+        look = "node"
+        if folded:
+            look = "folded"
         if registry.find(node.domain, node.op_type) or node.op_type == "PyOp":
             look = "own"
         # Exporters write long paths, whose ends tell nodes apart.
-        name = sanitize((node.name or first_output(node))[-40:], 40) if self._style.names else ""
+        name = ""
+        if self._style.names:
+            name = sanitize((node.name or first_output(node))[-40:], 40)
         # The types of the outputs that somebody reads.
         labels = [self._scope.type_of(name) if name in self._used else "" for name in node.output]
         about = [title_of(node), node.name, *constants, attrs, *self._about_outputs(node)]

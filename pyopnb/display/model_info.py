@@ -188,7 +188,9 @@ class Scope:
         names = self.info.operator(node)[0]
         texts = []
         for number, name in enumerate(node.input):
-            value = self.constant(name) if name else None
+            value = None
+            if name:
+                value = self.constant(name)
             if value is not None:
                 port = names[min(number, len(names) - 1)] if names else f"input {number}"
                 texts.append(f"{port} {constant_text(value)}")

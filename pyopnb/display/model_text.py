@@ -75,7 +75,9 @@ def _row(scope: Scope, node: NodeProto, style: GraphStyle) -> tuple[str, str]:
 
 
 def _input(scope: Scope, name: str) -> str:
-    value = scope.constant(name) if name else None
+    value = None
+    if name:
+        value = scope.constant(name)
     if value is None:
         return sanitize(name, 30) or "_"
     text = constant_text(value)

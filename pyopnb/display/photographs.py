@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from pyopnb.display.array_look import ArrayLook
@@ -51,7 +49,7 @@ def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
 
 def photographs(
     stack: np.ndarray, rows: int, columns: int, summary: Summary, look: ArrayLook
-) -> tuple[Sequence[np.ndarray], str]:
+) -> tuple[list[np.ndarray], str]:
     """Make the pixels of photographs.
 
     Parameters
@@ -86,8 +84,10 @@ def photographs(
             # A pixel that is not finite gets the colour that NaN has in heat maps.
             pixels[~np.isfinite(planes).all(axis=-1)] = (*SPECIAL["NaN"], 255)[:channels]
             pictures.append(pixels.astype(np.uint8))
-    kind = "RGBA" if channels == 4 else "RGB"
-    words = f"{kind}: {low:.4g} is black, {high:.4g} white."
+    model = "RGB"
+    if channels == 4:
+        model = "RGBA"
+    words = f"{model}: {low:.4g} is black, {high:.4g} white."
     if not look.rgb:
         words += " rgb=False draws the channels."
     return pictures, words

@@ -63,7 +63,9 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     for node in thing.nodes:
         # A node that never called Python has no part in it.
         part = node.total if by == "time" else node.python
-        group = f" ({node.node})" if len(node.outputs) > 1 else ""
+        group = ""
+        if len(node.outputs) > 1:
+            group = f" ({node.node})"
         for name in firsts.intersection(node.outputs):
             colours[name] = 0.0 if part is None else part.median / 1e6
             notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"

@@ -34,7 +34,9 @@ def view_stability(thing: Stability) -> View:
         worst = row.diff.worst
         parts = [worst, *(part for part in row.diff.parts if part is not worst)]
         for part in parts:
-            node = sanitize(row.node, 80) if part is worst else ""
+            node = ""
+            if part is worst:
+                node = sanitize(row.node, 80)
             output = sanitize(str(part.path[0]), 60)
             rows.append((name, output, *row.cells(part), node))
             name = ""

@@ -51,7 +51,9 @@ class SteadyColours:
     def diff_html(self, diff: Diff) -> str:
         """Draw the headline of a diff and a picture of its worst part, and nothing that opens or moves."""
         part = diff.worst
-        largest = part.facts.largest if part.facts is not None else None
+        largest = None
+        if part.facts is not None:
+            largest = part.facts.largest
         # What is NaN on one side has no place on an axis.
         if part.facts is not None and largest and math.isfinite(largest):
             # The difference of curves has a sign, the errors of a map have none.

@@ -71,7 +71,9 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
     if len(all_arrays) < 2 or all_arrays[0].size == 1:
         return None
     is_line = squeeze(all_arrays[0]).ndim == 1
-    most = _MOST_LINES if is_line else _MOST_PICTURES
+    most = _MOST_PICTURES
+    if is_line:
+        most = _MOST_LINES
     # Of more runs than there is room for, some at equal distances are drawn.
     count = min(len(all_arrays), most)
     labels = []
@@ -84,7 +86,9 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
         remark = f"{count} of {len(thing):,} runs."
     if is_line:
         lines = np.stack(list(map(squeeze, arrays)), axis=1)
-        title = f"{name}, {remark}" if remark else name
+        title = name
+        if remark:
+            title = f"{name}, {remark}"
         return curve_of(lines, summary_of(lines), ArrayLook(), title, labels)
     in_row = 0
     # Of two names each row has one value of the first.
@@ -135,17 +139,17 @@ def _plot(thing: Sweep, name: str) -> Chart:
     if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
         x = list(range(len(values)))
         names = [thing.labels(run)[first] for run in thing.runs[::per_value]]
-    what = name
+    quantity = name
     means = []
     for run in thing:
         means.append(mean_of(run.result, name))
         if run.result is not None and np.size(run.result[name]) != 1:
-            what = f"mean of {name}"
+            quantity = f"mean of {name}"
     lines: dict[str, list[float]] = {}
     for number in range(min(per_value, _MOST_LINES)):
         labels = thing.labels(thing[number])
         del labels[first]
         label = ", ".join(f"{key} = {text}" for key, text in labels.items())
         lines[label or name] = means[number::per_value]
-    title = f"{what} against {first}"
+    title = f"{quantity} against {first}"
     return line_chart(x, lines, title, label=sanitize(first), names=names)

@@ -257,7 +257,9 @@ def _cell(value: Any, number: float, most: float) -> str:
     if not math.isfinite(number):
         colour, opacity = _ODD, 0.5
     else:
-        colour = _WARM if number > 0 else _COLD
+        colour = _COLD
+        if number > 0:
+            colour = _WARM
         opacity = 0.0
         if most:
             opacity = 0.45 * abs(number) / most

@@ -54,8 +54,12 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     by = by or ("time" if thing.times else "size")
     known = list(_LEGENDS) if thing.times else ["size", "std"]
     if by not in known:
-        expected = "time, size or std" if thing.times else "size or std: nothing was timed"
-        next_ = "session.trace(…, times=True)" if by == "time" else 'by="size"'
+        expected = "size or std: nothing was timed"
+        if thing.times:
+            expected = "time, size or std"
+        next_ = 'by="size"'
+        if by == "time":
+            next_ = "session.trace(…, times=True)"
         raise InputError("show, by", expected=expected, got=sanitize(by), next=next_)
     # What made each tensor: the type of a node; the feeds are not in it.
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output}

@@ -145,7 +145,9 @@ class NetronView:
         return "text/html", self._html("" if self._embed else self._picture)
 
     def _html(self, picture: str) -> str:
-        page = self._page() if self._embed else None
+        page = None
+        if self._embed:
+            page = self._page()
         return netron_output(
             page,
             name=sanitize(self.name),

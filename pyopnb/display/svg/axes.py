@@ -125,7 +125,9 @@ def _prefix_power(value: float, unit: str) -> int:
     written = float(f"{abs(value):.2e}")
     power = math.floor(math.log10(written)) // 3 * 3
     # Nobody says kilosecond.
-    largest = 0 if unit == "s" else 12
+    largest = 12
+    if unit == "s":
+        largest = 0
     return min(largest, max(-9, power))
 
 

@@ -125,9 +125,11 @@ def scale_strip(
         if sum(text_width(text, SMALL) + 4 for text in (low, middle, high)) < width:
             yield small_text(x + width / 2, y + 19, middle, "middle")
         yield small_text(x + width, y + 19, high, "end")
-    left = right - _SWATCH * len(special) + 10
+    swatch_x = right - _SWATCH * len(special) + 10
     for name in special:
-        colour = hex_colour(SPECIAL[name]) if name in SPECIAL else "none"
-        yield Rectangle(left, y, 9, 8, colour, LINE, 0.5)
-        yield small_text(left + 13, y + 8, name)
-        left += _SWATCH
+        colour = "none"
+        if name in SPECIAL:
+            colour = hex_colour(SPECIAL[name])
+        yield Rectangle(swatch_x, y, 9, 8, colour, LINE, 0.5)
+        yield small_text(swatch_x + 13, y + 8, name)
+        swatch_x += _SWATCH

@@ -20,8 +20,8 @@ _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 # Boxes from which on rows and labels are left out: they take space, and nobody reads them.
 _PLAIN_FROM = 800
-# A box of a network takes at least about so many bytes, and one with rows and labels so many times what a plain one does.
-_LEAST_BOX, _PLAIN_SHARE = 58, 2
+# A box of a network takes at least about so many bytes.
+_LEAST_BOX = 58
 
 # Font sizes.
 _TITLE, _ROW, _LABEL, _BADGE = 12, 10, 9.5, 9
@@ -91,11 +91,12 @@ def draw(
     -------
     Drawing
     """
+    is_plain = bool(plain)
     if plain is None:
-        plain = len(graph.boxes) > _PLAIN_FROM
-    boxes = [_SizedBox(box, plain) for box in graph.boxes]
+        is_plain = len(graph.boxes) > _PLAIN_FROM
+    boxes = [_SizedBox(box, is_plain) for box in graph.boxes]
     placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
-    boxes += [_SizedBox(box, plain) for box in placeholders]
+    boxes += [_SizedBox(box, is_plain) for box in placeholders]
     layout = lay_out([box.size for box in boxes], lines)
 
     shapes: list[Shape] = []
@@ -112,7 +113,7 @@ def draw(
         # Whole pixels, so that borders are sharp.
         box.x = round(_MARGIN + x - box.width / 2)
         box.y = round(top + y - box.size.height / 2)
-    shapes += _line_shapes(boxes, lines, layout, top, plain)
+    shapes += _line_shapes(boxes, lines, layout, top, is_plain)
     for box in boxes:
         shapes.append(Group(box.x, box.y, tuple(box.shapes(scale)), box.box.about, box.box.names))
     for box in boxes:
@@ -148,16 +149,16 @@ def draw_within(
     """
     # A layout takes long, so that what cannot fit is not tried.
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
-    plain = count > _PLAIN_FROM
+    is_plain = count > _PLAIN_FROM
     while True:
-        drawing = draw(graph.part(count, around), scale=scale, legend=legend, plain=plain)
+        drawing = draw(graph.part(count, around), scale=scale, legend=legend, plain=is_plain)
         svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
-        if length <= most or (count == 1 and plain):
+        if length <= most or (count == 1 and is_plain):
             return GraphPicture(svg, drawing, count)
-        if plain or length > _PLAIN_SHARE * most:
-            count = max(1, int(count * 0.95 * most / length * (1 if plain else _PLAIN_SHARE)))
-        plain = True
+        if is_plain:
+            count = max(1, int(count * 0.95 * most / length))
+        is_plain = True
 
 
 # ---- boxes
@@ -170,7 +171,9 @@ class _SizedBox:
         self.box = box
         self.x = self.y = 0
         # The sign says without colours that an op of the registry runs here.
-        title = f"◆ {box.title}" if box.kind == "own" else box.title
+        title = box.title
+        if box.kind == "own":
+            title = f"◆ {box.title}"
         self.title = fit(title, _TITLE, _WIDEST, bold=True)
         self.rows: list[str] = []
         if not plain or box.kind in ("end", "folded"):
@@ -187,7 +190,9 @@ class _SizedBox:
         widths = [text_width(row, _ROW) for row in self.rows]
         widths.append(text_width(self.title, _TITLE, bold=True) + self._badge_width)
         # The ends of a pill are round.
-        padding = _PADDING + 5 if box.kind == "end" else _PADDING
+        padding = _PADDING
+        if box.kind == "end":
+            padding = _PADDING + 5
         self.width = max(34.0, max(widths) + 2 * padding)
         self.height = _TITLE_HEIGHT + _ROW_HEIGHT * len(self.rows) + 6
         if box.kind == "folded":
@@ -199,17 +204,11 @@ class _SizedBox:
         self.size = Size(max(self.width, sum(self._label_widths)), height)
 
     def port_offset(self, port: int) -> float:
-        """Return how far right of the centre the lines of a port begin."""
-        if self.labels:
-            # Each line begins below the middle of its label.
-            widths = self._label_widths
-            port = min(port, len(widths) - 1)
-            middle = sum(widths[:port]) + widths[port] / 2
-            return middle - sum(widths) / 2
-        count = max(1, len(self.box.labels))
-        distance = min(16.0, (self.width - 16) / count)
-        port = min(port, count - 1)
-        return (port - (count - 1) / 2) * distance
+        """Return how far right of the centre the lines of a port begin: below the middle of its label."""
+        widths = self._label_widths
+        if port >= len(widths):
+            return 0.0
+        return sum(widths[:port]) + widths[port] / 2 - sum(widths) / 2
 
     def line_start(self, port: int) -> float:
         """Return where the lines of a port begin: below its label."""
@@ -237,7 +236,9 @@ class _SizedBox:
         if box.mark:
             border = self._mark_colour
             thickness = 2
-        radius = height / 2 if box.kind == "end" else 5
+        radius = 5.0
+        if box.kind == "end":
+            radius = height / 2
         if box.kind == "folded":
             # A second sheet stands out behind the first.
             width -= _SHEET

@@ -77,7 +77,9 @@ def heat_maps(
     """
     width = max(in_row * (size[0] + _GAP) - _GAP, _LEAST_WIDTH)
     # A single matrix has the title alone.
-    head = _LABEL if len(matrices) > 1 else 0
+    head = 0
+    if len(matrices) > 1:
+        head = _LABEL
     step = head + size[1] + _GAP
     shapes: list[Shape] = []
     for number, matrix in enumerate(matrices):

@@ -126,14 +126,14 @@ def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set
     for number, edge in enumerate(edges):
         ways.setdefault((edge.source, edge.port), []).append(number)
     # What many lines share is worth its space.
-    lengths = [(max([spans[number] for number in way]) - 1, way) for way in ways.values()]
+    lengths = [(max([spans[number] for number in shared]) - 1, shared) for shared in ways.values()]
     total = sum(length for length, _ in lengths)
     cut: set[int] = set()
-    for length, way in sorted(lengths, key=lambda pair: pair[0] / len(pair[1]), reverse=True):
+    for length, shared in sorted(lengths, key=lambda pair: pair[0] / len(pair[1]), reverse=True):
         if total <= most:
             break
         total -= length
-        cut.update(number for number in way if spans[number] > _SHORT)
+        cut.update(number for number in shared if spans[number] > _SHORT)
     return cut
 
 
@@ -251,7 +251,9 @@ class _Layers:
 
     def distance(self, a: int, b: int) -> float:
         """Return the least distance of the centres of two vertices that are next to each other."""
-        gap = _BOX_GAP if a < self.boxes > b else _LINE_GAP
+        gap = _LINE_GAP
+        if a < self.boxes > b:
+            gap = _BOX_GAP
         return (self.widths[a] + self.widths[b]) / 2 + gap
 
 
@@ -303,7 +305,9 @@ def _positions(layers: Sequence[Sequence[int]], count: int) -> list[float]:
 
 def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
     """Sort each layer by the barycentres of its neighbours in the one before it; vertices without neighbours stay."""
-    links = graph.above if is_downwards else graph.below
+    links = graph.below
+    if is_downwards:
+        links = graph.above
     positions = _positions(layers, len(graph.ranks))
     ordered = []
     for layer in layers if is_downwards else reversed(layers):

@@ -96,7 +96,9 @@ class _AxesPrinter:
                     self.print(shape.shapes, x + shape.x, y + shape.y)
                 case Rectangle():
                     radius = min(shape.radius, shape.width / 2, shape.height / 2)
-                    style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
+                    style = "square,pad=0"
+                    if radius:
+                        style = f"round,pad=0,rounding_size={radius}"
                     corner = (x + shape.x, y + shape.y)
                     size = (shape.width, shape.height)
                     self._add(FancyBboxPatch(corner, *size, style, **_paint(shape)))
@@ -105,10 +107,10 @@ class _AxesPrinter:
                 case Text():
                     self._text(shape, x + shape.x, y + shape.y)
                 case Cells():
-                    left, top = x + shape.x, y + shape.y
+                    x_low, y_low = x + shape.x, y + shape.y
                     self._axes.imshow(
                         shape.pixels,
-                        extent=(left, left + shape.width, top + shape.height, top),
+                        extent=(x_low, x_low + shape.width, y_low + shape.height, y_low),
                         aspect="auto",
                         interpolation="nearest",
                         zorder=self._level,
