@@ -20,13 +20,8 @@ from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.text_table import Table
-from pyopnb.testing.central import (
-    Differences,
-    central_differences,
-    move_element,
-    step_sizes,
-)
-from pyopnb.testing.sampling import drawn_places, suspected_place
+from pyopnb.testing.central import central_differences, move_element, step_sizes
+from pyopnb.testing.sampling import moved_places
 from pyopnb.testing.subject import Arrays, Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
 from pyopnb.testing.verify.values import largest
@@ -258,9 +253,8 @@ class _Comparison:
         instance = self._subject.instance(self._example)
         first = self._backward(outputs, instance=instance)
         # A gradient is linear in those of the outputs; a lost sign or an abs shows with a negative factor.
-        expected = [factor * array for array in first if array is not None]
-        scaled = [array for array in self._backward(outputs, factor) if array is not None]
-        if not self._are_equal(scaled, expected):
+        expected = [None if array is None else factor * array for array in first]
+        if not self._are_equal(self._backward(outputs, factor), expected):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
             return
         again = self._backward(outputs, instance=instance)
@@ -276,8 +270,8 @@ class _Comparison:
         for array, reference in zip(arrays, expected, strict=True):
             if array is None or reference is None or not is_float(reference):
                 continue
+            allowed = self._tolerance * largest(reference)
             values, wide = array.astype(np.float64), reference.astype(np.float64)
-            allowed = self._tolerance * largest(wide)
             if not np.allclose(values, wide, rtol=0, atol=allowed, equal_nan=True):
                 return False
         return True
@@ -321,51 +315,36 @@ class _Comparison:
         self, name: str, terms: Any, array: np.ndarray, gradient: np.ndarray
     ) -> InputGradient:
         """Compare the elements of one gradient that are at no kink."""
-        places = drawn_places(array.size)
-        if places.size < array.size:
-            suspect = suspected_place(
-                terms, array, gradient, places, self._precision, self._tolerance
-            )
-            places = np.union1d(places, suspect)
+        places = moved_places(terms, array, gradient, self._precision, self._tolerance)
         sizes = step_sizes(array)
         moves = [move_element(terms, array, place, sizes[place]) for place in places.tolist()]
-        differences = central_differences(moves, self._precision)
-        kinks = int(differences.kinks.sum())
+        numeric, errors, kinks = central_differences(moves, self._precision)
         text = f"{places.size:,} of {plural(array.size, 'element')} moved in {self._dtype}"
-        if kinks:
-            text += f", {kinks:,} at a kink left out"
+        if kinks.any():
+            text += f", {kinks.sum():,} at a kink left out"
         result = InputGradient(
-            self._title, name, _RIGHT, text, self._dtype, tried=places.size, kinks=kinks
+            self._title, name, _RIGHT, text, self._dtype, places.size, int(kinks.sum())
         )
-        if kinks == places.size:
+        if kinks.all():
             text = f"no element has a derivative that differences can tell: {text}"
             return replace(result, outcome=_UNDECIDED, text=text)
         analytic = gradient.ravel()[places].astype(np.float64)
-        off = _excess(analytic, differences, self._tolerance)
-        if not off.any():
+        off = np.abs(analytic - numeric)
+        # NaN and infinities that differences do not have are as wrong as can be.
+        off = np.where(np.isfinite(off), off, np.inf)
+        # Where all derivatives are nearly zero, their own size would allow nothing.
+        scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
+        excess = np.where(kinks, 0.0, off - self._tolerance * scale - 4 * errors)
+        worst, wrong = int(np.argmax(excess)), excess > 0
+        if not wrong.any():
             return result
-        worst = int(np.argmax(off))
-        wrong = off > 0
         text = (
-            f"backward says {analytic[worst]:.7g}, differences say {differences.values[worst]:.7g} "
-            f"({text}, {int(wrong.sum()):,} differ)"
+            f"backward says {analytic[worst]:.7g}, differences say {numeric[worst]:.7g} "
+            f"({text}, {wrong.sum():,} differ)"
         )
-        text += _common_factor(analytic[wrong], differences.values[wrong])
+        text += _common_factor(analytic[wrong], numeric[wrong])
         index = tuple(map(int, np.unravel_index(places[worst], array.shape)))
         return replace(result, outcome=_WRONG, text=text, index=index)
-
-
-def _excess(analytic: np.ndarray, differences: Differences, tolerance: float) -> np.ndarray:
-    """Return by how much each element is off more than it may be; zero at kinks."""
-    numeric, errors, kinks = differences
-    off = np.abs(analytic - numeric)
-    # NaN and infinities that differences do not have are as wrong as can be.
-    off = np.where(np.isfinite(off), off, np.inf)
-    # Where all derivatives are nearly zero, their own size would allow nothing.
-    scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
-    excess = off - tolerance * scale - 4 * errors
-    excess[kinks] = 0.0
-    return np.asarray(np.maximum(excess, 0.0))
 
 
 def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ...] | None:

@@ -13,32 +13,23 @@ import numpy as np
 
 from pyopnb.testing.central import Move, central_differences, step_sizes
 
-__all__ = ["MAX_ELEMENTS", "drawn_places", "suspected_place"]
+__all__ = ["moved_places"]
 
-MAX_ELEMENTS = 100
-"""Elements of an array that are drawn, if it has more."""
-
+# Elements of an array that are drawn, if it has more.
+_MAX_ELEMENTS = 100
 _GROUPS = 16
 # Groups that are tried, with those that a group with a kink in it is divided into.
 _MAX_GROUPS = 256
 
 
-def drawn_places(size: int) -> np.ndarray:
-    """Return the places of the elements to be moved one by one: all, or some at random."""
-    if size <= MAX_ELEMENTS:
-        return np.arange(size)
-    return np.sort(np.random.default_rng(0).choice(size, MAX_ELEMENTS, replace=False))
-
-
-def suspected_place(
+def moved_places(
     function: Callable[[np.ndarray], np.ndarray],
     x: np.ndarray,
     gradient: np.ndarray,
-    drawn: np.ndarray,
     precision: float,
     tolerance: float,
 ) -> np.ndarray:
-    """Return the place of an element that was not drawn where a gradient may be wrong, or none at all.
+    """Return the places of the elements to be moved one by one: all, or of many some, and one under suspicion.
 
     Parameters
     ----------
@@ -48,13 +39,28 @@ def suspected_place(
         Floating-point.
     gradient : ndarray
         Of the shape of ``x``.
-    drawn : ndarray
-        int64[places] that are left out.
     precision : float
         As for `central_differences`.
     tolerance : float
         Relative to the largest element of the gradient.
     """
+    if x.size <= _MAX_ELEMENTS:
+        return np.arange(x.size)
+    drawn = np.random.default_rng(0).choice(x.size, _MAX_ELEMENTS, replace=False)
+    remaining = np.setdiff1d(np.arange(x.size), drawn)
+    suspect = _suspected_place(function, x, gradient, remaining, precision, tolerance)
+    return np.union1d(drawn, suspect)
+
+
+def _suspected_place(
+    function: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    gradient: np.ndarray,
+    places: np.ndarray,
+    precision: float,
+    tolerance: float,
+) -> np.ndarray:
+    """Return the place among some where a gradient may be wrong, or none at all."""
     flat = gradient.astype(np.float64).ravel()
     is_finite = np.isfinite(flat)
     # What is not finite is suspected as it is, and would hide everything else in a sum.
@@ -65,8 +71,7 @@ def suspected_place(
     # Random signs, as errors that add up to zero would hide in a plain sum.
     direction = random.choice([-1.0, 1.0], flat.size) * sizes
     allowed = tolerance * float(np.abs(flat).max(initial=1e-3)) * sizes.min()
-    remaining = np.setdiff1d(np.arange(x.size), drawn)
-    groups = deque(np.array_split(random.permutation(remaining), _GROUPS))
+    groups = deque(np.array_split(random.permutation(places), _GROUPS))
     for _ in range(_MAX_GROUPS):
         if not groups:
             break

@@ -218,11 +218,10 @@ def _has_indices(example: Example) -> bool:
 
 def _try_repeatable(subject: Subject) -> str:
     remedy = "keep nothing on self that compute changes, and seed random numbers by an attr"
-    expected = [subject.call(example) for example in subject.examples]
-    instances = [subject.instance(example) for example in subject.examples]
-    for run in ("the first call of another instance", "the second call of one instance"):
-        for example, instance, first in zip(subject.examples, instances, expected, strict=True):
-            _check_same(subject.call(example, instance), first, run, remedy)
+    for example in subject.examples:
+        expected, instance = subject.call(example), subject.instance(example)
+        for run in ("the first call of another instance", "the second call of one instance"):
+            _check_same(subject.call(example, instance), expected, run, remedy)
     return "two calls and two instances give the same bits"
 
 
