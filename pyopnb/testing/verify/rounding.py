@@ -212,7 +212,7 @@ def _moved(array: np.ndarray, shares: Shares, seed: int | None) -> np.ndarray:
         return array
     if seed is None:
         return moved(array, shares(array.shape))
-    return moved(array, _hashed(widened(array), seed))
+    return moved(array, _shares_by_value(widened(array), seed))
 
 
 def _result(function: Function, inputs: Arrays, number: int, want: np.ndarray) -> np.ndarray | None:
@@ -250,13 +250,10 @@ def _finite(values: np.ndarray | float) -> np.ndarray:
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
 
 
-def _hashed(wide: np.ndarray, seed: int) -> np.ndarray:
-    """Return numbers between 0 and 1 that are equal where the given ones are."""
-    bits = wide.astype(np.float64).view(np.uint64)
-    with np.errstate(over="ignore"):
-        # Each factor is odd, so that no two numbers meet in a multiplication.
-        hashed = (bits + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
-        hashed ^= hashed >> np.uint64(31)
-        hashed *= np.uint64(0xBF58476D1CE4E5B9)
-    # 53 bits are what a float64 holds exactly.
-    return np.asarray((hashed >> np.uint64(11)) / 2.0**53)
+def _shares_by_value(wide: np.ndarray, seed: int) -> np.ndarray:
+    """Return numbers between 0 and 1 that look random, and are equal where the given ones are."""
+    mantissas, _ = np.frexp(wide.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        shares = np.abs(mantissas) * (7919.1234567 * seed) % 1
+    # Infinities and NaN stay what they are.
+    return np.nan_to_num(shares, nan=0.5)
