@@ -592,8 +592,9 @@ class _PartOp:
     def __init__(
         self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: TorchPart
     ) -> None:
-        self._module = module
         self._weights = _slots_of_weights(module)
+        # Later, while others are captured, an op is in the place of this module's forward.
+        self._module = _sharing_copy(module)
         self._local = threading.local()
         self._count = 0
         self._name = sanitize(type(module).__name__)
@@ -671,10 +672,7 @@ class _PartOp:
     def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:
         """Lend weights to a copy of the module, which each thread has for itself."""
         if not hasattr(self._local, "module"):
-            memo = {}
-            for tensor in (*self._module.parameters(), *self._module.buffers()):
-                memo[id(tensor)] = tensor
-            self._local.module = copy.deepcopy(self._module, memo)
+            self._local.module = _sharing_copy(self._module)
             self._local.weights = _slots_of_weights(self._local.module)
         earlier = []
         for slots, weight in zip(self._local.weights, weights, strict=True):
@@ -738,6 +736,14 @@ class _InputSize:
     """A size that is that of an input, by its position among all sizes of the inputs."""
 
     position: int
+
+
+def _sharing_copy(module: Any) -> Any:
+    """Copy a module, but not its parameters and buffers."""
+    memo = {}
+    for tensor in (*module.parameters(), *module.buffers()):
+        memo[id(tensor)] = tensor
+    return copy.deepcopy(module, memo)
 
 
 def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:

@@ -256,6 +256,16 @@ def test_only_the_submodule_stays_in_torch():
         agree(module, session, numbers(5, 3, seed=seed))
 
 
+def test_two_parts_do_not_become_the_whole_module():
+    module = nn.Sequential(Decides(), nn.Linear(3, 3), Halves(), nn.Linear(3, 2))
+    model, holes = export(module, (numbers(4, 3).abs(),), (N,))
+    assert [hole.path for hole in holes] == ["0 (Decides)", "2 (Halves)"]
+    assert [node.op_type for node in model.graph.node if not node.domain.startswith("torch")]
+    session = pyopnb.Session(model)
+    for example in (numbers(4, 3).abs(), -numbers(7, 3).abs(), 9 * numbers(2, 3).abs()):
+        agree(module, session, example)
+
+
 def test_a_size_that_torch_fixes_stays_open_in_the_submodule_that_fixes_it():
     module = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.ReLU(), Steps()), nn.Linear(3, 2))
     model, (hole,) = export(module, (numbers(5, 3),), (N,))
