@@ -85,7 +85,7 @@ def graph_of(scope: Scope, style: GraphStyle) -> BoxGraph:
                 builder.connect(name, number)
     for name in scope.outputs:
         builder.connect(name, builder.add(builder.end(name)))
-    return BoxGraph(builder.boxes, builder.lines)
+    return BoxGraph(builder.boxes, builder.lines, style.scale, style.legend)
 
 
 class _GraphBuilder:
@@ -110,7 +110,7 @@ class _GraphBuilder:
         notation = self._scope.type_of(name)
         rows = (notation,) if notation else ()
         about = text_lines([self._tensor(name, notation)])
-        return Box(sanitize(name, 60), rows, "end", about=about, names=(name,))
+        return Box(name, rows, "end", about=about, names=(name,))
 
     def node(self, node: NodeProto) -> Box:
         """Draw a node."""
@@ -127,7 +127,7 @@ class _GraphBuilder:
         # Exporters write long paths, whose ends tell nodes apart.
         name = ""
         if self._style.names:
-            name = sanitize((node.name or first_output(node))[-40:], 40)
+            name = (node.name or first_output(node))[-40:]
         # The types of the outputs that somebody reads.
         labels = [self._scope.type_of(name) if name in self._used else "" for name in node.output]
         about = [title_of(node), node.name, *constants, attrs, *self._about_outputs(node)]
@@ -178,8 +178,8 @@ class _GraphBuilder:
             return Box("constant", (constant_text(value),))
         outer = self._scope.graph.outer
         if outer is not None and outer.resolve(name) is not None:
-            return Box(sanitize(name, 60), ("from outside",), "far")
-        return Box(sanitize(name, 60), ("nothing makes it",), "wrong")
+            return Box(name, ("from outside",), "far")
+        return Box(name, ("nothing makes it",), "wrong")
 
 
 def _constants(scope: Scope, node: NodeProto) -> list[str]:

@@ -22,7 +22,7 @@ from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.view import View, view
 from pyopnb.errors import ModelError
 from pyopnb.models.io import as_proto
-from pyopnb.ops.messages import plural, sanitize, sanitize_source
+from pyopnb.ops.messages import plural, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
@@ -148,7 +148,7 @@ def _worst_weight(thing: ModelDiff) -> str:
     if not weights:
         return ""
     _, name, worst = max(weights, key=itemgetter(0))
-    return details(f"weight {sanitize(name, 80)}", part_details(worst.worst))
+    return details(f"weight {name}", part_details(worst.worst))
 
 
 @view.register(OpDiff)

@@ -112,13 +112,8 @@ def view_model(
     graph = graph_of(main, style)
     title = _title(proto, main)
     available = room - len(script()) - 1_000
-    picture = draw_within(
-        graph,
-        int(_PICTURE_SHARE * available),
-        scale=scale,
-        legend=legend,
-        around=_focus(main, style),
-    )
+    most = int(_PICTURE_SHARE * available)
+    picture = draw_within(graph, most, around=_focus(main, style))
     parts = [script(), _image(picture, _alt(title, style), available // 4)]
     if picture.count < len(graph.boxes):
         count = f"{len(graph.boxes) - picture.count:,} of {len(graph.boxes):,}"
@@ -131,7 +126,7 @@ def view_model(
         title,
         model_text(title, main, style),
         join(parts, room),
-        draw=lambda: draw(graph, scale=scale, legend=legend),
+        draw=lambda: draw(graph),
         canvas=_canvas(proto, scopes.values(), style),
     )
 
@@ -241,8 +236,7 @@ def _folded_parts(scopes: Mapping[int, Scope], style: GraphStyle) -> Iterator[st
     """Draw the bodies and functions of a model, each folded under its title."""
     folded = _folded(scopes)
     for name, scope in list(folded.items())[:_MOST_BODIES]:
-        graph = graph_of(scope, style)
-        body = draw_within(graph, _BODY_BYTES, scale=style.scale, legend=style.legend)
+        body = draw_within(graph_of(scope, style), _BODY_BYTES)
         yield details(name, _image(body, name, _BODY_BYTES // 4))
     if len(folded) > _MOST_BODIES:
         yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions")

@@ -7,7 +7,7 @@ from pyopnb.diffs.traces.optimizers import OptimizerDiff
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, paragraph, source
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 
 __all__ = ["view_optimizers"]
 
@@ -34,7 +34,7 @@ def view_optimizers(thing: OptimizerDiff) -> View:
     for name, diff in ways:
         row = StabilityRow(name, diff)
         for part in diff.parts:
-            output = sanitize(str(part.path[0]), 60)
+            output = str(part.path[0])
             rows.append((name, output, *row.cells(part)[:_COLUMNS]))
     head = ("against no optimizations", "output", *HEAD[:_COLUMNS])
     outputs = table_within(plural(len(rows), "comparison"), head, rows, _BYTES, open=True)

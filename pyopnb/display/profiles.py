@@ -96,7 +96,7 @@ def _op_types_table(thing: Profile) -> str:
     for op_type, totals in list(thing.op_types.items())[:_ROWS]:
         spread = Spread.of(totals)
         share = f"{100 * thing.share(totals):.1f} %"
-        rows.append((sanitize(op_type, 60), microseconds(spread.median), spread.range, share))
+        rows.append((op_type, microseconds(spread.median), spread.range, share))
     table = Table(("op", "median µs", "middle half", "share"), rows)._repr_html_()
     return details(plural(len(thing.op_types), "op type"), table)
 

@@ -13,7 +13,7 @@ from pyopnb.display.svg.colours import INK
 from pyopnb.display.svg.shapes import Drawing, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 
 __all__ = ["view_sensitivity"]
 
@@ -37,11 +37,10 @@ def view_sensitivity(thing: Sensitivity) -> View:
     largest = max((node.gain for node in thing.nodes), default=0.0)
     rows = []
     for node in thing.nodes:
-        name = sanitize(node.name, 60)
-        op = sanitize(node.op.removeprefix("::"), 60)
-        tensors = sanitize(", ".join(node.tensors), 120)
+        op = node.op.removeprefix("::")
+        tensors = ", ".join(node.tensors)
         gain = f"{node.gain:+.2f}"
-        rows.append((name, op, gain, bar_of(node.gain, largest), f"{node.sqnr:.2f}", tensors))
+        rows.append((node.name, op, gain, bar_of(node.gain, largest), f"{node.sqnr:.2f}", tensors))
     head = ("node", "op", "gain in float, dB", "", "then, dB", "what is rounded there")
     count = plural(len(rows), "node")
     table = table_within(f"{count}, those first that cost most", head, rows, _BYTES, open=True)
@@ -62,7 +61,7 @@ def _draw(thing: Sensitivity, title: str) -> Drawing:
         y = number * _ROW
         # A node that costs nothing has no bar.
         length = _LONGEST * max(0.0, node.gain) / nodes[0].gain
-        name = fit(sanitize(node.name, 60), 11, _NAMES - 8)
+        name = fit(node.name, 11, _NAMES - 8)
         shapes.append(Text(_NAMES - 8, y + 12, name, 11, INK, "end"))
         shapes.append(Rectangle(_NAMES, y + 2, length, _ROW - 6, fill=_COLOUR))
         shapes.append(Text(_NAMES + length + 6, y + 12, f"{node.gain:+.2f}", 11, INK))

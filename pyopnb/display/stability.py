@@ -6,7 +6,7 @@ from pyopnb.diffs.stability import HEAD, Stability
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 
 __all__ = ["view_stability"]
 
@@ -28,7 +28,7 @@ def view_stability(thing: Stability) -> View:
         name = row.name
         if row.diff is None:
             blank = ("",) * (len(HEAD) - 1)
-            rows.append((name, "", sanitize(row.reason, 200), *blank, ""))
+            rows.append((name, "", row.reason, *blank, ""))
             continue
         # The outputs that are off most first, each in a row.
         worst = row.diff.worst
@@ -36,12 +36,12 @@ def view_stability(thing: Stability) -> View:
         for part in parts:
             node = ""
             if part is worst:
-                node = sanitize(row.node, 80)
-            output = sanitize(str(part.path[0]), 60)
+                node = row.node
+            output = str(part.path[0])
             rows.append((name, output, *row.cells(part), node))
             name = ""
         if row.reason:
-            notes.append(note(f"{row.name}: {sanitize(row.reason, 200)}"))
+            notes.append(note(f"{row.name}: {row.reason}"))
     head = ("against the usual run", "output", *HEAD, "first node")
     count = plural(len(thing.rows), "way")
     table = table_within(f"{count} to run it", head, rows, _BYTES, open=True)

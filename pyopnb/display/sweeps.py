@@ -152,4 +152,4 @@ def _plot(thing: Sweep, name: str) -> Chart:
         label = ", ".join(f"{key} = {text}" for key, text in labels.items())
         lines[label or name] = means[number::per_value]
     title = f"{quantity} against {first}"
-    return line_chart(x, lines, title, label=sanitize(first), names=names)
+    return line_chart(x, lines, title, label=first, names=names)

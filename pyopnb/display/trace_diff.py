@@ -20,7 +20,6 @@ from pyopnb.display.merged import by_output, merge
 from pyopnb.display.view import View, view
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import is_constant
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["view_trace_diff"]
 
@@ -153,7 +152,7 @@ def _origins(thing: TraceDiff) -> Iterator[str]:
         # The changes of the first are above the picture.
         if step.changes and number:
             content = pre("\n".join(step.changes)) + content
-        names = f"{sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}"
+        names = f"{step.name} → {tensor.b}"
         yield details(f"{_VERDICTS[step.verdict]}: {names}", content)
     if len(steps) > _MOST_ORIGINS:
         yield note(f"and {len(steps) - _MOST_ORIGINS} more origins")

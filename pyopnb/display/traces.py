@@ -54,12 +54,8 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     by = by or ("time" if thing.times else "size")
     known = list(_LEGENDS) if thing.times else ["size", "std"]
     if by not in known:
-        expected = "size or std: nothing was timed"
-        if thing.times:
-            expected = "time, size or std"
-        next_ = 'by="size"'
-        if by == "time":
-            next_ = "session.trace(…, times=True)"
+        next_ = 'by="size", or session.trace(…, times=True) for by="time"'
+        expected = ", ".join(known)
         raise InputError("show, by", expected=expected, got=sanitize(by), next=next_)
     # What made each tensor: the type of a node; the feeds are not in it.
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output}
@@ -113,7 +109,7 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         yield f"not compared with an unexposed run: {thing.unchecked}"
     first = thing.first_nonfinite
     if first is not None:
-        where = f"{sanitize(first)}, from {makers.get(first, 'a feed')}: {thing.summaries[first]}"
+        where = f"{first}, from {makers.get(first, 'a feed')}: {thing.summaries[first]}"
         yield f"the first NaN or infinity is in {where}"
 
 
@@ -172,7 +168,7 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     head = ("tensor", "from", "value")
     yield table_within(title, head, rows, _BYTES, open=not thing.times, keys=keys)
     if thing.versions:
-        schemas = [(str(version), sanitize(version.schema)) for version in thing.versions.values()]
+        schemas = [(str(version), str(version.schema)) for version in thing.versions.values()]
         title = f"{plural(len(schemas), 'op')} of the registry"
         yield table_within(title, ("version", "schema"), schemas, _BYTES // 3)
 
@@ -182,7 +178,7 @@ def _times_table(times: Times) -> str:
     head = ("node", "op", "µs", "share", "", "in kernels", "in Python", "crossing")
     rows, keys = [], []
     for name, time in ranked[:_TIMED]:
-        row = [sanitize(time.node), sanitize(time.op_type), f"{time.total:,.0f}"]
+        row = [time.node, time.op_type, f"{time.total:,.0f}"]
         row += [times.share(time.total), bar_of(time.total, ranked[0][1].total)]
         parts = (time.kernel, time.python, time.crossing)
         row += ["" if part is None else f"{part:,.0f}" for part in parts]

@@ -186,7 +186,7 @@ def test_trace_without_times_and_with_nan(survives: Any) -> None:
         "⚠ the first NaN or infinity is in a, from Sqrt" in "".join(kept.text)
         and "NaN" in kept.pictures[0].decode()
     )
-    with pytest.raises(pyopnb.errors.InputError, match="size or std: nothing was timed"):
+    with pytest.raises(pyopnb.errors.InputError, match="expected size, std, got time"):
         pyopnb.show(trace, by="time")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pyopnb.display.svg.colours import ColourScale
 
 __all__ = ["Box", "BoxGraph", "Line", "mark_look", "plain_mark"]
 
@@ -65,10 +67,22 @@ class Line:
 
 @dataclass(frozen=True)
 class BoxGraph:
-    """Boxes in reading order, and the lines between them."""
+    """Boxes in reading order, and the lines between them.
+
+    Attributes
+    ----------
+    boxes : sequence of Box
+    lines : sequence of Line
+    scale : ColourScale, optional
+        Turns the boxes' values into colours; it becomes part of the picture.
+    legend : str
+        What the values are.
+    """
 
     boxes: Sequence[Box]
     lines: Sequence[Line]
+    scale: ColourScale | None = None
+    legend: str = ""
 
     def part(self, most: int, around: int = 0) -> BoxGraph:
         """Return at most ``most`` boxes around that of an index, and the lines between them."""
@@ -81,7 +95,7 @@ class BoxGraph:
             source, target = line.source - begin, line.target - begin
             if 0 <= source < most and 0 <= target < most:
                 lines.append(Line(source, target, line.port, line.mark))
-        return BoxGraph(self.boxes[begin : begin + most], lines)
+        return replace(self, boxes=self.boxes[begin : begin + most], lines=lines)
 
 
 def plain_mark(mark: str) -> str:

@@ -68,22 +68,12 @@ class GraphPicture:
     count: int
 
 
-def draw(
-    graph: BoxGraph,
-    *,
-    scale: ColourScale | None = None,
-    legend: str = "",
-    plain: bool | None = None,
-) -> Drawing:
+def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
     """Draw a graph.
 
     Parameters
     ----------
     graph : BoxGraph
-    scale : ColourScale, optional
-        Turns the boxes' values into colours; it becomes part of the picture.
-    legend : str
-        What the values are.
     plain : bool, optional
         Without rows and labels. By default so for more than 800 boxes.
 
@@ -102,11 +92,11 @@ def draw(
     shapes: list[Shape] = []
     width = layout.width + 2 * _MARGIN
     top = _MARGIN
-    if scale:
-        shapes.append(small_text(_MARGIN, 19, fit(legend, SMALL, _LEGEND_WIDTH)))
+    if graph.scale:
+        shapes.append(small_text(_MARGIN, 19, fit(graph.legend, SMALL, _LEGEND_WIDTH)))
         # Boxes have opaque colours, so their scale needs white below it.
         shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
-        shapes += scale_strip(scale, _MARGIN, 23, _LEGEND_WIDTH)
+        shapes += scale_strip(graph.scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
         top += _LEGEND_HEIGHT
     for box, (x, y) in zip(boxes, layout.centres, strict=True):
@@ -115,21 +105,16 @@ def draw(
         box.y = round(top + y - box.size.height / 2)
     shapes += _line_shapes(boxes, lines, layout, top, is_plain)
     for box in boxes:
-        shapes.append(Group(box.x, box.y, tuple(box.shapes(scale)), box.box.about, box.box.names))
+        shapes.append(
+            Group(box.x, box.y, tuple(box.shapes(graph.scale)), box.box.about, box.box.names)
+        )
     for box in boxes:
         shapes += box.label_shapes()
     height = layout.height + top + _MARGIN
     return Drawing(round(width), round(height), tuple(shapes))
 
 
-def draw_within(
-    graph: BoxGraph,
-    most: int,
-    *,
-    scale: ColourScale | None = None,
-    legend: str = "",
-    around: int = 0,
-) -> GraphPicture:
+def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
     """Draw a graph as an SVG of at most so many bytes.
 
     Rows and labels are dropped first, then the boxes far from that of index ``around``.
@@ -139,8 +124,6 @@ def draw_within(
     graph : BoxGraph
     most : int
         Bytes.
-    scale, legend
-        As of `draw`.
     around : int
 
     Returns
@@ -151,7 +134,7 @@ def draw_within(
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
     is_plain = count > _PLAIN_FROM
     while True:
-        drawing = draw(graph.part(count, around), scale=scale, legend=legend, plain=is_plain)
+        drawing = draw(graph.part(count, around), plain=is_plain)
         svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
         if length <= most or (count == 1 and is_plain):

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('x')</script>]]>&\"\x00\x1b\u202e漢字" + "A" * 10_000
 
 
-def svg(graph, **options):
-    return to_svg(draw(graph, **options))
+def svg(graph, plain=None, **options):
+    return to_svg(draw(replace(graph, **options), plain=plain))
 
 
 def texts(made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def colours(drawn: Any) -> np.ndarray:
 
 
 def test_every_text_is_where_the_svg_has_it() -> None:
-    drawing = draw(GRAPH, scale=ColourScale(1.0, 4.0), legend="µs")
+    drawing = draw(replace(GRAPH, scale=ColourScale(1.0, 4.0), legend="µs"))
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = {one.get_text() for one in axes.texts}
