@@ -22,8 +22,8 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.runtime.forms import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
-from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, read_examples
+from pyopnb.testing.verify.trials import free_sizes_of
 
 __all__ = ["forms"]
 
@@ -183,12 +183,14 @@ _ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
 
 def _grown(subject: Subject, example: Example) -> list[Example]:
     """Return an example and up to two larger copies of it."""
-    groups = ExampleSizes.of(subject, example)
+    free_sizes = free_sizes_of(example.inputs, subject.dims(example))
     examples = [example]
-    names = [dim for dims in groups.groups for dim in dims if isinstance(dim, str)]
-    for factor in _FACTORS if names else ():
-        size = groups.sizes[names[0]] * factor
-        larger = groups.resize({**groups.sizes, names[0]: size})
+    if not free_sizes:
+        return examples
+    # The first free dimension grows.
+    name, size = next(iter(free_sizes.items()))
+    for factor in _FACTORS:
+        larger = subject.resized(example, {**free_sizes, name: size * factor})
         # The example is too large, or the op refuses it or takes too long.
         if larger is None or not _is_quick(subject, larger):
             break

@@ -15,7 +15,6 @@ from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
 from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import kernel_runner
-from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject
 from pyopnb.testing.verify import Arrays, Disagreement, KernelError, draw_trials
 from pyopnb.testing.verify import verify as compare
@@ -95,8 +94,8 @@ def verify(
     run = _runner(called(lowered, subject, first, outputs), subject)
     # Inputs whose values are part of the function stay as they are.
     variable = [n for n in range(len(first.inputs)) if n not in lowered.constants]
-    groups = ExampleSizes.of(subject, first).groups
-    dims = [groups[position] for position in variable]
+    dims_by_input = subject.dims(first)
+    dims = [dims_by_input[position] for position in variable]
 
     def whole(arrays: Arrays) -> Arrays:
         inputs = list(first.inputs)

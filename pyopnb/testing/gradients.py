@@ -22,9 +22,9 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.text_table import Table
 from pyopnb.testing.central import central_differences, move_element, step_sizes
 from pyopnb.testing.sampling import moved_places
-from pyopnb.testing.subject import Arrays, Example, Subject, read_examples
+from pyopnb.testing.subject import Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
-from pyopnb.testing.verify.values import largest
+from pyopnb.testing.verify.values import Arrays, largest
 
 __all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
 

@@ -23,17 +23,16 @@ from pyopnb.ops.returns import Output
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session.session import Session
+from pyopnb.testing.verify.trials import resize
+from pyopnb.testing.verify.values import Arrays
 
 __all__ = [
-    "Arrays",
     "Draws",
     "Example",
     "Subject",
     "format_types",
     "read_examples",
 ]
-
-Arrays = tuple[np.ndarray | None, ...]
 
 
 @dataclass(frozen=True)
@@ -203,6 +202,26 @@ class Subject:
         self.schema = op.current.schema
         self.examples = examples
         self.runs = False
+
+    def dims(self, example: Example) -> list[list[int | str]]:
+        """Return the dimensions of each input: the size that a hint fixes, or the name of those that change together."""
+        dims_by_input: list[list[int | str]] = []
+        for index, array in enumerate(example.inputs):
+            # Without a hint, dimensions of one size may have to stay equal.
+            dims: list[int | str] = []
+            if array is not None:
+                dims += [f"size {size}" for size in array.shape]
+            if dims and self.schema.inputs:
+                for axis, dim in enumerate(self.schema.port(index).type.shape or ()):
+                    if dim is not None:
+                        dims[axis] = dim
+            dims_by_input.append(dims)
+        return dims_by_input
+
+    def resized(self, example: Example, sizes: Mapping[str, int]) -> Example | None:
+        """Repeat an example's values to other sizes; return None if an input would be too large."""
+        inputs = resize(example.inputs, self.dims(example), sizes)
+        return None if inputs is None else Example(inputs, example.attrs)
 
     def node(self, example: Example, name: str = "") -> NodeProto:
         """Make a node for the example, without outputs."""

@@ -24,11 +24,10 @@ from pyopnb.errors import PyopError, ResultError
 from pyopnb.models.build import model
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.types import type_of
+from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.one_run import run_kernels
-from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, format_types
-from pyopnb.testing.verify.trials import other_sizes
+from pyopnb.testing.verify.trials import free_sizes_of, other_sizes
 
 __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
 
@@ -150,11 +149,17 @@ def _try_shapes(subject: Subject) -> str:
         raise NotApplicable('neither infer nor the hints promise a shape; -> "float32[N,3]" would')
     passed = refused = 0
     for example in subject.examples:
-        dimensions = ExampleSizes.of(subject, example)
-        outputs = len(subject.call(example))
-        session = subject.session(example, outputs, dimensions.symbolic_types())
-        for sizes in [dimensions.sizes, *other_sizes(dimensions.sizes)[:_MAX_SIZES]]:
-            resized = dimensions.resize(sizes)
+        dims = subject.dims(example)
+        free_sizes = free_sizes_of(example.inputs, dims)
+        # Types with a symbol for each dimension that may change.
+        symbols: dict[int | str, str] = {name: f"N{n}" for n, name in enumerate(free_sizes)}
+        types: list[TensorType | None] = []
+        for tensor_type, axes in zip(example.types, dims, strict=True):
+            shape = [symbols.get(dim, dim) for dim in axes]
+            types.append(None if tensor_type is None else tensor_type.like(shape=shape))
+        session = subject.session(example, len(subject.call(example)), types)
+        for sizes in [free_sizes, *other_sizes(free_sizes)[:_MAX_SIZES]]:
+            resized = subject.resized(example, sizes)
             # What has no elements is the next trial's.
             if resized is None or 0 in sizes.values():
                 continue
@@ -179,9 +184,9 @@ def _try_empty(subject: Subject) -> str:
     """Call the op without elements, which it may refuse by an error that is meant for the reader."""
     tried, refusals = 0, []
     for example in subject.examples:
-        dimensions = ExampleSizes.of(subject, example)
-        for name in dimensions.sizes:
-            variant = dimensions.resize({**dimensions.sizes, name: 0})
+        free_sizes = free_sizes_of(example.inputs, subject.dims(example))
+        for name in free_sizes:
+            variant = subject.resized(example, {**free_sizes, name: 0})
             if variant is None:
                 continue
             tried += 1
