@@ -173,7 +173,7 @@ def test_trace(survives: Any) -> None:
     assert "⚠" not in text
     assert "largest |x|" in pyopnb.show(trace, by="size").svg
     with pytest.raises(
-        pyopnb.errors.InputError, match="show, by: expected time, size or std, got speed"
+        pyopnb.errors.InputError, match="show, by: expected time, size, std, got speed"
     ):
         pyopnb.show(trace, by="speed")
 
