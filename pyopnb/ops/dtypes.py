@@ -16,7 +16,7 @@ from onnx import TensorProto
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import closest, sanitize
 
-__all__ = ["DTYPES", "DType", "dtype", "is_element"]
+__all__ = ["BY_RUNTIME", "DTYPES", "DType", "dtype", "is_element"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,9 @@ def _rows() -> Iterator[DType]:
 
 
 DTYPES: tuple[DType, ...] = tuple(_rows())
+
+BY_RUNTIME = {row.runtime: row for row in DTYPES}
+"""The rows by ONNX Runtime's numbers."""
 
 _BY_ONNX = {row.onnx: row for row in DTYPES}
 _BY_NUMPY = {row.numpy: row for row in DTYPES}

@@ -20,7 +20,7 @@ from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.dtypes import DTYPES, DType
+from pyopnb.ops.dtypes import BY_RUNTIME, DTYPES, DType
 from pyopnb.ops.instantiate import add_note, instantiate
 from pyopnb.ops.locks import lock_by
 from pyopnb.ops.messages import sanitize
@@ -53,8 +53,6 @@ _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
     (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS), "list"
 )
 
-_BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
-
 
 @check_arguments
 def get_library_path() -> str:
@@ -83,7 +81,7 @@ def get_library_path() -> str:
 def _runtime_type(pair: tuple[int, tuple[Any, ...] | None] | None) -> TensorType | None:
     if pair is None:
         return None
-    return TensorType(_BY_ELEMENT_TYPE.get(pair[0]), pair[1] and known_dims(pair[1]))
+    return TensorType(BY_RUNTIME.get(pair[0]), pair[1] and known_dims(pair[1]))
 
 
 # ---- attributes that only the runtime has ------------------------------------------------------------------------------------

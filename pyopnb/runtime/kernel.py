@@ -20,7 +20,7 @@ from pyopnb.errors import (
     ResultError,
     SchemaChanged,
 )
-from pyopnb.ops.dtypes import DTYPES, DType
+from pyopnb.ops.dtypes import BY_RUNTIME, DType
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types
@@ -44,8 +44,6 @@ OPEN = Schema(
     copy_inputs=True,
 )
 """The schema of every retired PyOp node: the node itself declares its ports."""
-
-_BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 
 
 class Kernel:
@@ -326,7 +324,7 @@ class Kernel:
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
         """Make an array of exactly the declared dtype of a result; see `Output.array`."""
         try:
-            want = _BY_ELEMENT_TYPE[state.outputs[number]]
+            want = BY_RUNTIME[state.outputs[number]]
             return self._output(state, number, want).array(
                 value, want, arrays_only=self.legacy is not None
             )

@@ -8,27 +8,21 @@ from typing import Any
 
 import pytest
 from entries import make
-from known_failures import KNOWN, WITHOUT_WEIGHTS
 from onnx import ModelProto
 from ways import WAYS
+from without_weights import WITHOUT_WEIGHTS
 
 __all__ = ["pairs", "tried"]
 
 
 def pairs(names: Iterable[str]) -> list[Any]:
-    """Parameters: each model with each way. What is known to fail must fail."""
+    """Parameters: each model with each way that it can go."""
     return [
-        _parameter(name, way)
+        pytest.param(name, way, id=f"{name}-{way}".replace(" ", "_"))
         for name in names
         for way in WAYS
         if way != "divergence" or name not in WITHOUT_WEIGHTS
     ]
-
-
-def _parameter(name: str, way: str) -> Any:
-    reason = KNOWN.get((name, way))
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(name, way, marks=marks, id=f"{name}-{way}".replace(" ", "_"))
 
 
 @lru_cache(maxsize=1)

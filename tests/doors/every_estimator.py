@@ -35,67 +35,57 @@ CANNOT = {
     "takes images": {"PatchExtractor"},
 }
 
-_ESTIMATORS = {
-    # Of its own accord it makes a million columns.
-    "HashingVectorizer": lambda cls: cls(n_features=64),
-    "ColumnTransformer": lambda cls: cls(
-        [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]
-    ),
-    "FeatureUnion": lambda cls: cls(
-        [("a", StandardScaler()), ("b", StandardScaler(with_mean=False))]
-    ),
-    "Pipeline": lambda cls: cls([("a", StandardScaler()), ("b", LogisticRegression())]),
-    "StackingClassifier": lambda cls: cls(
-        [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))], cv=2
-    ),
-    "StackingRegressor": lambda cls: cls(
-        [("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))], cv=2
-    ),
-    "VotingClassifier": lambda cls: cls(
-        [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
-    ),
-    "VotingRegressor": lambda cls: cls([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))]),
-    "GridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
-    "HalvingGridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
-    "RandomizedSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2, n_iter=2),
-    "HalvingRandomSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1, 2, 3]}, cv=2),
-    "SparseCoder": lambda cls: cls(np.eye(4, dtype=np.float32)),
-    "NuSVC": lambda cls: cls(nu=0.2),
-    "LocalOutlierFactor": lambda cls: cls(novelty=True),
-    "TunedThresholdClassifierCV": lambda cls: cls(LogisticRegression(), cv=2),
-    "TSNE": lambda cls: cls(max_iter=250, init="random"),
-    "MDS": lambda cls: cls(n_init=1, max_iter=5, init="random"),
-    "GraphicalLassoCV": lambda cls: cls(alphas=2, cv=2),
-    "FrozenEstimator": lambda cls: cls(LogisticRegression().fit(X, LABELS)),
-    "SelfTrainingClassifier": lambda cls: cls(LogisticRegression()),
-    "FixedThresholdClassifier": lambda cls: cls(LogisticRegression(), threshold=0.3),
-    "OneHotEncoder": lambda cls: cls(handle_unknown="ignore"),
-    "RandomForestClassifier": lambda cls: cls(n_estimators=10),
-    "RandomForestRegressor": lambda cls: cls(n_estimators=10),
-    "ExtraTreesClassifier": lambda cls: cls(n_estimators=10),
-    "ExtraTreesRegressor": lambda cls: cls(n_estimators=10),
-    "AdaBoostClassifier": lambda cls: cls(n_estimators=10),
-    "AdaBoostRegressor": lambda cls: cls(n_estimators=10),
-    "GradientBoostingClassifier": lambda cls: cls(n_estimators=10),
-    "GradientBoostingRegressor": lambda cls: cls(n_estimators=10),
-    "HistGradientBoostingClassifier": lambda cls: cls(max_iter=5, min_samples_leaf=5),
-    "HistGradientBoostingRegressor": lambda cls: cls(max_iter=5, min_samples_leaf=5),
-    "IsolationForest": lambda cls: cls(n_estimators=10),
-    "RandomTreesEmbedding": lambda cls: cls(n_estimators=5),
-    "RFECV": lambda cls: cls(LogisticRegression(), cv=2),
-    "SequentialFeatureSelector": lambda cls: cls(LogisticRegression(), cv=2),
-    "DictionaryLearning": lambda cls: cls(max_iter=20),
-    "MiniBatchDictionaryLearning": lambda cls: cls(max_iter=20),
-    "MiniBatchSparsePCA": lambda cls: cls(max_iter=20),
-    "QuantileTransformer": lambda cls: cls(n_quantiles=10),
-    "ClassifierChain": lambda cls: cls(LogisticRegression()),
-    "RegressorChain": lambda cls: cls(Ridge()),
-    "GaussianRandomProjection": lambda cls: cls(2, random_state=0),
-    "SparseRandomProjection": lambda cls: cls(2, random_state=0),
-    "SelectKBest": lambda cls: cls(k=2),
-    "TimeSeriesSplit": lambda cls: cls(),
-    "Isomap": lambda cls: cls(n_neighbors=20),
-    "LocallyLinearEmbedding": lambda cls: cls(n_neighbors=20, random_state=0),
+
+def _of(*args, **kwargs):
+    return args, kwargs
+
+
+_TWO_SCALERS = [("a", StandardScaler()), ("b", StandardScaler(with_mean=False))]
+_TWO_CLASSIFIERS = [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
+_TWO_REGRESSORS = [("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))]
+_FEW_TREES = """RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor AdaBoostClassifier
+    AdaBoostRegressor GradientBoostingClassifier GradientBoostingRegressor IsolationForest"""
+_FEW_ROUNDS = "HistGradientBoostingClassifier HistGradientBoostingRegressor"
+_FEW_STEPS = "DictionaryLearning MiniBatchDictionaryLearning MiniBatchSparsePCA"
+_PROJECTIONS = "GaussianRandomProjection SparseRandomProjection"
+# Arguments of the constructors that need some, or that take long by default.
+_ARGUMENTS = {
+    **dict.fromkeys(_words(_FEW_TREES), _of(n_estimators=10)),
+    **dict.fromkeys(_words(_FEW_ROUNDS), _of(max_iter=5, min_samples_leaf=5)),
+    **dict.fromkeys(_words(_FEW_STEPS), _of(max_iter=20)),
+    **dict.fromkeys(_words(_PROJECTIONS), _of(2, random_state=0)),
+    "HashingVectorizer": _of(n_features=64),  # of its own accord it makes a million columns
+    "ColumnTransformer": _of([("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]),
+    "FeatureUnion": _of(_TWO_SCALERS),
+    "Pipeline": _of([("a", StandardScaler()), ("b", LogisticRegression())]),
+    "StackingClassifier": _of(_TWO_CLASSIFIERS, cv=2),
+    "StackingRegressor": _of(_TWO_REGRESSORS, cv=2),
+    "VotingClassifier": _of(_TWO_CLASSIFIERS),
+    "VotingRegressor": _of(_TWO_REGRESSORS),
+    "GridSearchCV": _of(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
+    "HalvingGridSearchCV": _of(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
+    "RandomizedSearchCV": _of(LogisticRegression(), {"C": [0.1, 1]}, cv=2, n_iter=2),
+    "HalvingRandomSearchCV": _of(LogisticRegression(), {"C": [0.1, 1, 2, 3]}, cv=2),
+    "SparseCoder": _of(np.eye(4, dtype=np.float32)),
+    "NuSVC": _of(nu=0.2),
+    "LocalOutlierFactor": _of(novelty=True),
+    "TunedThresholdClassifierCV": _of(LogisticRegression(), cv=2),
+    "TSNE": _of(max_iter=250, init="random"),
+    "MDS": _of(n_init=1, max_iter=5, init="random"),
+    "GraphicalLassoCV": _of(alphas=2, cv=2),
+    "FrozenEstimator": _of(LogisticRegression().fit(X, LABELS)),
+    "SelfTrainingClassifier": _of(LogisticRegression()),
+    "FixedThresholdClassifier": _of(LogisticRegression(), threshold=0.3),
+    "OneHotEncoder": _of(handle_unknown="ignore"),
+    "RandomTreesEmbedding": _of(n_estimators=5),
+    "RFECV": _of(LogisticRegression(), cv=2),
+    "SequentialFeatureSelector": _of(LogisticRegression(), cv=2),
+    "QuantileTransformer": _of(n_quantiles=10),
+    "ClassifierChain": _of(LogisticRegression()),
+    "RegressorChain": _of(Ridge()),
+    "SelectKBest": _of(k=2),
+    "Isomap": _of(n_neighbors=20),
+    "LocallyLinearEmbedding": _of(n_neighbors=20, random_state=0),
 }
 _BINARY = {"FixedThresholdClassifier", "TunedThresholdClassifierCV"}
 _SEVERAL = _words(
@@ -129,8 +119,9 @@ def fitted(name):
 
 
 def _made(name, cls):
-    if name in _ESTIMATORS:
-        return _ESTIMATORS[name](cls)
+    if name in _ARGUMENTS:
+        args, kwargs = _ARGUMENTS[name]
+        return cls(*args, **kwargs)
     needed = [
         p.name
         for p in inspect.signature(cls).parameters.values()

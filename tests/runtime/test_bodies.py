@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import ClassVar
 
 import numpy as np
@@ -144,20 +142,6 @@ def test_a_session_that_is_running_can_be_run_by_its_op():
     assert sessions[0](np.float32([3]))["y"].tolist() == [0]
 
 
-def test_endless_nesting_is_a_recursion_error():
-    sessions: list[pyopnb.Session] = []
-
-    class Endless:
-        def compute(self, x):
-            return sessions[0](x)["y"]
-
-    pyopnb.registry.define(Endless, "t::Endless")
-    sessions.append(pyopnb.Session(single("t::Endless")))
-    for _ in range(2):  # and the session is none the worse
-        with pytest.raises(RecursionError):
-            sessions[0](X)
-
-
 def test_an_error_of_a_session_in_compute_passes_through_both():
     class Outer:
         def __init__(self):
@@ -212,32 +196,3 @@ def test_one_instance_a_node_a_session():
     first, second = pyopnb.Session(model), pyopnb.Session(model)
     assert len(Counted.all) == 4
     assert [s(X)["y"].tolist() for s in (first, first, second)] == [[3, 4], [5, 6], [3, 4]]
-
-
-def test_instances_go_with_their_session():
-    session = pyopnb.Session(single())
-    session(X)
-    gone = weakref.ref(Counted.all.pop())
-    assert gone() is not None
-    del session
-    gc.collect()
-    assert gone() is None
-
-
-@pytest.mark.parametrize("fails_in", ["__init__", "infer"])
-def test_what_placing_raises_is_the_users_own(fails_in):
-    class Fails:
-        def __init__(self):
-            if fails_in == "__init__":
-                raise KeyError("mine")
-
-        def infer(self, x):
-            raise KeyError("mine")
-
-        def compute(self, x):
-            return x
-
-    pyopnb.registry.define(Fails, "t::Fails")
-    with pytest.raises(KeyError, match="mine") as caught:
-        pyopnb.Session(single("t::Fails"))
-    assert any("node 'n'" in note and fails_in in note for note in caught.value.__notes__)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import traceback
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -339,22 +336,6 @@ def test_a_call_inside_compute(soft_clip):
             return pyopnb.call("demo::SoftClip", pyopnb.call("Neg", x), limit=1.5)
 
     assert pyopnb.call("demo::Outer", X).tolist() == [-1, 1.5]
-
-
-EXIT = """
-import numpy as np, pyopnb
-@pyopnb.pyop("demo::Id")
-class Id:
-    def compute(self, x): return x
-print(pyopnb.call("demo::Id", np.float32([1])), pyopnb.call("Relu", np.float32([1])))
-"""
-
-
-@pytest.mark.one_python  # long
-def test_kept_sessions_do_not_trouble_the_exit():
-    root = Path(pyopnb.__file__).parents[1]
-    ran = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True, cwd=root)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[1.] [1.]\n", "")
 
 
 def test_run_takes_a_model_once():

@@ -248,21 +248,6 @@ def test_run_options_are_passed_on():
         session.run(None, {"x": X}, options)
 
 
-def test_other_runs_of_a_session_after_a_failed_one():
-    class Picky:
-        def compute(self, x):
-            if x[0] < 0:
-                raise ValueError("negative")
-            return x
-
-    pyopnb.registry.define(Picky, "t::PlusOne")
-    session = pyopnb.Session(plain())
-    for _ in range(2):
-        with pytest.raises(ValueError, match="negative"):
-            session(X)
-        assert session(-X[:1])["y"].tolist() == [1]
-
-
 def standing_in(name, compute):
     pyopnb.registry.define(type("StandIn", (), {"compute": compute}), name)
 

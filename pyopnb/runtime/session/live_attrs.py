@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "attrs_of",

@@ -6,16 +6,11 @@ import from_scikit  # noqa: F401
 import from_torch  # noqa: F401
 import pytest
 from entries import names
-from known_failures import KNOWN
 from trial import pairs, tried
 
 
 def test_at_least_sixty_models() -> None:
     assert len(names()) >= 60
-
-
-def test_what_is_known_to_fail_is_there() -> None:
-    assert set(KNOWN) <= {tuple(param.values) for param in pairs(names())}
 
 
 @pytest.mark.parametrize(("name", "way"), pairs(names()))
