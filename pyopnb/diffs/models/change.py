@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyopnb.diffs.arrays.diff import Diff
 
-__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt"]
+__all__ = ["KINDS", "Change", "Fact", "NodeAt"]
 
 _OF_NODES = ("changed", "fused", "split", "removed", "added", "rewired")
 KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset")
@@ -67,23 +67,3 @@ class Change:
     b: tuple[NodeAt, ...] = ()
     facts: tuple[Fact, ...] = ()
     values: Diff | None = None
-
-
-@dataclass
-class Counts:
-    """The size of both models, bodies and functions included and Constants not.
-
-    Attributes
-    ----------
-    a, b : int
-        Nodes.
-    pairs : int
-        Pairs of nodes.
-    tensors : dict
-        Tensors of a's main graph and the corresponding ones of b's.
-    """
-
-    a: int = 0
-    b: int = 0
-    pairs: int = 0
-    tensors: dict[str, str] = field(default_factory=dict)

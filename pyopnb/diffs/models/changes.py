@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes
-from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
+from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
@@ -21,7 +20,7 @@ from pyopnb.models.nodes import full_name, path_of_body, type_of_proto, walk
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY
 
-__all__ = ["find_changes"]
+__all__ = ["GraphComparison", "find_changes"]
 
 _TEXT = 80
 # A reader still reads the same tensor behind so many inserted or removed nodes in a row.
@@ -40,8 +39,8 @@ class _Level:
 
 def find_changes(
     a: ModelSource, b: ModelSource, tolerances: Tolerances
-) -> tuple[list[Change], Counts]:
-    """Find every change between two models, sorted by kind.
+) -> tuple[list[Change], list[GraphComparison]]:
+    """Find every change between two models, sorted by kind, by comparing graph with graph, the main ones first.
 
     Parameters
     ----------
@@ -55,18 +54,22 @@ def find_changes(
         A weight is in a file that cannot be read.
     """
     numbers = Numbers()
-    counts = Counts()
     contents_a = Contents(numbers, a.folder, a.taken_out)
     contents_b = Contents(numbers, b.folder, b.taken_out)
     graphs = graph_of_model(a.proto, contents_a), graph_of_model(b.proto, contents_b)
     # Bodies and functions are compared later, as levels of their own: a deep nest costs no stack.
-    levels = deque([_Level("", *graphs, None)])
+    levels = [_Level("", *graphs, None)]
     changes = [*_interface_changes(a.proto.graph, b.proto.graph, levels[0])]
     changes += _opset_changes(a.proto, b.proto)
     changes += _function_changes(a.proto, b.proto, (contents_a, contents_b), levels)
-    while levels:
-        changes += _GraphComparison(levels.popleft(), levels, counts, tolerances).changes()
-    return sorted(changes, key=lambda change: KINDS.index(change.kind)), counts
+    comparisons = []
+    # The list grows while it is walked.
+    for level in levels:
+        comparison = GraphComparison(level, tolerances)
+        changes += comparison.changes()
+        levels += comparison.bodies()
+        comparisons.append(comparison)
+    return sorted(changes, key=lambda change: KINDS.index(change.kind)), comparisons
 
 
 # ---- the file around the graphs
@@ -125,7 +128,7 @@ def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
 
 
 def _function_changes(
-    a: ModelProto, b: ModelProto, contents: tuple[Contents, Contents], levels: deque[_Level]
+    a: ModelProto, b: ModelProto, contents: tuple[Contents, Contents], levels: list[_Level]
 ) -> Iterator[Change]:
     """List the functions of one model alone; the bodies of the others are compared later, as levels."""
     graphs = []
@@ -152,15 +155,13 @@ def _graph_of_function(function: FunctionProto, contents: Contents) -> HashedGra
 # ---- one pair of graphs
 
 
-class _GraphComparison:
-    def __init__(
-        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: Tolerances
-    ) -> None:
+class GraphComparison:
+    """The comparison of two graphs, whose nodes are matched."""
+
+    def __init__(self, level: _Level, tolerances: Tolerances) -> None:
         self.path = level.path
         self.a = level.a
         self.b = level.b
-        self.levels = levels
-        self.counts = counts
         self.tolerances = tolerances
         self.matching = Matching(level.a, level.b, level.outer)
         # Tensors of a to those of b, outside the graphs and in them.
@@ -170,24 +171,11 @@ class _GraphComparison:
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
 
     def changes(self) -> Iterator[Change]:
-        pairs = sorted(self.matching.forward.items())
-        for i, j in pairs:
+        for i, j in sorted(self.matching.forward.items()):
             yield from self._compare_nodes(i, j)
-            self._add_bodies(i, j)
         yield from self._output_changes()
         yield from self._unpaired()
         yield from self._weight_changes()
-        self._count(pairs)
-
-    def _count(self, pairs: list[tuple[int, int]]) -> None:
-        counts = self.counts
-        a = self.a
-        b = self.b
-        if not self.path:
-            counts.tensors = self.matching.values
-        counts.a += len(a.computing)
-        counts.b += len(b.computing)
-        counts.pairs += len(pairs)
 
     # ---- a pair of nodes
 
@@ -247,18 +235,16 @@ class _GraphComparison:
         is_open = producer >= 0 and producer not in self.matching.forward
         return is_open and weight_b is not None and x not in self.matching.values
 
-    def _add_bodies(self, i: int, j: int) -> None:
-        bodies_a = dict(self.a.bodies.get(i, ()))
-        bodies_b = dict(self.b.bodies.get(j, ()))
-        for name in bodies_a.keys() & bodies_b.keys():
-            path = path_of_body(self.a.nodes[i], name)
-            if self.path:
-                # Of a deep nest, only the innermost bodies are named.
-                outer = "…"
-                if len(self.path) < 5 * _TEXT:
-                    outer = self.path
-                path = f"{outer}, {path}"
-            self.levels.append(_Level(path, bodies_a[name], bodies_b[name], self.values))
+    def bodies(self) -> Iterator[_Level]:
+        """Yield the bodies of paired nodes, to be compared in turn."""
+        for i, j in sorted(self.matching.forward.items()):
+            bodies_b = dict(self.b.bodies.get(j, ()))
+            for name, body in self.a.bodies.get(i, ()):
+                if name in bodies_b:
+                    # Of a deep nest, only the innermost bodies are named.
+                    outer = self.path if len(self.path) < 5 * _TEXT else "…"
+                    path = ", ".join(filter(None, (outer, path_of_body(self.a.nodes[i], name))))
+                    yield _Level(path, body, bodies_b[name], self.values)
 
     # ---- what has no partner
 

@@ -157,9 +157,10 @@ def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
     how much: 1 of 2 nodes
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
-    changes, counts = find_changes(open_readonly(a), open_readonly(b), tolerances)
-    sizes = counts.a, counts.b
-    return ModelDiff(tuple(changes), sizes, counts.pairs, (a, b), counts.tensors)
+    changes, graphs = find_changes(open_readonly(a), open_readonly(b), tolerances)
+    sizes = sum(len(x.a.computing) for x in graphs), sum(len(x.b.computing) for x in graphs)
+    pairs = sum(len(x.matching.forward) for x in graphs)
+    return ModelDiff(tuple(changes), sizes, pairs, (a, b), graphs[0].matching.values)
 
 
 # ---- text

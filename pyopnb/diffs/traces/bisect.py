@@ -116,23 +116,21 @@ def first_divergence(
     if at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
-    if isinstance(on, tuple):
-        runtime_names = on
-    else:
-        runtime_names = (on, on)
-    if len(runtime_names) != 2:
+    names = on if isinstance(on, tuple) else (on, on)
+    if len(names) != 2:
         raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
-    models = _Model(a, runtime_names[0]), _Model(b, runtime_names[1])
+    models = _Model(a, names[0]), _Model(b, names[1])
     tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
     search = _Search(*models, feeds or {}, tolerances, at_once)
     suspected = len(models[1].graph.nodes)
     with tracking("nodes ruled out", suspected):
         # Compare the outputs first; if they agree, no search is needed.
-        search.compare(search.outputs())
-        while search.bad is not None and (names := search.spread()):
+        tensors = search.outputs()
+        while tensors:
+            search.compare(tensors)
             before, suspected = suspected, len(search.suspects())
             advance("nodes ruled out", before - suspected)
-            search.compare(names)
+            tensors = search.spread()
         return search.diff()
 
 
@@ -253,8 +251,9 @@ class _Search:
         return comparison
 
     def suspects(self) -> tuple[int, ...]:
-        """Return the nodes between the tensors that agree and the one that differs."""
-        return self.graph.between(self.bad or "", self.good).nodes
+        """Return the nodes between the tensors that agree and the one that differs, if one does."""
+        bad = [] if self.bad is None else [self.bad]
+        return self.graph.between(bad, self.good).nodes
 
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes."""
@@ -270,13 +269,13 @@ class _Search:
         """Build the result, after a last pair of runs that records the inputs of the node at fault."""
         steps: list[ComparedStep] = []
         b = self.graph
-        if self.bad is not None:
-            bad = self.bad
-            reads = b.between(self.bad, self.good).ends
+        bad = self.bad
+        if bad is not None:
+            reads = b.between(bad, self.good).ends
             comparison = self._run([*(name for name in reads if name in b.producer), bad])
             comparison.segments = {bad: comparison.segments[bad]}
             tensors = comparison.tensors()
-            steps = list(comparison.steps(tensors))
+            steps += comparison.steps(tensors)
             self.compared |= tensors
         alignment = self.alignment
         return TraceDiff(

@@ -392,10 +392,11 @@ class TraceComparison:
             ends = pair.a, pair.b
             value = self.sides[1 - side].arrays[ends[1 - side]]
             feeds[ends[side]] = as_fed(value, recorded[ends[side]])
-        segment = graph.between(names[side], feeds)
-        result = Isolation(trace, graph, feeds).output(names[side], segment)
-        if result is not None:
-            yield from sum_causes(tensor.b, arrays[1 - side], result)
+        segments = {names[side]: graph.between(names[side], feeds)}
+        for _, outcome in Isolation(trace, graph, feeds).run(segments):
+            # Why it could not run was reported before.
+            if not isinstance(outcome, str):
+                yield from sum_causes(tensor.b, arrays[1 - side], outcome[0])
 
     def _remarks(self, *segments: Segment) -> Iterator[str]:
         """Yield what is known of the tensors that the nodes of both sides make."""

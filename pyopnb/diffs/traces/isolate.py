@@ -32,6 +32,9 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["Isolated", "Isolation", "Run", "as_made", "runner"]
 
+# What sets the results of nodes that run alone apart from their inputs; no exporter writes it.
+_SUFFIX = "\N{PRIME}alone"
+
 
 @dataclass(frozen=True)
 class Isolated:
@@ -54,6 +57,9 @@ class Isolated:
 
 Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """A function that runs a model on several feeds in one session."""
+
+_Outcome = tuple[Any, Any] | str
+"""The results of two runs, or why there are none."""
 
 
 class Isolation:
@@ -90,39 +96,33 @@ class Isolation:
         precisions : mapping, optional
             The coarser dtypes whose tolerance applies to tensors.
         """
-        results: dict[str, Isolated] = {}
+        results = {}
+        for name, outcome in self.run(segments):
+            if isinstance(outcome, str):
+                results[name] = Isolated(reason=outcome)
+                continue
+            first, second = outcome
+            own = tolerances.widened((precisions or {}).get(name, ""))
+            values = in_one_precision(as_made(self.given[name]), as_made(first))
+            diff = compared({name: values[0]}, {name: values[1]}, own)
+            # Random and stateful nodes give themselves away in the second run.
+            again = compared(first, second)
+            results[name] = Isolated(diff, steady=again.verdict == "bit-identical")
+            advance("comparisons", 1)
+        return results
+
+    def run(self, segments: Mapping[str, Segment]) -> Iterator[tuple[str, _Outcome]]:
+        """Run each segment twice, and yield both results, or why it could not run, by tensor name."""
         groups: tuple[dict[str, Segment], dict[str, Segment]] = ({}, {})
         for name, segment in segments.items():
             obstacle = self._obstacle(segment)
             if obstacle:
-                results[name] = Isolated(reason=obstacle)
+                yield name, obstacle
             else:
                 # A session would run the versions that serve now.
                 groups[self._is_retired(segment)][name] = segment
-        runs = runner(self.trace), _in_evaluator(self.trace.versions)
-        for group, run in zip(groups, runs, strict=True):
-            for name, outcome in self._outcomes(group, run):
-                if isinstance(outcome, str):
-                    results[name] = Isolated(reason=outcome)
-                    continue
-                first, second = outcome
-                own = tolerances.widened((precisions or {}).get(name, ""))
-                values = in_one_precision(as_made(self.given[name]), as_made(first))
-                diff = compared({name: values[0]}, {name: values[1]}, own)
-                # Random and stateful nodes give themselves away in the second run.
-                again = compared(first, second)
-                results[name] = Isolated(diff, steady=again.verdict == "bit-identical")
-                advance("comparisons", 1)
-        return results
-
-    def output(self, name: str, segment: Segment) -> Any:
-        """Return the result of one segment; None if it cannot run, which was reported before."""
-        if self._obstacle(segment):
-            return None
-        for _, outcome in self._outcomes({name: segment}, runner(self.trace)):
-            if not isinstance(outcome, str):
-                return outcome[0]
-        return None
+        yield from self._outcomes(groups[0], runner(self.trace))
+        yield from self._outcomes(groups[1], _in_evaluator(self.trace.versions))
 
     def _obstacle(self, segment: Segment) -> str:
         """Say why a segment cannot run; empty if it can."""
@@ -150,7 +150,7 @@ class Isolation:
 
     def _outcomes(
         self, segments: Mapping[str, Segment], run: Run
-    ) -> Iterator[tuple[str, tuple[Any, Any] | str]]:
+    ) -> Iterator[tuple[str, _Outcome]]:
         """Run segments together, twice, and yield both results of each; if that fails, bisect to the one at fault."""
         if not segments:
             return
@@ -175,14 +175,15 @@ class Isolation:
     ) -> tuple[ModelProto, dict[str, Any], dict[str, str]]:
         """Build one model of the segments, and return it with its feeds and output names."""
         # No result may have the name of an input, or the next segment would read it.
-        suffix = "'" * (1 + max(name.count("'") for name in (*self._names(), "")))
-        outputs = {name: name + suffix for name in segments}
+        outputs = {name: name + _SUFFIX for name in segments}
         graph = GraphProto(name="isolated")
         for position in sorted({p for segment in segments.values() for p in segment.nodes}):
             node = graph.node.add()
             node.CopyFrom(self.graph.nodes[position])
             # What the segments read has its own name: no node sees the result of another one.
-            node.output[:] = [name + suffix if name in self.given else name for name in node.output]
+            node.output[:] = [
+                name + _SUFFIX if name in self.given else name for name in node.output
+            ]
         feeds = {name: self._fed(name) for s in segments.values() for name in s.ends}
         for name, array in feeds.items():
             graph.input.add(name=name, type=type_proto(type_of(array)))
@@ -211,12 +212,6 @@ class Isolation:
         if name not in self.trace:
             return self.given[name]
         return as_fed(self.given[name], self.trace[name])
-
-    def _names(self) -> Iterator[str]:
-        """Yield the names of all tensors in the graph and in its bodies."""
-        yield from (*self.graph.inputs, *self.graph.weights)
-        for node in nodes_in(self.trace.model.graph):
-            yield from (*node.input, *node.output)
 
 
 def as_made(value: Any) -> Any:
