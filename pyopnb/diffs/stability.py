@@ -247,6 +247,8 @@ class _CannotBeError(Exception):
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, _CannotBeError):
+        return str(error)
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
@@ -274,8 +276,7 @@ class _Trials:
         self.search = search
         self.providers: list[Any] | None = None
         if isinstance(model, Session):
-            provider_options = model.get_provider_options()
-            self.providers = [(name, provider_options[name]) for name in model.get_providers()]
+            self.providers = list(model.get_provider_options().items())
             model = model.to_model_proto()
         self.session = session_for_run(model, fill, providers=self.providers)
         # What stands in for nodes is in the model of the session, for all the sessions that follow.
@@ -301,10 +302,8 @@ class _Trials:
         """Compare two runs, and find the first node that differs if asked to."""
         try:
             way = run()
-        except _CannotBeError as error:
-            return StabilityRow(name, reason=str(error))
         except Exception as error:
-            # A kernel that only some levels have, or an operator without reference: the row says so.
+            # A fixed batch, a kernel that only some levels have, or an operator without reference: the row says so.
             return StabilityRow(name, reason=_first_line(error))
         diff = compared(way.a, way.b, self.tolerances)
         row = StabilityRow(name, diff, "", *_changed_orders(way.a, way.b))
@@ -330,12 +329,10 @@ class _Trials:
     def run_to_run(self) -> _Way:
         """Run the same session again, and keep the run that differs most."""
         runs = [self.run(self.session, self.feeds) for _ in range(_REPEATS)]
-
-        def rank(outputs: Mapping[str, Any]) -> int:
-            return VERDICTS.index(compared(outputs, self.outputs, self.tolerances).verdict)
-
+        verdicts = [compared(run, self.outputs, self.tolerances).verdict for run in runs]
+        worst = max(range(_REPEATS), key=lambda number: VERDICTS.index(verdicts[number]))
         # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
-        return self._usual_against(max(runs, key=rank), self.session, self.feeds)
+        return self._usual_against(runs[worst], self.session, self.feeds)
 
     def _usual_against(
         self, outputs: Mapping[str, Any], session: Session, feeds: Mapping[str, Any]
@@ -401,8 +398,6 @@ class _Trials:
         if isinstance(dim, int):
             raise _CannotBeError(f"the batch is fixed at {dim}")
         size = len(self.feeds[infos[0].name])
-        if not size:
-            raise _CannotBeError("the batch has no samples")
         names = []
         for info in infos:
             # An axis without a name is taken for that of samples where it is as long.
@@ -471,14 +466,12 @@ def _results(trace: Trace) -> Iterator[tuple[str, Any]]:
 
 def _first_node(diff: TraceDiff) -> str:
     """Name the first nondeterministic node, or else the first one beyond the tolerance."""
-    random = next((step.name for step in diff.steps if step.nondeterministic), "")
-    first = diff.origin
+    random = [step for step in diff.steps if step.nondeterministic]
+    over = [step for step in diff.steps if step.verdict not in ("same", "hides")]
+    first = next(iter((*random, *diff.origins, *over)), None)
     if first is None:
-        over = (step for step in diff.steps if step.verdict not in ("same", "hides"))
-        first = next(over, None)
-    if random or first is None:
-        return random
-    if first.between:
+        return ""
+    if first.between and not random:
         return f"{first.between[0]} … {first.name}"
     return first.name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
@@ -15,7 +15,7 @@ from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
-from pyopnb.models.nodes import constant_value, full_name, named_bodies
+from pyopnb.models.nodes import full_name, named_bodies
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Version
 
@@ -100,13 +100,9 @@ def _weight_causes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
 
 def _weights(side: Side, segment: Segment) -> dict[str, Any]:
     """Return the weights that a segment reads, those of Constant nodes included."""
-    weights: dict[str, Any] = {name: side.trace.initializers.get(name) for name in segment.weights}
-    for position in segment.nodes:
-        node = side.graph.nodes[position]
-        value = constant_value(node)
-        if isinstance(value, TensorProto):
-            weights[node.output[0]] = numpy_helper.to_array(value)
-    return weights
+    constants = side.graph.constants.intersection(segment.nodes)
+    names = [side.graph.nodes[position].output[0] for position in sorted(constants)]
+    return {name: side.weight(name) for name in (*segment.weights, *names)}
 
 
 # ---- source ----------------------------------------------------------------------------------------------------------------
@@ -122,10 +118,7 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
     lines = [line for line in diff.source if line[:1] in "+-" and line[1:].strip()]
     yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
     if not lines:
-        source = "the same source"
-        if diff.same_code is None:
-            source = "an unknown source"
-        yield f"{new.op}, version {old.number} → {new.number}, with {source}"
+        yield f"{new.op}, version {old.number} → {new.number}"
 
 
 def op_versions(a: Side, b: Side, node: NodeProto) -> tuple[int | None, int | None]:

@@ -14,13 +14,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Alignment, Pair
 from pyopnb.diffs.traces.quantized import QuantizedTensor
 from pyopnb.diffs.traces.segments import Side
-from pyopnb.models.nodes import constant_value
 
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
@@ -149,12 +148,6 @@ class QuantizedTensors:
     def __post_init__(self) -> None:
         self.a, self.b = self.sides
         self.arrays = dict(self.b.arrays)
-        # Some exporters write scales as Constant nodes, which no trace records.
-        for position in self.b.graph.constants:
-            node = self.b.graph.nodes[position]
-            value = constant_value(node)
-            if isinstance(value, TensorProto):
-                self.arrays[node.output[0]] = numpy_helper.to_array(value)
         self.floats = self.a.arrays
         self._aligned = {pair.b: pair.a for pair in self.alignment.pairs}
         # What QuantizeLinear read, and what DequantizeLinear made, by the quantized tensor.
@@ -272,9 +265,8 @@ class QuantizedTensors:
             self._sources[name] = [*self.a.graph.nodes[producer].input, ""][1]
 
     def _value(self, name: str) -> np.ndarray | None:
-        value = self.arrays.get(name)
-        if value is None:
-            value = self.b.trace.initializers.get(name)
+        # Some exporters write scales as Constant nodes, which no trace records.
+        value = self.arrays[name] if name in self.arrays else self.b.weight(name)
         return value if isinstance(value, np.ndarray) else None
 
     def _is_integer(self, name: str) -> bool:

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from onnx import ModelProto, NodeProto
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import first_output, full_name, is_constant
+from pyopnb.models.nodes import constant_value, first_output, full_name, is_constant
 from pyopnb.ops.messages import sanitize
 from pyopnb.traces.trace import Trace
 
@@ -58,6 +59,16 @@ class Side(NamedTuple):
     def of(cls, trace: Trace) -> Side:
         """Index the graph and the arrays of a trace."""
         return cls(trace, TraceGraph(trace.model), dict(trace.items()))
+
+    def weight(self, name: str) -> np.ndarray | None:
+        """Return an initializer, or the value of a Constant node; None where there is no such tensor."""
+        position = self.graph.producer.get(name)
+        if position is None:
+            return self.trace.initializers.get(name)
+        value = constant_value(self.graph.nodes[position])
+        if not isinstance(value, TensorProto):
+            return None
+        return np.asarray(numpy_helper.to_array(value))
 
 
 class TraceGraph:
