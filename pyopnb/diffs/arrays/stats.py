@@ -61,7 +61,8 @@ _CLASSES = (
     "nonzero in a where b is 0",
     "zeros of opposite sign",
 )
-"""What the native module counts beside differences, in its order."""
+"""What the native module counts beside differences, in its order; then it has the next ones."""
+_TOTALS = ("bits", "differing", "over", "finite", "odd")
 
 ODD = frozenset((*_CLASSES[1:3], *_CLASSES[4:8]))
 """The classes that no tolerance covers."""
@@ -394,16 +395,16 @@ def _threads() -> int:
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Build the statistics from the native module's counts."""
     kind = family(a.dtype)
-    known = {name: counts[name] for name in ("finite", "bits", "differing", "over", "odd")}
-    names: tuple[str, ...] = _CLASSES
+    known = dict(zip(_TOTALS, counts["counts"][len(_CLASSES) :], strict=True))
+    classes = dict(zip(_CLASSES, counts["counts"], strict=False))
     if kind == "bool":
         # The two sums are of ones.
-        names = ("True in a and False in b", "False in a and True in b")
-        signs = counts["bias"], -counts["bias"]
-        counts["classes"] = [int((counts["total"] + sign) / 2) for sign in signs]
-    if counts["finite"]:
-        known |= _moments(counts, kind)
-    if counts["differing"]:
+        only_a = int(counts["total"] + counts["bias"]) // 2
+        only_b = int(counts["total"]) - only_a
+        classes = {"True in a and False in b": only_a, "False in a and True in b": only_b}
+    if known["finite"]:
+        known |= _moments(counts, known["finite"], kind)
+    if known["differing"]:
         # The picture has the last axis across, and all others one below the other.
         known["matrix"] = (math.prod(a.shape[:-1]), a.shape[-1] if a.shape else 1)
         bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
@@ -417,12 +418,12 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
             known["first"] = _index(first, a.shape)
     axes = []
     for axis, along in enumerate(counts["axes"]):
-        if along and counts["over"] > 1:
+        if along and known["over"] > 1:
             most = max(along)
             axes.append(Axis(axis, len(along), along.index(most), most, sum(along)))
     return ArrayStats(
         a.size,
-        classes={name: n for name, n in zip(names, counts["classes"], strict=True) if n},
+        classes={name: count for name, count in classes.items() if count},
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         worst=_worst(counts, a, b),
         axes=tuple(axes),
@@ -430,9 +431,8 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     )
 
 
-def _moments(counts: dict[str, Any], kind: str) -> dict[str, Any]:
+def _moments(counts: dict[str, Any], finite: int, kind: str) -> dict[str, Any]:
     """Compute the statistics that are defined for finite pairs only."""
-    finite = counts["finite"]
     noise = counts["squares"]
     moments = {
         "largest": counts["largest"],

@@ -34,10 +34,11 @@ constexpr double kSlack = 1 + 0x1p-40;  // by which a bound may be missed, so th
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
-// Pairs that are not two finite numbers, then what is counted beside differences: the names are in stats.py, in this order.
+// Pairs that are not two finite numbers, then what is counted beside differences: then what all pairs count for: the names are
+// in stats.py, in this order.
 // clang-format off
-enum Class { kNanBoth, kNanA, kNanB, kSameInfinity, kOppositeInfinities, kInfiniteA, kInfiniteB, kTooFar, kNanBits,
-             kSubnormalA, kSubnormalB, kFromZero, kZeroSigns, kClasses };
+enum Count { kNanBoth, kNanA, kNanB, kSameInfinity, kOppositeInfinities, kInfiniteA, kInfiniteB, kTooFar, kNanBits,
+             kSubnormalA, kSubnormalB, kFromZero, kZeroSigns, kBits, kDiffering, kOver, kFinite, kOdd, kCounts };
 // clang-format on
 
 struct Sums {
@@ -168,27 +169,27 @@ PYOPNB_VERSIONS void multiply(const double* a, double* b, size_t n, Sums* sums, 
   sums->left += left, sums->right += right, sums->product += product;
 }
 
-// Of pairs that are not two finite numbers, or too far apart for one.
-struct Specials {
-  int64_t all = 0, nan_a = 0, nan_b = 0, nan_both = 0, infinite_a = 0, infinite_b = 0, same_infinity = 0, opposite = 0;
-};
-
-// Marks them, with those that no tolerance covers, and sets them to 0. All is counted by masks: a branch on data that somebody
-// mixed at random costs ten times as much.
-PYOPNB_VERSIONS Specials clear(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n) {
-  int64_t all = 0, nan_a = 0, nan_b = 0, nan_both = 0, infinite_a = 0, infinite_b = 0, same_infinity = 0, opposite = 0;
-#pragma omp simd reduction(+ : all, nan_a, nan_b, nan_both, infinite_a, infinite_b, same_infinity, opposite)
+// Marks pairs that are not two finite numbers, or too far apart for one, with those that no tolerance covers, and sets them to
+// 0. Adds how many there are of each class, and gives how many are marked. All by masks: a branch on data that somebody mixed
+// at random costs ten times as much.
+PYOPNB_VERSIONS std::tuple<int64_t, int64_t> clear(double* a, double* b, uint64_t* special, uint64_t* odd, int64_t* classes,
+                                                   size_t n) {
+  int64_t all = 0, nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0;
+#pragma omp simd reduction(+ : all, nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b)
   for (size_t i = 0; i < n; i++) {
     double p = a[i], q = b[i];
-    int64_t is_special = !(std::fabs(p - q) < kInfinity), p_nan = p != p, q_nan = q != q;
-    int64_t p_infinite = std::fabs(p) == kInfinity, q_infinite = std::fabs(q) == kInfinity;
-    int64_t both = p_nan & q_nan, same = p_infinite & (p == q);
-    all += is_special, nan_a += p_nan, nan_b += q_nan, nan_both += both, same_infinity += same;
-    infinite_a += p_infinite & !q_nan, infinite_b += q_infinite & !p_nan, opposite += p_infinite & q_infinite & (p != q);
-    special[i] = static_cast<uint64_t>(is_special), odd[i] = static_cast<uint64_t>(is_special & !(both | same));
+    int64_t is_special = !(std::fabs(p - q) < kInfinity), p_nan = p != p, q_nan = q != q, both = p_nan & q_nan;
+    int64_t p_infinite = std::fabs(p) == kInfinity, q_infinite = std::fabs(q) == kInfinity, alike = p_infinite & (p == q);
+    all += is_special, nan_both += both, nan_a += p_nan & ~q_nan, nan_b += q_nan & ~p_nan;
+    same += alike, opposite += p_infinite & q_infinite & ~alike;
+    infinite_a += p_infinite & ~(q_infinite | q_nan), infinite_b += q_infinite & ~(p_infinite | p_nan);
+    special[i] = static_cast<uint64_t>(is_special), odd[i] = static_cast<uint64_t>(is_special & ~(both | alike));
     a[i] = is_special ? 0 : p, b[i] = is_special ? 0 : q;
   }
-  return {all, nan_a, nan_b, nan_both, infinite_a, infinite_b, same_infinity, opposite};
+  int64_t counts[] = {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, all};
+  for (size_t i = 0; i < kTooFar; i++) counts[kTooFar] -= counts[i];
+  for (size_t i = 0; i <= kTooFar; i++) classes[i] += counts[i];
+  return {all, all - nan_both - same};
 }
 
 // Sets the bits of special pairs to 0; of those that are not odd, how many differed.
@@ -519,7 +520,7 @@ class Lane {
     alignas(64) Bits x[kBlock], y[kBlock];
     std::memcpy(x, left, n * sizeof(Bits)), std::memcpy(y, right, n * sizeof(Bits));
     int64_t unequal = loops::count_unequal(x, y, n), nan_bits = 0;
-    bits += unequal;
+    counts[kBits] += unequal;
     widen<Float>(x, a_, n), widen<Float>(y, t_, n);
     // Special pairs seldom come alone: behind a block with some, they are looked for before anything is summed.
     bool search = specials_ > 0;
@@ -531,15 +532,15 @@ class Lane {
       if (search) widen<Float>(y, t_, n);
     }
     if (search) {
-      clear(n);
+      std::tie(specials_, odd_pairs_) = loops::clear(a_, t_, special_, odd_, counts.data(), n);
       nan_bits = loops::clear_bits(x, y, special_, odd_, n);
-      classes[kNanBits] += nan_bits;
+      counts[kNanBits] += nan_bits;
       block = sum(n);
     }
     sums.add(block);
     if (extent_.least < task_.smallest_normal) {
-      classes[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
-      classes[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
+      counts[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
+      counts[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
     }
     if (task_.details && extent_.away > 0) {
       ulp = std::max(ulp, count_steps(x, y, n));
@@ -547,7 +548,7 @@ class Lane {
       std::fill_n(steps_, n, 0);
     }
     int64_t other_values = measure(n, at);
-    classes[kZeroSigns] += unequal - nan_bits - odd_pairs_ - other_values;
+    counts[kZeroSigns] += unequal - nan_bits - odd_pairs_ - other_values;
   }
 
   // Their differences are exact, in integers.
@@ -563,15 +564,14 @@ class Lane {
     sums.add(block);
     int64_t unequal = loops::count_unequal(x, y, n), hits = loops::mark_larger(keys_, task_.allowed, hits_, n);
     peak = std::max(peak, extent_.reference);
-    bits += unequal, differing += unequal, finite += static_cast<int64_t>(n), over += hits;
+    counts[kBits] += unequal, counts[kDiffering] += unequal, counts[kFinite] += static_cast<int64_t>(n), counts[kOver] += hits;
     if (!task_.details || !unequal) return;
     locate(n, at, hits);
     keep_worst(n, at);
   }
 
   void merge(Lane& other) {
-    bits += other.bits, differing += other.differing, over += other.over, finite += other.finite, odd += other.odd;
-    for (size_t i = 0; i < kClasses; i++) classes[i] += other.classes[i];
+    for (size_t i = 0; i < kCounts; i++) counts[i] += other.counts[i];
     sums.add(other.sums);
     largest = std::max(largest, other.largest), peak = std::max(peak, other.peak), at_zero = std::max(at_zero, other.at_zero);
     ulp = std::max(ulp, other.ulp);
@@ -580,8 +580,7 @@ class Lane {
     hull.merge(other.hull), heatmap.merge(other.heatmap), axes.merge(other.axes);
   }
 
-  int64_t bits = 0, differing = 0, over = 0, finite = 0, odd = 0;
-  std::array<int64_t, kClasses> classes{};
+  std::array<int64_t, kCounts> counts{};
   Sums sums;
   double largest = 0, peak = 0, at_zero = 0;
   uint64_t ulp = 0;
@@ -611,22 +610,6 @@ class Lane {
     return loops::count_steps(p, q, steps_, n);
   }
 
-  // ---- pairs that are not two finite numbers
-
-  // Sets those of a_ and t_ to 0, and counts of which classes they are.
-  void clear(size_t n) {
-    loops::Specials count = loops::clear(a_, t_, special_, odd_, n);
-    int64_t nan = count.nan_a + count.nan_b - count.nan_both;
-    int64_t infinite = count.infinite_a + count.infinite_b - count.same_infinity - count.opposite;
-    classes[kNanBoth] += count.nan_both, classes[kNanA] += count.nan_a - count.nan_both;
-    classes[kNanB] += count.nan_b - count.nan_both, classes[kSameInfinity] += count.same_infinity;
-    classes[kOppositeInfinities] += count.opposite;
-    classes[kInfiniteA] += count.infinite_a - count.same_infinity - count.opposite;
-    classes[kInfiniteB] += count.infinite_b - count.same_infinity - count.opposite;
-    classes[kTooFar] += count.all - nan - infinite;
-    specials_ = count.all, odd_pairs_ = count.all - count.nan_both - count.same_infinity;
-  }
-
   Sums sum(size_t n) {
     Sums block = loops::subtract(a_, t_, d_, n, &extent_);
     loops::multiply(a_, t_, n, &block, &extent_);
@@ -637,16 +620,16 @@ class Lane {
 
   // Of the differences in d_ and the reference in t_; how many finite pairs differ.
   int64_t measure(size_t n, int64_t at) {
-    finite += static_cast<int64_t>(n) - specials_;
+    counts[kFinite] += static_cast<int64_t>(n) - specials_;
     peak = std::max(peak, extent_.reference), largest = std::max(largest, extent_.away);
     int64_t other_values = 0, hits = 0;
     std::fill_n(hits_, n, 0);
     if (extent_.away > 0) other_values = loops::count_between_zero_and(kInfinity, d_, n);
     if (extent_.away > task_.atol) hits = loops::mark_over(d_, t_, task_.rtol, task_.atol, hits_, n);
-    differing += other_values + odd_pairs_, over += hits + odd_pairs_, odd += odd_pairs_;
+    counts[kDiffering] += other_values + odd_pairs_, counts[kOver] += hits + odd_pairs_, counts[kOdd] += odd_pairs_;
     if (!task_.details) return other_values;
     if (other_values) {
-      if (extent_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
+      if (extent_.least == 0) counts[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
       hull.add(t_, d_, n);
       if (worst.size() < kWorst || bits_of(extent_.away) > worst.back().key) {
         std::memcpy(keys_, d_, n * sizeof(double));
@@ -767,7 +750,9 @@ class Stats {
   // How many elements differ in their bits and in their values, and are over the tolerance.
   std::tuple<int64_t, int64_t, int64_t> totals() const {
     int64_t bits = 0, differing = 0, over = 0;
-    for (const auto& lane : lanes_) bits += lane->bits, differing += lane->differing, over += lane->over;
+    for (const auto& lane : lanes_) {
+      bits += lane->counts[kBits], differing += lane->counts[kDiffering], over += lane->counts[kOver];
+    }
     return {bits, differing, over};
   }
 
@@ -781,9 +766,7 @@ class Stats {
     nb::list worst, corners;
     for (const Worst& element : all.worst) worst.append(nb::make_tuple(element.at, away(element.key), element.ulp));
     for (const Point& corner : all.hull.corners()) corners.append(nb::make_tuple(corner.t, corner.d));
-    facts["bits"] = all.bits, facts["differing"] = all.differing, facts["over"] = all.over, facts["finite"] = all.finite;
-    facts["odd"] = all.odd, facts["first_odd"] = nb::cast(all.first_odd);
-    facts["classes"] = std::vector<int64_t>(all.classes.begin(), all.classes.end());
+    facts["counts"] = std::vector<int64_t>(all.counts.begin(), all.counts.end()), facts["first_odd"] = nb::cast(all.first_odd);
     facts["total"] = all.sums.total, facts["bias"] = all.sums.bias, facts["squares"] = all.sums.squares;
     facts["left"] = all.sums.left, facts["right"] = all.sums.right, facts["product"] = all.sums.product;
     facts["largest"] = all.largest, facts["peak"] = all.peak;
