@@ -276,7 +276,9 @@ class _Trials:
         self.search = search
         self.providers: list[Any] | None = None
         if isinstance(model, Session):
-            self.providers = list(model.get_provider_options().items())
+            # In the order in which ONNX Runtime asks them.
+            provider_options = model.get_provider_options()
+            self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()
         self.session = session_for_run(model, fill, providers=self.providers)
         # What stands in for nodes is in the model of the session, for all the sessions that follow.
