@@ -113,6 +113,14 @@ def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> Non
     assert [step.name for step in diff(one, other, rtol=0, atol=0).origins] == ["a (Mul)"]
 
 
+def test_a_constant_that_differs_is_the_cause_of_the_node_that_reads_it() -> None:
+    text = "(float[N] x) => (float[N] y) { c = Constant<value = float {%s}>()  a = Mul(x, c)  y = Neg(a) }"
+    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("2.0", "2.5"))
+    found = diff(one, other)
+    assert found.origin.name == "a (Mul)"
+    assert found.origin.changes == ("weight c: float32[], 1 of 1 differs by up to 0.5",)
+
+
 def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
     model = parsed("(float[N] x) => (float[N] y) { a = Neg(x)  y = Abs(a) }")
     found = diff(trace(model, x=np.float32([1, 2])), trace(model, x=np.float32([1, 3])))
