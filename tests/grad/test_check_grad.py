@@ -158,7 +158,7 @@ def test_an_op_that_rounds_inside_is_judged_as_that(define):
             assert report.ok and report.gradients[0].dtype == "float32", report
 
 
-LARGE = np.random.default_rng(3).normal(size=(200, 50)).astype(np.float32)
+LARGE = np.random.default_rng(3).normal(size=(60, 50)).astype(np.float32)
 SMOOTH = "d = grads[0] * (1 - outputs[0] ** 2); "
 KINKED = "d = grads[0] * (inputs[0] > 0); "
 
@@ -168,13 +168,13 @@ KINKED = "d = grads[0] * (inputs[0] > 0); "
     ("compute", "right"),
     [("x): return np.tanh(x)", SMOOTH), ("x): return np.maximum(x, 0)", KINKED)],
 )
-def test_one_wrong_element_of_ten_thousand_is_found(define, compute, right, hint):
+def test_one_wrong_element_of_three_thousand_is_found(define, compute, right, hint):
     """Those that are drawn do not have it; the sum along a group of the others does."""
     compute = hint(compute)
     for wrong in ("d[6, 21] += 0.5", "d[6, 21] = np.nan", "d[-1, -1] = -np.inf", "d[17] *= -1"):
         report = pyopnb.check_grad(op(define, compute, f"{right}{wrong}; return d"), LARGE)
         assert not report.ok and 101 <= report.gradients[0].tried <= 104, (wrong, report)
-        assert report.gradients[0].index in {(6, 21), (199, 49), *((17, n) for n in range(50))}, (
+        assert report.gradients[0].index in {(6, 21), (59, 49), *((17, n) for n in range(50))}, (
             wrong,
             report,
         )

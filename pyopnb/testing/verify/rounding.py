@@ -111,7 +111,10 @@ class Judge:
         return None
 
     def _mask(self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray) -> np.ndarray:
-        # Most results agree closely, and the yardsticks cost seven more calls of the original.
+        # Most results are the same, and the allowances of many elements take long.
+        if np.array_equal(want, got, equal_nan=has_fractions(want.dtype)):
+            return np.zeros(want.shape, bool)
+        # Most others agree closely, and the yardsticks cost seven more calls of the original.
         wrong = _wrong_elements(want, got, self._least_allowance(trial.inputs, want))
         if not wrong.any():
             return wrong
