@@ -14,7 +14,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,16 +145,25 @@ def _with_parts(
     if learner is None:
         return None
     frozen = learner.module
-    parts: dict[str, _Submodule] = {}
     failure, modules = refusal.__context__, module
-    for _ in range(_ATTEMPTS):
-        part = _next_part(learner, _paths_in(failure, modules), parts, failure, refusal)
-        if part is None:
-            return None
-        paths = [path for path in parts if _is_inside(path, part.path)]
-        for path in paths:
-            del parts[path]
-        parts[part.path] = part
+    parts: dict[str, _Submodule] = {}
+    for path, _, _ in _script_objects(frozen):
+        # Torch looks for these before it calls forward, so that its traceback names no submodule.
+        if any(_is_inside(path, known) for known in parts):
+            continue
+        part = _next_part(learner, _ancestors(path), parts, failure, refusal)
+        if part is not None:
+            parts[part.path] = part
+    has_script_objects = bool(parts)
+    for attempt in range(_ATTEMPTS):
+        if attempt or not has_script_objects:
+            part = _next_part(learner, _paths_in(failure, modules), parts, failure, refusal)
+            if part is None:
+                return None
+            paths = [path for path in parts if _is_inside(path, part.path)]
+            for path in paths:
+                del parts[path]
+            parts[part.path] = part
         # From here on the copy is captured, and its modules are those in the traceback.
         modules = frozen
         try:
@@ -290,6 +299,22 @@ def _paths_in(failure: BaseException, module: Any) -> list[str]:
             paths.insert(0, path)
         step = step.tb_next
     return [*paths, ""]
+
+
+def _ancestors(path: str) -> list[str]:
+    """List a submodule and those around it, without the whole module."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1) if path]
+
+
+def _script_objects(module: Any) -> list[tuple[str, Any, str]]:
+    """List the weights that torch packs for its own kernels, as quantized ones, by submodule and name."""
+    places = []
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.ScriptObject):
+                places.append((path, part, name))
+    return places
 
 
 def _is_inside(path: str, outer: str) -> bool:
@@ -448,6 +473,8 @@ class _Learner:
         with _replaced(part, functools.partial(_recorded, runs)):
             for arrays in self._inputs():
                 self._try(arrays)
+        if not runs:
+            raise _NotLearned("forward", expected="a submodule that is called", got="none")
         name = sanitize(type(part).__name__)
         subject, place = f"module {name}", name
         if path:
@@ -793,12 +820,16 @@ class _Submodule:
 
 @contextmanager
 def _in_torch(module: Any, parts: Sequence[_Submodule]) -> Iterator[None]:
-    """Let ops take the place of submodules."""
-    if not parts:
-        yield
-        return
-    part, *others = parts
-    with _replaced(module.get_submodule(part.path), part.forward), _in_torch(module, others):
+    """Let ops take the place of submodules, whose packed weights torch is not to see."""
+    hidden = []
+    for _, owner, name in _script_objects(module):
+        hidden.append((owner, name, getattr(owner, name)))
+    with ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(_replaced(module.get_submodule(part.path), part.forward))
+        for owner, name, value in hidden:
+            stack.callback(setattr, owner, name, value)
+            setattr(owner, name, None)
         yield
 
 

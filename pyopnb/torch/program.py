@@ -48,6 +48,7 @@ _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
 _LOGGERS = (
     "onnxscript.optimizer._constant_folding",
     "torch.onnx._internal.exporter._registration",
+    "torch._export.non_strict_utils",
     "torch._subclasses.fake_tensor",
     "torch.fx.experimental.symbolic_shapes",
 )
@@ -88,10 +89,9 @@ def _is_news(record: logging.LogRecord) -> bool:
     """Tell other log records from a page about an error that is raised as well, or what is as it should be."""
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
-    is_usual = (
-        text.startswith("Skipping constant folding") or "torchvision is not installed" in text
-    )
-    return not is_raised_too and not is_usual
+    # A size of 0 or 1 that torch has fixed is said in the warning of the export.
+    usual = ("Skipping constant folding", "torchvision is not installed", "0/1 specialized")
+    return not is_raised_too and not any(words in text for words in usual)
 
 
 @contextmanager
@@ -424,6 +424,9 @@ def _not_captured(
         got = "NumPy: torch.export cannot follow it"
     elif name in _DECIDED_BY_VALUES:
         expected, suggestion = "torch ops that need no values to be captured", _OPAQUE
+    elif "__obj_flatten__" in text:
+        expected, got = "tensors as weights", "weights that torch has packed for its own kernels"
+        suggestion = "export the module first, and quantize the model in ONNX Runtime"
     elif name == "UnsupportedOperatorException":
         # Ops in C++ have none as a rule.
         expected, suggestion = "ops whose sizes torch knows", "torch.library.register_fake for it"

@@ -49,16 +49,44 @@ _KINDS = {
 
 
 class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
-    """Captures recurrent modules with ops that take every length.
+    """Captures recurrent modules and pools with ops that take every length.
 
-    Torch captures its own as a loop over the steps of the example (torch 2.13), which fixes their number.
+    Torch captures its recurrent modules as a loop over the steps of the example (torch 2.13), which fixes their number.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _KINDS and func is getattr(torch._VF, name) and _has_operator(args):
             return _ops[name](*map(_as_list, args))
+        if func in (torch.max_pool1d, torch.nn.functional.max_pool1d):
+            options = dict(kwargs or {})
+            if len(args) < 7 and not options.pop("return_indices", False):
+                return _max_pool(*args, **options)
         return func(*args, **(kwargs or {}))
+
+
+def _max_pool(
+    inputs: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """Pool rows as pictures of one row: torch captures max_pool1d for one length only (torch 2.13)."""
+
+    def pair(value: Any, other: int) -> tuple[int, int]:
+        return other, value if isinstance(value, int) else value[0]
+
+    rows = torch.max_pool2d(
+        inputs.unsqueeze(-2),
+        pair(kernel_size, 1),
+        pair(stride or kernel_size, 1),
+        pair(padding, 0),
+        pair(dilation, 1),
+        ceil_mode,
+    )
+    return rows.squeeze(-2)
 
 
 def _as_list(value: Any) -> Any:

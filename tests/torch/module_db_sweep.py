@@ -94,12 +94,14 @@ def verdict(entry, number):
             model = pyopnb.torch.export(module, args, kwargs, dynamic_shapes=shapes)
         except pyopnb.errors.PyopError as error:
             return {"verdict": "refused", "reason": " ".join(str(error).split())}
-    reasons = {}
+    reasons, in_torch = {}, set()
     for warning in caught:
         if isinstance(warning.message, pyopnb.torch.StandIns):
+            in_torch |= {hole.op for hole in warning.message.holes}
             for size in warning.message.fixed:
                 reasons[size.input, size.axis] = size.reason
     row = {"verdict": "one size" if reasons else "general", "runs": 0}
+    row["in_torch"] = sorted(re.sub(r"_\d+", "", op) for op in in_torch)
     leaves = tensors_in(dict(arguments))
     names, dims = [], []
     for info in model.graph.input:
@@ -229,6 +231,8 @@ def table(rows):
     """How many of each verdict, the reasons of refusals, and every case that is wrong."""
     counts = collections.Counter(row["verdict"] for row in rows)
     lines = [", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)]
+    in_torch = collections.Counter(op for row in rows for op in row.get("in_torch", ()))
+    lines += [f"  {count} × {op} runs in torch" for op, count in in_torch.most_common()]
     reasons = collections.Counter(reason_of(row) for row in rows if row["verdict"] == "refused")
     for row in rows:
         reasons.update({"fixed: " + entry.partition(": ")[2] for entry in row.get("fixed", ())})

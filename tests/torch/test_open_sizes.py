@@ -113,6 +113,14 @@ def test_a_recurrent_module_is_onnx_own_at_every_length(module, op_type):
     assert not op_type or ops.count(op_type) == module.num_layers
 
 
+@pytest.mark.parametrize(
+    "module", [nn.MaxPool1d(2), nn.MaxPool1d(3, 2, padding=1, dilation=2, ceil_mode=True)]
+)
+def test_a_pool_of_rows_takes_every_length(module, exported):
+    examples = [(torch.randn(*sizes),) for sizes in ((2, 3, 9), (4, 3, 12))]
+    assert exported(module, *examples, dynamic_shapes=({0: "n", 2: "t"},)) == []
+
+
 class Pools(nn.Module):
     def forward(self, x):
         return nn.functional.adaptive_avg_pool2d(x, (3, None))

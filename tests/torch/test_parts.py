@@ -277,6 +277,29 @@ def test_a_size_that_torch_fixes_stays_open_in_the_submodule_that_fixes_it():
         agree(module, session, numbers(size, 3, seed=size))
 
 
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(10, 4), nn.LSTM(4, 5, num_layers=2, batch_first=True)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, ids):
+        return torch.relu(self.head(self.rnn(self.words(ids))[0]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_weights_that_torch_has_packed_stay_in_torch():
+    module = torch.ao.quantization.quantize_dynamic(Quantized().eval(), dtype=torch.qint8)
+    ids = torch.arange(60).reshape(5, 12) % 10
+    model, holes = export(module, (ids[:3, :6],), ({0: "n", 1: "t"},))
+    assert [hole.path for hole in holes] == ["rnn (LSTM)", "head (Linear)"]
+    assert "packed" in holes[0].reason
+    assert {"Gather", "Relu"} <= {node.op_type for node in model.graph.node}
+    session = pyopnb.Session(model)
+    for rows, times in ((3, 6), (5, 12), (1, 1)):
+        agree(module, session, ids[:rows, :times])
+
+
 class Reshapes(nn.Module):
     def forward(self, x):
         return x.reshape(2, 6)
