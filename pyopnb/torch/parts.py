@@ -421,7 +421,8 @@ class _Learner:
         """Run the example twice, and refuse a module that is not the same after it."""
         spy = _ForeignCalls()
         module = f"module {sanitize(type(self.module).__name__)}"
-        before, generators = _state_of(self.module), _generators()
+        tables, generators = _tables_of(self.module), _generators()
+        before = _state_of(tables)
         try:
             with spy:
                 first = self._run(self._example)
@@ -430,7 +431,7 @@ class _Learner:
         except Exception:  # what forward raises, for which capture has the message
             return False
         self._foreign = spy.seen
-        _refuse_changes(module, before, self.module)
+        _refuse_changes(module, before, tables)
         # LAPACK rounds differently from call to call.
         same = zip(first, second, strict=True)
         if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
@@ -580,21 +581,40 @@ def _generators() -> str:
     return repr((torch.get_rng_state().numpy().tobytes(), numpy_state[1:3], random.getstate()[1]))
 
 
-def _state_of(module: Any) -> dict[str, tuple[int, int]]:
+_Tables = list[tuple[str, dict[str, Any]]]
+"""The parameters and buffers of each submodule, with its path; listed once, as a walk takes long."""
+
+
+def _tables_of(module: Any) -> _Tables:
+    tables: _Tables = []
+    for path, part in module.named_modules():
+        for table in (part._parameters, part._buffers):
+            tables.append((f"{path}." if path else "", table))
+    return tables
+
+
+def _state_of(tables: _Tables) -> dict[tuple[str, str], tuple[int, int]]:
     """Describe which tensors a module has, and how often each was written to."""
     state = {}
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        state[name] = id(tensor), tensor._version
+    for path, table in tables:
+        for name, tensor in table.items():
+            if tensor is not None:
+                state[path, name] = id(tensor), tensor._version
     return state
 
 
-def _refuse_changes(where: str, before: Mapping[str, tuple[int, int]], module: Any) -> None:
-    for name, entry in _state_of(module).items():
-        if before.get(name) != entry:
+def _refuse_changes(
+    where: str, before: Mapping[tuple[str, str], tuple[int, int]], tables: _Tables
+) -> None:
+    after = _state_of(tables)
+    if after == before:
+        return
+    for (path, name), entry in after.items():
+        if before.get((path, name)) != entry:
             raise ModelError(
-                f"{where}, buffer {sanitize(name)}",
+                f"{where}, buffer {sanitize(path + name)}",
                 expected="a forward that does not change its module",
-                got=f"one that writes to {sanitize(name)}",
+                got=f"one that writes to {sanitize(path + name)}",
                 next="take it as an argument, and return what it becomes",
             )
 
@@ -685,14 +705,15 @@ class _PartOp:
         args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
         where = f"module {self._name}"
         with self._with_weights(weights) as module:
-            before = _state_of(module)
+            tables: _Tables = self._local.tables
+            before = _state_of(tables)
             # Hooks of the module run outside of the op.
             results, described = _described(module.forward(*args, **kwargs))
-            _refuse_changes(where, before, module)
-            buffers = list(module.buffers())
+            _refuse_changes(where, before, tables)
+            held = [tensor for _, table in tables for tensor in table.values()]
         self._check(where, _sizes(inputs), described)
         contiguous = [result.contiguous() for result in results]
-        fresh = own_memory(contiguous, (*weights, *buffers, *copies))
+        fresh = own_memory(contiguous, (*held, *copies))
         return fresh[0] if len(fresh) == 1 else tuple(fresh)
 
     @contextmanager
@@ -701,19 +722,18 @@ class _PartOp:
         if not hasattr(self._local, "module"):
             self._local.module = _sharing_copy(self._module)
             self._local.weights = _slots_of_weights(self._local.module)
+            self._local.tables = _tables_of(self._local.module)
         earlier = []
         for slots, weight in zip(self._local.weights, weights, strict=True):
-            if not isinstance(weight, torch.nn.Parameter):
-                weight = torch.nn.Parameter(weight, requires_grad=False)
             for part, name in slots:
                 earlier.append((part, name, getattr(part, name)))
-                setattr(part, name, weight)
+                _lend(part, name, weight)
         try:
             yield self._local.module
         finally:
             # Nothing of ONNX Runtime's memory may stay there.
             for part, name, weight in earlier:
-                setattr(part, name, weight)
+                _lend(part, name, weight)
 
     def _check(self, where: str, sizes: Sequence[int], results: _Results) -> None:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
@@ -771,6 +791,17 @@ def _sharing_copy(module: Any) -> Any:
     for tensor in (*module.parameters(), *module.buffers()):
         memo[id(tensor)] = tensor
     return copy.deepcopy(module, memo)
+
+
+def _lend(part: Any, name: str, weight: Any) -> None:
+    """Give a submodule a weight."""
+    if type(part).__setattr__ is torch.nn.Module.__setattr__:
+        part._parameters[name] = weight
+        return
+    # RNNs have a list of their weights as well, which they keep themselves.
+    if not isinstance(weight, torch.nn.Parameter):
+        weight = torch.nn.Parameter(weight, requires_grad=False)
+    setattr(part, name, weight)
 
 
 def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:
