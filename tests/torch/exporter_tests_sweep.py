@@ -11,31 +11,29 @@ are open that the test names in ``dynamic_axes``, or all of them where it names 
 
 from __future__ import annotations
 
-import argparse
 import collections
 import copy
+import functools
 import importlib
 import inspect
 import itertools
-import json
 import random
 import resource
 import sys
 import types
 import unittest
 import warnings
-from pathlib import Path
 from unittest import mock
 
 from module_db_sweep import evaluated, further_sizes, tensors_in
-from op_db_sweep import CPU_SECONDS, difference, reason_of, sweep
+from sweeps import CPU_SECONDS, difference, reason_of
+from sweeps import run as run_sweep
 
-KEPT = Path(__file__).parents[2] / "build" / "exporter_tests.jsonl"
 FILE = "test_pytorch_onnx_onnxruntime"
 
 # What runs at the stated sizes and at others, and what does not.
 RIGHT = ("right", "parts")
-FAULTS = ("fixed", "refused", "fails", "wrong", "hung")
+FAULTS = ("fixed", "refused", "fails", "wrong", "ended")
 
 # What no model can be made of: torch does not run it, or needs a package; modules that train, and random numbers.
 NOT_JUDGED = ("eager", "unavailable", "training", "random")
@@ -65,17 +63,18 @@ def tests_in(folder):
     return tests
 
 
-def cases(folder):
-    """List the folder and name of each test."""
+def cases(folder, seed):
+    """Name the cases of a folder in an order that the seed draws, the many variants of one RNN test last."""
     names = unittest.TestLoader().getTestCaseNames(tests_in(folder))
-    return [(folder, name, "") for name in names]
+    random.Random(seed).shuffle(names)
+    names.sort(key=lambda name: name.startswith("test_rnn"))
+    return {name: (folder, name) for name in names}
 
 
-def judged(folder, name, _, seed):
-    """Run a test, and return a row for each module that it exports."""
+def judged(folder, name):
+    """Run a test, and return a row with one for each module that it exports."""
     import torch
 
-    torch.set_num_threads(1)
     scripting = {key: getattr(torch.jit, key) for key in UNSCRIPTED}
     rows = []
 
@@ -88,7 +87,7 @@ def judged(folder, name, _, seed):
                 row = verdict(model, input_args, input_kwargs, options)
             except Exception as error:  # anything but a refusal with a reason is a fault
                 row = {"verdict": "fails", "reason": text_of(error)}
-        rows.append({"op": f"{name} {len(rows)}", **row})
+        rows.append(row)
 
     tests = tests_in(folder)
     unscripted = UNSCRIPTED | {"ScriptModule": torch.nn.Module}
@@ -101,8 +100,9 @@ def judged(folder, name, _, seed):
                 getattr(test, name)()
         except Exception as error:  # a package that is not there, or torch's own assertions
             if not rows:
-                rows.append({"op": name, "verdict": "unavailable", "reason": text_of(error)})
-    return rows
+                rows.append({"verdict": "unavailable", "reason": text_of(error)})
+    verdicts = [row["verdict"] for row in rows]
+    return {"verdict": "wrong" if "wrong" in verdicts else "", "modules": rows}
 
 
 def _as_it_is(value, *_, **__):
@@ -355,55 +355,28 @@ def grown_is_taken(module, arguments, places, factor, step):
 # ---- all of them -------------------------------------------------------------------------------
 
 
-def table(rows):
+def table(cases_judged):
     """Write how many of each verdict, the share that is right, and the reasons of the others."""
+    rows = []
+    for case in cases_judged:
+        # A process that ended has left no rows.
+        for row in case.get("modules", [case | {"verdict": "ended"}]):
+            rows.append({"case": case["case"], **row})
     counts = collections.Counter(row["verdict"] for row in rows)
     lines = [", ".join(f"{counts[name]} {name}" for name in (*RIGHT, *FAULTS, *NOT_JUDGED))]
-    right, judged_count = (sum(counts[name] for name in names) for names in (RIGHT, RIGHT + FAULTS))
-    lines.append(
-        f"{right} of {judged_count} that run in eager mode: {100 * right / max(judged_count, 1):.1f} %"
-    )
+    right = sum(counts[name] for name in RIGHT)
+    total = right + sum(counts[name] for name in FAULTS)
+    lines.append(f"{right} of {total} that run in eager mode: {100 * right / max(total, 1):.1f} %")
     for name in (*FAULTS, *NOT_JUDGED):
-        chosen = [row for row in rows if row["verdict"] == name]
-        reasons = collections.Counter(reason_of(row) for row in chosen)
-        for reason, count in reasons.most_common():
-            example = next(row["op"] for row in chosen if reason_of(row) == reason)
-            lines.append(f"  {name}: {count} × {reason} ({example})")
+        cases_of = collections.defaultdict(list)
+        for row in rows:
+            if row["verdict"] == name:
+                cases_of[reason_of(row)].append(row["case"])
+        for reason, labels in sorted(cases_of.items(), key=lambda entry: -len(entry[1])):
+            lines.append(f"  {name}: {len(labels)} × {reason} ({labels[0]})")
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", help="torch's test/onnx")
-    parser.add_argument("--count", type=int, help="how many tests, drawn by the seed")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--only", nargs="*", help="names of tests, whose rows are printed and not kept"
-    )
-    options = parser.parse_args()
-    every = cases(options.folder)
-    if options.only:
-        for name in options.only:
-            print(*judged(options.folder, name, "", 0), sep="\n")
-        return False
-    KEPT.parent.mkdir(exist_ok=True)
-    KEPT.touch()
-    rows = [json.loads(line) for line in KEPT.read_text().splitlines()]
-    known = {row["op"].partition(" ")[0] for row in rows}
-    drawn = random.Random(options.seed).sample(every, options.count or len(every))
-    with KEPT.open("a") as file:
-        for answer in sweep([case for case in drawn if case[1] not in known], 0, judged):
-            # A process that ends leaves one row.
-            if isinstance(answer, dict):
-                answer = [answer | {"verdict": "hung"}]
-            for row in answer:
-                print(json.dumps(row), file=file, flush=True)
-                rows.append(row)
-    print(table(rows))
-    return any(row["verdict"] in ("wrong", "hung") for row in rows)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    folder = sys.argv.pop(1)
+    sys.exit(run_sweep(__doc__, "exporter_tests", functools.partial(cases, folder), judged, table))
