@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onnx import ModelProto
@@ -12,14 +13,20 @@ from onnx import ModelProto
 from pyopnb.errors import ModelError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize
-from pyopnb.torch.example import bound_arguments, in_order, with_caches
+from pyopnb.torch.example import (
+    bound_arguments,
+    check_example,
+    in_order,
+    widened,
+    with_caches,
+)
 from pyopnb.torch.exporter import ExportOptions, convert, proto_of
 from pyopnb.torch.holes import Hole, NoStandIn
-from pyopnb.torch.parts import capture_around, capture_with_parts
+from pyopnb.torch.parts import capture_around, capture_narrowed, capture_with_parts
 from pyopnb.torch.program import check_buffers
 from pyopnb.torch.reports import Report, StandIns, note_holes
 from pyopnb.torch.sizes import fixed_by_torch, renamed_by_forward, requested_dimensions
-from pyopnb.torch.verified_export import export_verified
+from pyopnb.torch.verified_export import VerifiedExport, export_verified
 
 __all__ = ["export", "missing"]
 
@@ -108,31 +115,92 @@ def export(
            [0.  , 0.  , 4.25]], dtype=float32)
     """
     dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
+    check_example(module, args, kwargs)
     options = dynamic_shapes, input_names, output_names
-    program, exported, holes = _converted(module, args, kwargs, options, ops)
-    kwargs = in_order(module, kwargs)
+    example = args, in_order(module, kwargs)
+    wider = widened(module, *example, dynamic_shapes)
+    if wider is not None:
+        try:
+            return _exported(module, example, wider, options, ops, verify)
+        except ModelError:
+            # What forward does with 1 is something else than with 2 and more, as squeeze() does.
+            pass
+    return _exported(module, example, example, options, ops, verify)
+
+
+def _exported(
+    module: Any,
+    example: tuple[Any, Any],
+    captured: tuple[Any, Any],
+    options: ExportOptions,
+    ops: Mapping[Any, str] | None,
+    verify: bool,
+) -> ModelProto:
+    """Export a module that is captured with some arguments and compared on the user's."""
+    program, exported, holes = _converted(module, *captured, options, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
-    names = [entry.name for entry in exported.model.graph.inputs]
-    requests = requested_dimensions(dynamic_shapes, bound_arguments(module, args, kwargs))
-    fixed = fixed_by_torch(program, names, requests)
-    fixed += renamed_by_forward(exported.model.graph, names, requests)
+    verified = VerifiedExport(exported, holes, [], None)
     if verify:
-        verified = export_verified(program, exported, module, args, kwargs, options)
-        fault = verified.fault
-        if fault is not None and fault.error is not None:
-            raise fault.error
-        if fault is not None:
-            expected, suggestion = "torch's numbers in ONNX Runtime", "give the op at fault in ops="
-            raise ModelError(where, expected=expected, got=fault.text, next=suggestion)
-        exported = verified.exported
-        holes = holes + verified.holes
-        fixed = fixed + verified.fixed
-    model = proto_of(exported)
-    if holes or fixed or not verify:
-        note_holes(model, holes)
-        warnings.warn(StandIns(holes, fixed, verified=verify), stacklevel=level_of_user())
+        verified = _compared(program, exported, holes, module, example, options)
+        problem = verified.problem
+        if problem:
+            part = _with_part(problem, module, example, captured, options, ops)
+            program, verified = part or (program, verified)
+    fault = verified.fault
+    if fault is not None and fault.error is not None:
+        raise fault.error
+    if fault is not None:
+        expected, suggestion = "torch's numbers in ONNX Runtime", "give the op at fault in ops="
+        raise ModelError(where, expected=expected, got=fault.text, next=suggestion)
+    model = proto_of(verified.exported)
+    names = [entry.name for entry in verified.exported.model.graph.inputs]
+    requests = requested_dimensions(options[0], bound_arguments(module, *example))
+    fixed = fixed_by_torch(program, names, requests) + verified.fixed
+    fixed += renamed_by_forward(verified.exported.model.graph, names, requests)
+    if verified.holes or fixed or not verify:
+        note_holes(model, verified.holes)
+        warning = StandIns(verified.holes, fixed, verified=verify)
+        warnings.warn(warning, stacklevel=level_of_user())
     return model
+
+
+def _compared(
+    program: Any,
+    exported: Any,
+    holes: list[Hole],
+    module: Any,
+    example: tuple[Any, Any],
+    options: ExportOptions,
+) -> VerifiedExport:
+    verified = export_verified(program, exported, module, *example, options)
+    return replace(verified, holes=holes + verified.holes)
+
+
+def _with_part(
+    problem: str,
+    module: Any,
+    example: tuple[Any, Any],
+    captured: tuple[Any, Any],
+    options: ExportOptions,
+    ops: Mapping[Any, str] | None,
+) -> tuple[Any, VerifiedExport] | None:
+    """Export a module with the part in torch for which the model is wrong; return None where nothing helps."""
+
+    def accept(program: Any) -> tuple[Any, VerifiedExport] | None:
+        exported, holes = convert(program, options, ops)
+        verified = _compared(program, exported, holes, module, example, options)
+        return None if verified.problem else (program, verified)
+
+    refusal = ModelError("module", expected="torch's numbers in ONNX Runtime", got=problem)
+    try:
+        result: tuple[Any, VerifiedExport] | None = capture_narrowed(
+            module, *captured, options[0], refusal, accept
+        )
+    except ModelError:
+        # No op can stand in for what draws random numbers, or changes its module.
+        return None
+    return result
 
 
 @hide_internal_frames

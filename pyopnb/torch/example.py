@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
+import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import torch
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import sanitize
-from pyopnb.torch.sizes import expanded_shapes
+from pyopnb.torch.sizes import expanded_shapes, requested_dimensions
 from pyopnb.torch.source import line_in
 
 __all__ = [
@@ -23,6 +25,8 @@ __all__ = [
     "clone_aliased",
     "in_order",
     "line_of_error",
+    "tensors_in",
+    "widened",
     "with_caches",
 ]
 
@@ -202,6 +206,80 @@ def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
 
     pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, (args, dict(kwargs)))
     return pair
+
+
+def widened(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> tuple[Any, Any] | None:
+    """Repeat what has size 1 along an axis that is to be open, since torch takes that size for a constant.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes
+        As for `pyopnb.torch.export`.
+
+    Returns
+    -------
+    (tuple, dict) or None
+        Arguments with size 2 there, for which forward returns results of the same ranks. None where there
+        are no such axes, or forward takes no 2 there.
+    """
+    example = args, in_order(module, kwargs)
+    requests = requested_dimensions(dynamic_shapes, bound_arguments(module, *example))
+    places = []
+    for number, (tensor, request) in enumerate(zip(tensors_in(example), requests, strict=False)):
+        sizes = dict(enumerate(tensor.shape))
+        places += [(number, axis) for axis in request if sizes.get(axis) == 1]
+    if not places:
+        return None
+    try:
+        scratch = copy.deepcopy(module)
+    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+        return None
+    types = _types_of_results(scratch, *example)
+    wider = None
+    # All of them together, as inputs share a batch; then one by one.
+    for group in (places, *([place] for place in places)):
+        candidate = _repeated(wider or example, group)
+        if types is not None and _types_of_results(scratch, *candidate) == types:
+            wider = candidate
+            if group is places:
+                break
+    return wider
+
+
+def tensors_in(values: Any) -> list[Any]:
+    """List the tensors among values."""
+    leaves = torch.utils._pytree.tree_leaves(values)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
+    """Give the tensors of an example twice their numbers along axes, by tensor and axis."""
+    numbers = itertools.count()
+
+    def repeated(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        number = next(numbers)
+        axes = [axis for place, axis in places if place == number]
+        for axis in axes:
+            leaf = leaf.detach().repeat_interleave(2, axis)
+        return leaf
+
+    return torch.utils._pytree.tree_map(repeated, example)
+
+
+def _types_of_results(module: Any, args: Any, kwargs: Any) -> list[Any] | None:
+    """Run a module that may change, and return dtype and rank of each result, or None."""
+    args, kwargs = torch.utils._pytree.tree_map(_copied, (args, kwargs))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = module(*args, **kwargs)
+    except Exception:  # of sizes that forward does not take
+        return None
+    return [(tensor.dtype, tensor.dim()) for tensor in tensors_in(results)]
 
 
 # ---- a run in torch --------------------------------------------------------------------------

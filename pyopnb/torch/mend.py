@@ -11,7 +11,7 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import Unwritable, encode
 from pyopnb.torch.holes import Hole, hole_of
 from pyopnb.torch.program import calls_in
-from pyopnb.torch.stand_in import define
+from pyopnb.torch.stand_in import PARTS, define
 from pyopnb.torch.wrappers import is_put_in, put_node, take_back
 
 __all__ = ["mend"]
@@ -85,7 +85,7 @@ def _by_op(program: Any) -> list[list[_Call]]:
 def _can_take_over(node: Any) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
-    if node.target.namespace.startswith("pyopnb") or is_put_in(node):
+    if node.target.namespace in ("pyopnb", PARTS) or is_put_in(node):
         return False
     try:
         encode(node)

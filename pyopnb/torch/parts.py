@@ -29,7 +29,9 @@ from pyopnb.torch.example import bound_arguments, in_order, line_of_error
 from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.program import calls_in, capture, is_foreign
 from pyopnb.torch.sizes import (
+    FixedSize,
     OpenSizes,
+    fixed_by_torch,
     has_derived_sizes,
     requested_dimensions,
     rewritten_shapes,
@@ -37,7 +39,14 @@ from pyopnb.torch.sizes import (
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
-__all__ = ["TorchPart", "capture_around", "capture_with_parts", "part_of", "parts_in"]
+__all__ = [
+    "TorchPart",
+    "capture_around",
+    "capture_narrowed",
+    "capture_with_parts",
+    "part_of",
+    "parts_in",
+]
 
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
@@ -122,7 +131,7 @@ def capture_with_parts(
         As from `pyopnb.torch.program.capture`; or a part changes its module, or draws random numbers.
     """
     try:
-        return capture(module, args, kwargs, dynamic_shapes)
+        program = capture(module, args, kwargs, dynamic_shapes)
     except ModelError as refusal:
         # Torch's own error stays there. There is none, or one of ours, where it was not torch that refused.
         failure = refusal.__context__
@@ -134,7 +143,7 @@ def capture_with_parts(
             program = _with_parts(module, args, kwargs, dynamic_shapes, refusal)
         if program is None:
             raise
-        return program
+    return _with_fewer_fixed_sizes(program, module, args, kwargs, dynamic_shapes)
 
 
 def _with_parts(
@@ -216,22 +225,119 @@ def capture_around(
     raise refusal
 
 
-def _with_open_sizes(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
+def _with_fewer_fixed_sizes(
+    program: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
 ) -> Any:
-    """Capture a module with the part in torch that fixes a size there; return None where nothing helps."""
+    """Capture a module again with a part in torch, where torch has fixed sizes that forward lets change."""
+    fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
+    if not fixed:
+        return program
+    size = next(iter(fixed.values()))
+    refusal = ModelError(
+        f"module {sanitize(type(module).__name__)}, dynamic_shapes",
+        expected="sizes that can change",
+        got=f"it fixes size {size.size} of axis {size.axis}, {size.reason}",
+        next="the size fixed in the model: leave the axis out of dynamic_shapes",
+    )
     try:
-        # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and takes it without one.
-        program = capture(module, args, kwargs, _names_of(dynamic_shapes))
+        general = _with_open_sizes(module, args, kwargs, dynamic_shapes, refusal, list(fixed))
     except ModelError:
-        pass
-    else:
-        if has_derived_sizes(program):
-            return program
+        # No op can stand in for what draws random numbers, or changes its module.
+        return program
+    return program if general is None else general
+
+
+def _fixed_places(
+    program: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> dict[tuple[int, int], FixedSize]:
+    """List by tensor and axis the sizes that torch has fixed though they were to be open."""
+    arguments = bound_arguments(module, args, in_order(module, kwargs))
+    requests = requested_dimensions(dynamic_shapes, arguments)
+    names = [str(number) for number in range(len(program.graph_signature.user_inputs))]
+    places = {}
+    for size in fixed_by_torch(program, names, requests):
+        # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
+        if size.size != 1:
+            places[int(size.input), size.axis] = size
+    return places
+
+
+def _with_open_sizes(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    refusal: ModelError,
+    fixed: Sequence[tuple[int, int]] | None = None,
+) -> Any:
+    """Capture a module with the part in torch that fixes sizes; return None where nothing helps.
+
+    Where torch itself decides which sizes it fixes, those are `fixed`, by tensor and axis.
+    """
+    if fixed is None:
+        try:
+            # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and takes it without one.
+            program = capture(module, args, kwargs, _names_of(dynamic_shapes))
+        except ModelError:
+            pass
+        else:
+            if has_derived_sizes(program):
+                return program
     learner = _learner(module, args, kwargs, dynamic_shapes)
-    if learner is None or not learner.takes_other_sizes():
+    if learner is None:
         return None
-    program, paths = None, [""]
+    places = learner.places_of_other_sizes(fixed)
+    if not places or (fixed is None and len(places) < learner.count_of_open_sizes):
+        return None
+
+    def accept(program: Any) -> Any:
+        still_fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
+        return program if places.isdisjoint(still_fixed) else None
+
+    return _narrowed(learner, args, kwargs, dynamic_shapes, refusal, accept)
+
+
+def capture_narrowed(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    refusal: ModelError,
+    accept: Callable[[Any], Any],
+) -> Any:
+    """Capture a module with the smallest part in torch with which its model is right.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes
+        As for `pyopnb.torch.program.capture`.
+    refusal : ModelError
+        What is wrong without a part.
+    accept : callable
+        Takes a program, and returns what is made of it; None where that is wrong as well.
+
+    Returns
+    -------
+    object
+        What `accept` has returned last; None where nothing helps.
+    """
+    learner = _learner(module, args, kwargs, dynamic_shapes)
+    if learner is None:
+        return None
+    learner.problem = "the exporter's model is not right for"
+    return _narrowed(learner, args, kwargs, dynamic_shapes, refusal, accept)
+
+
+def _narrowed(
+    learner: _Learner,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    refusal: ModelError,
+    accept: Callable[[Any], Any],
+) -> Any:
+    """Put the whole module in torch, then ever smaller submodules for as long as the program is accepted."""
+    accepted, paths = None, [""]
     for _ in range(_ATTEMPTS):
         if not paths:
             break
@@ -240,13 +346,17 @@ def _with_open_sizes(
             part = learner.learn(path, "", refusal)
             with _in_torch(learner.module, [part]):
                 program = capture(learner.module, args, kwargs, dynamic_shapes)
+            result = accept(program)
         except (ModelError, _NotLearned):
             continue
-        # What fixes the size is in this submodule, and perhaps in one of its own.
+        if result is None:
+            continue
+        accepted = result
+        # What is at fault is in this submodule, and perhaps in one of its own.
         prefix = f"{path}." if path else ""
         children = learner.module.get_submodule(path).named_children()
         paths = [prefix + name for name, _ in children]
-    return program
+    return accepted
 
 
 def _names_of(dynamic_shapes: Any) -> Any:
@@ -400,6 +510,8 @@ class _Learner:
         A copy, which nobody else changes.
     runs : bool
         Whether the module runs on the example.
+    problem : str
+        What the reason of a part begins with.
     """
 
     def __init__(
@@ -414,6 +526,7 @@ class _Learner:
         count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
         self._example = self._comparison.example(count)
         self._foreign = False
+        self.problem = "torch.export cannot capture"
         self._limit = CallLimit()
         self.runs = self._check()
 
@@ -481,7 +594,7 @@ class _Learner:
         if path:
             place = f"{sanitize(path)} ({name})"
             subject = f"submodule {place}"
-        reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 400)}"
+        reason = f"{self.problem} {subject}: {sanitize(refusal.got or '', 400)}"
         remedy = sanitize(refusal.next or "", 400)
         about = TorchPart(line, place, reason, remedy, self._foreign)
         ops = {}
@@ -489,16 +602,29 @@ class _Learner:
             ops[form] = _PartOp(part, form, calls, about)
         return _Submodule(path, ops)
 
-    def takes_other_sizes(self) -> bool:
-        """Tell whether the module runs at another size of each dimension that is to stay open."""
-        sizes = self._open_sizes()
-        # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
-        if not sizes.example or 1 in sizes.example.values():
-            return False
-        return all(self._takes_other_sizes_of(symbol, sizes) for symbol in sizes.example)
+    @property
+    def count_of_open_sizes(self) -> int:
+        """Count the dimensions that are to stay open, wherever they stand."""
+        return sum(len(request) for request in self._requests)
 
-    def _takes_other_sizes_of(self, symbol: str, sizes: OpenSizes) -> bool:
-        return any(self._try(arrays) for arrays in self._resized(sizes, [symbol]))
+    def places_of_other_sizes(
+        self, wanted: Sequence[tuple[int, int]] | None
+    ) -> set[tuple[int, int]]:
+        """Find the open dimensions, by tensor and axis, at whose other sizes the module runs."""
+        sizes = self._open_sizes()
+        places = set()
+        for number, request in enumerate(self._requests):
+            for axis, wish in request.items():
+                if wanted is not None and (number, axis) not in wanted:
+                    continue
+                symbol = _symbol(wish, number, axis)
+                groups = [group for group in _groups(sizes.example) if symbol in group]
+                if any(self._takes_other_sizes_of(group, sizes) for group in groups):
+                    places.add((number, axis))
+        return places
+
+    def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
+        return any(self._try(arrays) for arrays in self._resized(sizes, symbols))
 
     def _open_sizes(self) -> OpenSizes:
         dims: list[list[int | str]] = []
@@ -520,13 +646,24 @@ class _Learner:
         """Yield the example, then other sizes, then other values."""
         yield self._example
         sizes = self._open_sizes()
-        symbols = list(sizes.example)
-        for group in (symbols, *([symbol] for symbol in symbols)):
+        for group in _groups(sizes.example):
             yield from self._resized(sizes, group)
         # Code that is not torch's may read without looking, so it gets the example's values alone.
         if not self._foreign:
             for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):
                 yield [array for array in trial.inputs if array is not None]
+
+
+def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
+    """List the dimensions that change together: all, each alone, and those of one size."""
+    groups = [list(sizes)]
+    for symbol, size in sizes.items():
+        groups += [[symbol], [other for other in sizes if sizes[other] == size]]
+    distinct: list[list[str]] = []
+    for group in groups:
+        if group and group not in distinct:
+            distinct.append(group)
+    return distinct
 
 
 def _symbol(wish: Any, number: int, axis: int) -> str:

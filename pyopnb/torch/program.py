@@ -383,7 +383,7 @@ def _size_refused(
     fixed = re.search(r"specialized it to be a constant \((\d+)\)", text)
     if fixed is not None:
         got = f"a forward that takes only {fixed[1]} there, as a loop over the dimension does"
-        suggestion = "torch.export.Dim.AUTO for it, which fixes the size, or leave it out"
+        suggestion = "leave it out of dynamic_shapes, which fixes the size"
         line = fixing_line()
         if line:
             got = f"{line}, which takes only {fixed[1]} there"

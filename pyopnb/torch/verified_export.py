@@ -48,6 +48,13 @@ class VerifiedExport:
     fixed: list[FixedSize]
     fault: Fault | None
 
+    @property
+    def problem(self) -> str:
+        """Say what is wrong with the model, or why sizes of it had to be fixed; empty where nothing is."""
+        if self.fault is not None:
+            return self.fault.text
+        return self.fixed[0].reason if self.fixed else ""
+
 
 def export_verified(
     program: Any,

@@ -289,12 +289,23 @@ class ModuleComparison:
             name = trial.name
             if name == _EXAMPLE:
                 return _of_error(error)
-            # What raises on values that are not kind gives no wrong number, nor does a part that
-            # returns another rank at a size, as torch.cov does of one row.
-            if name.startswith(_SIZES) and not isinstance(error, OtherResults):
+            # What raises on values that are not kind gives no wrong number, nor does a model at a size
+            # where torch returns another rank, as torch.cov does of one row, or fewer results.
+            if not name.startswith(_SIZES) or isinstance(error, OtherResults):
+                continue
+            if not self._returns_others(trial):
                 text = f"with {name}: {type(error).__name__}: {error}"
                 return Fault(text, error, at_other_sizes=True)
         return None
+
+    def _returns_others(self, trial: Trial) -> bool:
+        """Tell whether the module returns other ranks for a trial than for the example."""
+        ranks = []
+        for inputs in (trial.inputs, self.example(len(trial.inputs))):
+            arrays = [array.copy() for array in inputs if array is not None]
+            results = self._call(self._module, arrays)
+            ranks.append([result.ndim for result in results])
+        return ranks[0] != ranks[1]
 
     # ---- trials ------------------------------------------------------------------------------
 

@@ -284,10 +284,11 @@ def resized(module, args, kwargs, model):
     for info in model.graph.input:
         shape = info.type.tensor_type.shape.dim
         dims.append([dim.dim_param or dim.dim_value for dim in shape])
+    kinds = kinds_of_results(module, args, kwargs)
     for sizes in further_sizes(dims, tensors):
         shapes = [[evaluated(dim, sizes) for dim in row] for row in dims]
         values = reshaped(args, kwargs, shapes)
-        if is_taken(module, *values):
+        if kinds_of_results(module, *values) == kinds:
             yield (str(sizes), *values)
 
 
@@ -316,13 +317,12 @@ def of_shape(tensor, shape):
     return between.to(tensor.dtype)
 
 
-def is_taken(module, args, kwargs):
-    """Tell whether eager mode runs."""
+def kinds_of_results(module, args, kwargs):
+    """List dtype and rank of each result, which no model can change; None where torch does not take the arguments."""
     try:
-        run(module, args, kwargs)
+        return [(array.dtype, array.ndim) for array in run(module, args, kwargs)]
     except Exception:  # a size or a value that torch does not take
-        return False
-    return True
+        return None
 
 
 def fixed_without_need(module, arguments, model, fixed):
@@ -349,7 +349,7 @@ def grown_is_taken(module, arguments, places, factor, step):
     bound = inspect.BoundArguments(
         inspect.signature(module.forward), collections.OrderedDict(grown)
     )
-    return is_taken(module, bound.args, bound.kwargs)
+    return kinds_of_results(module, bound.args, bound.kwargs) is not None
 
 
 # ---- all of them -------------------------------------------------------------------------------

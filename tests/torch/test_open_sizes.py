@@ -38,6 +38,13 @@ class AddsItsList(nn.Module):
         return x + sum(x.tolist())
 
 
+class Demands(nn.Module):
+    def forward(self, x):
+        if len(x) != 5:
+            raise ValueError("five rows")
+        return x * 2
+
+
 def opened(module, *args, axes=None, **options):
     """Export with every dimension open, or those given; the model and what the warning says."""
     shapes = tuple(dict.fromkeys(range(x.dim()), AUTO) for x in args) if axes is None else axes
@@ -55,27 +62,36 @@ def opened(module, *args, axes=None, **options):
     [
         (Unbinds(), torch.randn(5, 3)),
         (Loops(), torch.randn(5, 3)),
+        (AddsItsLength(), torch.zeros(5, 3)),
         (AddsItsList(), torch.tensor([1, 2, 3, 4, 5])),
     ],
 )
-def test_a_size_that_torch_fixes_is_refused_by_name_in_a_feed(module, x):
+def test_a_size_that_torch_fixes_stays_open_with_a_part_in_torch(module, x):
     model, (report,) = opened(module, x)
-    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 5
-    assert (report.fixed[0].axis, report.fixed[0].size) == (0, 5)
-    assert "axis 0: always 5" in str(report)
+    assert not report.fixed
+    assert "it fixes size 5 of axis 0" in report.holes[0].reason
     session = pyopnb.Session(model)
     name = session.get_inputs()[0].name
-    np.testing.assert_allclose(
-        session.run(None, {name: x.numpy()})[0], module(x).detach().numpy(), rtol=1e-4, atol=1e-5
-    )
-    with pytest.raises(pyopnb.errors.InputError, match=name):
-        session.run(None, {name: torch.cat([x, x[:1]]).numpy()})
+    for value in (x, torch.cat([x, x[:2]]), x[:1]):
+        expected = module(value).detach().numpy()
+        result = session.run(None, {name: value.numpy()})[0]
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_forward_demands_is_refused_by_name_in_a_feed():
+    module = Demands()
+    model, (report,) = opened(module, torch.ones(5, 3))
+    assert re.search(r"test_open_sizes\.py:\d+, `if len\(x\) != 5:`", str(report.fixed[0]))
+    assert "axis 0: always 5" in str(report)
+    assert not report.holes
+    with pytest.raises(pyopnb.errors.InputError, match="x"):
+        pyopnb.Session(model).run(None, {"x": np.ones((6, 3), np.float32)})
 
 
 def test_the_line_that_fixes_a_size_is_named():
     _, (report,) = opened(Loops(), torch.randn(5, 3))
     assert re.search(
-        r"test_open_sizes\.py:\d+, `for row in range\(len\(x\)\):`", str(report.fixed[0])
+        r"test_open_sizes\.py:\d+, `for row in range\(len\(x\)\):`", report.holes[0].reason
     )
 
 
@@ -147,23 +163,50 @@ def test_a_named_size_that_cannot_change_is_refused():
     module = Loops().eval()
     # What cannot be copied can have no part in torch.
     module.lock = threading.Lock()
-    with pytest.raises(pyopnb.errors.ModelError, match="AUTO for it") as caught:
+    with pytest.raises(pyopnb.errors.ModelError, match="leave it out of dynamic_shapes") as caught:
         pyopnb.torch.export(module, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},))
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("size", ["batch", torch.export.Dim("batch")])
-def test_an_example_of_one_with_a_named_batch(size):
+@pytest.mark.parametrize("size", ["batch", torch.export.Dim("batch"), AUTO])
+def test_an_example_of_one_has_an_open_batch(exported, size):
+    examples = [(torch.randn(rows, 3),) for rows in (1, 2, 5)]
+    assert exported(nn.Linear(3, 2), *examples, dynamic_shapes=({0: size},)) == []
+
+
+class Squeezes(nn.Module):
+    def forward(self, x):
+        return x.squeeze() * 2
+
+
+class DoublesOne(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.shape[0] == 1 else x * 3
+
+
+def test_an_example_of_one_that_forward_squeezes_stays_one():
+    model, (report,) = opened(Squeezes(), torch.ones(1, 3), axes=({0: AUTO},))
+    assert "axis 0: always 1" in str(report.fixed[0])
+    assert pyopnb.Session(model)(x=torch.ones(1, 3))[0].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_forward_with_a_case_for_one_stays_in_torch(rows):
+    model, (report,) = opened(DoublesOne(), torch.ones(rows, 3), axes=({0: AUTO},))
+    assert "DoublesOne" in report.holes[0].reason
+    session = pyopnb.Session(model)
+    for size, factor in ((1, 2), (2, 3), (5, 3)):
+        assert session(x=np.ones((size, 3), np.float32))[0].tolist() == [[factor] * 3] * size
+
+
+def test_an_example_of_one_that_is_broadcast_is_refused_by_its_name():
+    class Adds(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    args, sizes = (torch.ones(4, 3), torch.ones(1, 3)), ({0: "batch"}, {0: "rows"})
     with pytest.raises(pyopnb.errors.ModelError, match="Try: an example with 2 or more there"):
-        pyopnb.torch.export(
-            nn.Linear(3, 2).eval(), (torch.ones(1, 3),), dynamic_shapes=({0: size},)
-        )
-
-
-def test_an_example_of_one_with_an_open_batch_is_said():
-    model, (report,) = opened(nn.Linear(3, 2), torch.ones(1, 3), axes=({0: AUTO},))
-    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
-    assert "with 2 or more there" in str(report.fixed[0])
+        pyopnb.torch.export(Adds().eval(), args, dynamic_shapes=sizes)
 
 
 def test_without_the_verification_the_warning_says_so():
