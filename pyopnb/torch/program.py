@@ -173,7 +173,28 @@ def capture(
             )
     _check_inputs_and_outputs(program, where)
     _write_caches_as_dicts(program)
+    _write_numbers_as_tensors(program)
     return program
+
+
+def _write_numbers_as_tensors(program: Any) -> None:
+    """Let a program return tensors in the place of Python numbers, of which the exporter has no name."""
+    graph, specs = program.graph_module.graph, program.graph_signature.output_specs
+    modes = [getattr(node.meta.get("val"), "fake_mode", None) for node in graph.nodes]
+    mode = next(filter(None, modes), None)
+    output = graph.output_node()
+    results = list(output.args[0])
+    for position, result in enumerate(results):
+        if not isinstance(result, (bool, int, float)) or mode is None:
+            continue
+        dtype = torch.tensor(result).dtype
+        with graph.inserting_before(output):
+            call = torch.ops.aten.scalar_tensor.default
+            results[position] = graph.call_function(call, (result,), {"dtype": dtype})
+        with mode:
+            results[position].meta["val"] = torch.empty((), dtype=dtype)
+        specs[position].arg = torch.export.graph_signature.TensorArgument(results[position].name)
+    output.args = (tuple(results),)
 
 
 def _write_caches_as_dicts(program: Any) -> None:

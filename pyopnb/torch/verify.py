@@ -400,8 +400,11 @@ def _fits(leaf: Any) -> bool:
 
 def arrays_of(results: Any) -> list[np.ndarray]:
     """Convert the tensors and numbers among results to arrays."""
-    leaves = torch.utils._pytree.tree_leaves(results)
-    return [_as_array(leaf) for leaf in leaves if _fits(leaf)]
+    arrays = []
+    for leaf in filter(_fits, torch.utils._pytree.tree_leaves(results)):
+        # A Python number has torch's dtype in a model: 0.5 is a float32.
+        arrays.append(to_array(torch.as_tensor(leaf)))
+    return arrays
 
 
 def _as_array(leaf: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single ops are in test_op_db.
 """
 
+import numpy as np
 import pytest
 import torch
 from onnx import numpy_helper
@@ -306,3 +307,16 @@ def test_weights_that_the_exporter_transposes_have_their_names():
     x = some(2, 5, 4)
     (result,) = pyopnb.Session(model)(x).values()
     torch.testing.assert_close(torch.from_numpy(result), module(x).detach())
+
+
+class ReturnsNumbers(nn.Module):
+    def forward(self, x):
+        return x + 1, x.shape[1], 0.5, None, True
+
+
+@pytest.mark.parametrize("sizes", [None, ({0: "batch"},)])
+def test_numbers_that_forward_returns_are_outputs(sizes):
+    model = pyopnb.torch.export(ReturnsNumbers().eval(), (torch.ones(2, 3),), dynamic_shapes=sizes)
+    results = pyopnb.Session(model)(x=torch.zeros(2, 3))
+    assert [result.dtype for result in results] == [np.float32, np.int64, np.float32, bool]
+    assert [result.tolist() for result in results[1:]] == [3, 0.5, True]

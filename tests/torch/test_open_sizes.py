@@ -95,15 +95,6 @@ def test_the_line_that_fixes_a_size_is_named():
     )
 
 
-def test_the_length_as_a_number_is_right_at_every_size_or_fixed():
-    model, _ = opened(AddsItsLength(), torch.zeros(5, 3))
-    session = pyopnb.Session(model)
-    name = session.get_inputs()[0].name
-    assert session.run(None, {name: np.zeros((5, 3), np.float32)})[0].max() == 5
-    with pytest.raises(pyopnb.errors.InputError, match=name):
-        session.run(None, {name: np.zeros((6, 3), np.float32)})
-
-
 @pytest.mark.parametrize(
     ("module", "op_type"),
     [
