@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.batches.map import Batches
-from pyopnb.display.html import details, join, note
+from pyopnb.display.html import details, note
 from pyopnb.display.output_choice import choose_output, mean_of
-from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.view import View, charts_html, view
+from pyopnb.display.view import View, charts_view, view
 
 __all__ = ["view_batches"]
 
@@ -38,15 +38,14 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
     parts = [details(title, table, open=len(thing.runs) <= _OPEN_ROWS)]
     parts += map(note, thing.remarks())
     name = choose_output((run.result for run in thing.runs), output)
-    # A line needs two points.
-    if len(thing.runs) < 2:
-        return View(thing, title, repr(thing), join(parts))
     charts = []
-    if name is not None:
-        charts.append(_chart([mean_of(run.result, name) for run in thing.runs], f"mean of {name}"))
-    charts.append(_chart([run.seconds for run in thing.runs], "time of each batch", "s"))
-    parts.insert(0, charts_html(charts, f"{title}."))
-    return View(thing, title, repr(thing), join(parts), lambda: page(charts, title, in_row=2))
+    # A line needs two points.
+    if len(thing.runs) > 1:
+        if name is not None:
+            means = [mean_of(run.result, name) for run in thing.runs]
+            charts.append(_chart(means, f"mean of {name}"))
+        charts.append(_chart([run.seconds for run in thing.runs], "time of each batch", "s"))
+    return charts_view(thing, title, repr(thing), charts, parts)
 
 
 def _chart(values: Sequence[float], title: str, unit: str = "") -> Chart:

@@ -11,12 +11,12 @@ from pyopnb.batches.sweep import Sweep
 from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
-from pyopnb.display.html import details, join, note
+from pyopnb.display.html import details, note
 from pyopnb.display.output_choice import choose_output, is_number, mean_of
 from pyopnb.display.photographs import looks_like_photographs
-from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.view import View, charts_html, view
+from pyopnb.display.view import View, charts_view, view
 from pyopnb.ops.messages import sanitize
 from pyopnb.traces.summary import summary_of
 
@@ -49,10 +49,7 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
         total = math.prod(thing.shape)
         parts.append(note(f"interrupted after {len(thing):,} of {total:,} runs"))
     charts = [] if name is None else list(_charts(thing, name))
-    if not charts:
-        return View(thing, title, repr(thing), join(parts))
-    parts.insert(0, charts_html(charts, f"{title}."))
-    return View(thing, title, repr(thing), join(parts), lambda: page(charts, title, in_row=2))
+    return charts_view(thing, title, repr(thing), charts, parts)
 
 
 def _charts(thing: Sweep, name: str) -> Iterator[Chart]:

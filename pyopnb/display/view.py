@@ -18,7 +18,7 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.display.html import image, paragraph
+from pyopnb.display.html import image, join, paragraph
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.shapes import Drawing
@@ -30,7 +30,7 @@ from pyopnb.ops.coerce import foreign_array, is_foreign_array
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
 
-__all__ = ["Canvas", "View", "charts_html", "picture_html", "view"]
+__all__ = ["Canvas", "View", "charts_view", "picture_html", "view"]
 
 _EXPECTED = (
     "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
@@ -121,10 +121,26 @@ def picture_html(drawing: Drawing, alt: str) -> str:
     return paragraph(image(to_svg(drawing), alt))
 
 
-def charts_html(charts: Sequence[Chart], alt: str) -> str:
-    """Write charts as images side by side, which stand below each other on a narrow page instead of shrinking."""
+def charts_view(
+    thing: Any,
+    title: str,
+    text: str,
+    charts: Sequence[Chart],
+    parts: Sequence[str],
+    *,
+    head: str = "",
+    alt: str = "",
+) -> View:
+    """Show charts between other HTML; ``alt`` says what they show, by default the title.
+
+    The charts are images side by side, which stand below each other on a narrow page instead of shrinking.
+    """
+    if not charts:
+        return View(thing, title, text, join([head, *parts]))
+    alt = alt or f"{title}."
     images = [image(to_svg(page([chart], alt)), alt) for chart in charts]
-    return paragraph(" ".join(images))
+    body = join([head, paragraph(" ".join(images)), *parts])
+    return View(thing, title, text, body, lambda: page(charts, title, in_row=2))
 
 
 @singledispatch

@@ -9,9 +9,9 @@ import numpy as np
 from pyopnb.diffs.base import fit_lines
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.html import join, pre
-from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.view import View, charts_html, view
+from pyopnb.display.view import View, charts_view, view
 from pyopnb.errors import InputError
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord
@@ -66,9 +66,8 @@ def view_training(
         return View(thing, text, text, join([pre(text)]))
     facts = "".join(f" From step {step:,} on {version}." for step, version in thing.marks)
     charts = _charts({"": thing.record}, log, smooth)
-    drawing = page(charts, f"Loss by step. {text}.", in_row=2)
-    body = [charts_html(charts, f"Curve of the loss. {text}.{facts}"), pre(text)]
-    return View(thing, text, text, join(body), lambda: drawing)
+    alt = f"Curve of the loss. {text}.{facts}"
+    return charts_view(thing, text, text, charts, [pre(text)], alt=alt)
 
 
 @view.register(TrainingDiff)
@@ -89,14 +88,12 @@ def view_training_diff(
     """
     title = f"diff of two trainings: {thing.verdict}"
     records = {"a": thing.a, "b": thing.b}
-    body = [headline_html(thing)]
-    if not thing.a.losses and not thing.b.losses:
-        return View(thing, title, str(thing), join(body))
-    charts = _charts(records, log, smooth)
-    drawing = page(charts, title, in_row=2)
-    body += [charts_html(charts, f"Curves of the losses. {title}.")]
-    body.append(pre(fit_lines(thing.details())))
-    return View(thing, title, str(thing), join(body), lambda: drawing)
+    charts = []
+    parts = []
+    if thing.a.losses or thing.b.losses:
+        charts = _charts(records, log, smooth)
+        parts.append(pre(fit_lines(thing.details())))
+    return charts_view(thing, title, str(thing), charts, parts, head=headline_html(thing))
 
 
 def _charts(
