@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,6 +15,7 @@ from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
@@ -41,8 +41,6 @@ _CELL = (
     "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);"
     "font-family:monospace;white-space:nowrap"
 )
-# The colours of cells: what is not finite, positive and negative numbers.
-_ODD, _WARM, _COLD = "213,0,127", "214,72,34", "30,110,230"
 
 
 @view.register(np.ndarray)
@@ -240,32 +238,24 @@ def _small_html(array: _ShownArray) -> str:
 
 
 def _table(matrix: np.ndarray) -> str:
+    """Write numbers on the colours that a heat map of them has, half as strong, so that the digits can be read."""
     numbers = to_floats(matrix)
-    finite = np.abs(numbers[np.isfinite(numbers)])
-    most = float(finite.max(initial=0.0))
+    most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
+    colours = ColourScale(-most, most, kind="diverging").pixels(numbers)
     body = ""
-    for values, row in zip(matrix, numbers.tolist(), strict=True):
-        cells = [_cell(value, number, most) for value, number in zip(values, row, strict=True)]
+    for values, row in zip(matrix, colours.tolist(), strict=True):
+        cells = [_cell(value, *colour) for value, colour in zip(values, row, strict=True)]
         body += f"<tr>{''.join(cells)}</tr>"
     table = f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'
     # A narrow page scrolls the table and not itself.
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
-def _cell(value: Any, number: float, most: float) -> str:
-    """Write a number on a background whose colour is its sign and whose opacity is its size."""
-    if not math.isfinite(number):
-        colour, opacity = _ODD, 0.5
-    else:
-        colour = _COLD
-        if number > 0:
-            colour = _WARM
-        opacity = 0.0
-        if most:
-            opacity = 0.45 * abs(number) / most
+def _cell(value: Any, red: int, green: int, blue: int, opacity: int) -> str:
     is_float = isinstance(value, (np.floating, np.complexfloating))
     text = escape(f"{value:.4g}" if is_float else value, 40)
-    return f'<td style="{_CELL};background-color:rgba({colour},{opacity:.2f})">{text}</td>'
+    colour = f"rgba({red},{green},{blue},{opacity / 510:.2f})"
+    return f'<td style="{_CELL};background-color:{colour}">{text}</td>'
 
 
 def _texts_html(value: np.ndarray) -> str:

@@ -61,8 +61,8 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
         if titles and shape.about:
             about = f"<title>{escape(shape.about)}</title>"
         if body in ids:
-            at = _attributes(x=shape.x, y=shape.y)
-            parts.append(f'<use href="#{ids[body]}"{at}>{about}</use>')
+            use = f'<use href="#{ids[body]}"{_attributes(x=shape.x, y=shape.y)}'
+            parts.append(f"{use}>{about}</use>" if about else f"{use}/>")
         else:
             parts.append(_group(shape, about + body))
     return "".join([*parts, "</svg>"])
