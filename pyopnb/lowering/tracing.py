@@ -33,6 +33,7 @@ __all__ = [
     "Number",
     "Traced",
     "arithmetic",
+    "as_array",
     "call",
     "is_constant",
     "is_traced",
@@ -478,6 +479,13 @@ def tensor_of(value: Any, dtype: Any = None) -> Tensor:
     return cast(tensor, dtype)
 
 
+def as_array(value: Any) -> Any:
+    """Return a value as an array that records."""
+    if type(value) is Traced:
+        return value
+    return Traced(np.asarray(plain(value)), None if is_constant(value) else tensor_of(value))
+
+
 def _stacked(value: Any, dtype: np.dtype) -> Tensor:
     """Record a nested list as an array, level by level."""
     if type(value) not in (tuple, list):
@@ -547,7 +555,7 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
     recorded = rule(result, *args, **kwargs)
     if function in _OF_SIZES:
         return recorded
-    if isinstance(recorded, Tensor):
+    if type(recorded) in (Tensor, Traced):
         return _fitted(result, recorded, args)
     if not isinstance(recorded, (list, tuple)) or not isinstance(result, (list, tuple)):
         return recorded
@@ -557,9 +565,11 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
     return tuple(parts)
 
 
-def _fitted(result: Any, tensor: Tensor, args: Sequence[Any]) -> Traced:
+def _fitted(result: Any, recorded: Any, args: Sequence[Any]) -> Traced:
     """Return a result of NumPy's with its tensor; it may be a view of an argument."""
-    return Traced(result, fit(tensor, result), _source_of(result, args))
+    if type(recorded) is Traced:
+        recorded = recorded.tensor
+    return Traced(result, fit(recorded, result), _source_of(result, args))
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:

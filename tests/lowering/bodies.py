@@ -30,8 +30,8 @@ BODIES: dict[str, str] = {
     "np.deg2rad": "np.deg2rad(x) + np.rad2deg(y)",
     # comparisons and choices
     "np.less": "(x < y) & (x <= 1) | ~(x > 0.5) ^ (y >= 0)  # bool", "np.equal": "(n == 1) | (n != n * 2)  # bool", "np.logical_and": "np.logical_and(x, y > 0) | np.logical_or(x > 1, y) ^ np.logical_not(x)  # bool",
-    "np.where": "np.where(x > 0, x, y) + np.where(m, np.float32(1), 0)", "instead of np.select": "np.where(x > 1, x, np.where(x > 0, y, 0))", "np.isnan": "np.isnan(x) | np.isinf(y) | np.isfinite(x)  # bool",
-    "instead of np.isclose": "np.abs(x - y) <= 1e-8 + 1e-5 * np.abs(y)  # bool", "instead of np.nan_to_num": "np.where(np.isnan(np.log(x)), 0, np.log(x))", "np.any": "(x > 0).any(axis=1) | (x > 0).all(-1)  # bool",
+    "np.where": "np.where(x > 0, x, y) + np.where(m, np.float32(1), 0)", "np.select": "np.select([x > 1, x > 0], [x, y], 0)", "np.isnan": "np.isnan(x) | np.isinf(y) | np.isfinite(x)  # bool",
+    "np.isclose": "np.isclose(x, y, atol=0.5) | np.isclose(n, x)  # bool", "instead of np.nan_to_num": "np.where(np.isnan(np.log(x)), 0, np.log(x))", "np.any": "(x > 0).any(axis=1) | (x > 0).all(-1)  # bool",
     "bits": "((n & 6) + np.bitwise_or(n, 1) + np.bitwise_xor(n, 3) + np.invert(n) + np.left_shift(n, 2) + np.right_shift(n, 1))  # int32", "np.greater": "np.greater(n, 1) ^ np.less_equal(n, 2) ^ np.greater_equal(x, y) ^ np.not_equal(n, 0) ^ np.logical_xor(n, x)  # bool", "np.flatnonzero": "np.flatnonzero(x > 0)  # int64", "np.amax": "np.amax(x, 1) + np.amin(x, 1) + np.positive(v[0]) + np.absolute(x[:, 0]) + np.fix(x[:, 1])", "np.prod": "x.prod(1, keepdims=True)",
     # reductions
     "np.sum": "x.sum() + x.sum(0) + x.sum(axis=1, keepdims=True) + np.sum(x, (0, 1))", "np.mean": "x.mean(-1) + x.mean()",
@@ -41,19 +41,19 @@ BODIES: dict[str, str] = {
     # shapes
     "np.reshape": "x.reshape(-1, 2).reshape(x.shape) + np.reshape(x, (-1,)).reshape(x.shape[0], -1)", "np.transpose": "x.T @ y + np.transpose(x, (1, 0)) @ y", "np.swapaxes": "np.swapaxes(x, 0, 1)",
     "np.moveaxis": "np.moveaxis(x[None], 0, -1)", "np.expand_dims": "np.expand_dims(x, (0, 2))", "np.squeeze": "np.squeeze(x[None], 0) + x[:, None].squeeze(axis=1)", "np.ravel": "x.ravel() + y.flatten()",
-    "np.concatenate": "np.concatenate([x, y], 1) + np.hstack([y, x])", "np.stack": "np.stack([x, y], 1)", "np.vstack": "np.vstack([x, v])", "np.split": "np.split(x, [2], axis=1)[0][:, :1] + np.split(x, [1, 4], 1)[0]",
-    "np.array_split": "np.array_split(v, [2, 4])[0]", "np.tile": "np.tile(x, (2, 1)) + np.tile(v, 1)", "np.repeat": "np.repeat(x, 2, axis=1) + x.repeat(2, 1)", "np.pad": "np.pad(x, ((1, 2), (0, 1))) + np.pad(x, [(1, 2), (0, 1)], mode='edge')",
-    "np.flip": "np.flip(x, 1) + x[::-1] + x[:, ::-1]", "np.roll": "np.roll(x, 1, axis=1) + np.roll(x, -7)", "np.broadcast_to": "np.broadcast_to(v, x.shape) + x",
+    "np.concatenate": "np.concatenate([x, y], 1) + np.hstack([y, x])", "np.stack": "np.stack([x, y], 1)", "np.vstack": "np.vstack([x, v])", "np.split": "np.split(x, 2, axis=1)[1] + np.split(x, [1, 4], 1)[0]",
+    "np.array_split": "np.array_split(v, 4)[0]", "np.tile": "np.tile(x, (2, 1)) + np.tile(v, 1)", "np.repeat": "np.repeat(x, 2, axis=1) + x.repeat(2, 1)", "np.pad": "np.pad(x, ((1, 2), (0, 1))) + np.pad(x, [(1, 2), (0, 1)], mode='edge')",
+    "np.flip": "np.flip(x, 1) + x[::-1] + np.fliplr(x) + np.flipud(x)", "np.roll": "np.roll(x, 1, axis=1) + np.roll(x, -7)", "np.broadcast_to": "np.broadcast_to(v, x.shape) + x",
     "np.tril": "np.tril(x) + np.triu(x, 1)", "np.diff": "np.diff(x, axis=0)", "np.meshgrid": "np.meshgrid(v, x[:, 0])[0]",
     # new arrays
     "np.zeros": "np.zeros((x.shape[0], 3), x.dtype) + np.ones((x.shape[0], 1), np.float32)", "np.zeros_like": "np.zeros_like(x) + np.ones_like(y) + np.full_like(x, 2)", "np.full": "np.full(x.shape, 0.5, dtype=np.float32)",
     "np.arange": "(np.arange(x.shape[1]) * x).astype(np.float32)", "np.linspace": "(np.linspace(0, 1, 6)[:, None, None] + x).astype(x.dtype)", "np.eye": "np.eye(x.shape[0], dtype=np.float32) @ x", "np.array": "np.array([x[0, 0], 1.0, x[1, 1]], dtype=np.float32)",
     # products
-    "np.matmul": "x @ y.T", "np.dot": "np.dot(x, v) + x.dot(v)", "np.einsum": "np.einsum('ij,kj->ik', x, y) + np.einsum('ij, ij -> i', x, y)[:, None]", "instead of np.outer": "v[:, None] * v",
+    "np.matmul": "x @ y.T", "np.dot": "np.dot(x, v) + x.dot(v)", "np.einsum": "np.einsum('ij,kj->ik', x, y) + np.einsum('ij, ij -> i', x, y)[:, None]", "np.outer": "np.outer(v, x)",
     "np.linalg.norm": "np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 2, 1)",
     # sorting and finding
     "np.sort": "np.sort(x, axis=-1) + np.sort(x, 0)", "np.argsort": "np.argsort(x, axis=1, kind='stable') + x.argsort(0, kind='stable')  # int64", "np.take": "np.take(x, i, axis=1) + x.take(i, 1)", "np.take_along_axis": "np.take_along_axis(x, np.argsort(y, 1, kind='stable'), 1)",
-    "np.unique": "np.unique(i)  # int64", "np.unique(return_inverse)": "np.unique(n, return_inverse=True, return_counts=True)[1]  # int64", "np.unique(all)": "sum(part[:2].sum() for part in np.unique(n, True, True, True))  # int64", "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "instead of np.argwhere": "np.stack(np.nonzero(m), -1)  # int64", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
+    "np.unique": "np.unique(i)  # int64", "np.unique(return_inverse)": "np.unique(n, return_inverse=True, return_counts=True)[1]  # int64", "np.unique(all)": "sum(part[:2].sum() for part in np.unique(n, True, True, True))  # int64", "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
     "topk": "np.take_along_axis(x, np.argsort(-x, axis=1, kind='stable')[:, :2], 1)",
     # reading by index
     "x[1:3]": "x[1:3, ::2] + x[-3:-1, ::-2]", "x[:, None]": "x[:, None] * y[None, ..., :]", "x[..., -1]": "x[..., -1] + x[:, 0]", "x[i]": "x[:, i] + x[:, [0, 1, -1]]", "x[m]": "x[m] * 2", "x[v > 0]": "x[:, v > 0]",
@@ -80,7 +80,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "np.unique": ("np.unique(x)", "np.unique of floats"),
     "np.cumprod": ("np.cumprod(x, 1)", "np.cumprod, for which there is no operator. Try: np.exp"),
     "np.percentile": ("np.percentile(x, 10).astype(np.float32)", "np.percentile, for which there is no operator. Try: np.sort"),
-    "a split of equal parts": ("np.split(x, 2, 1)[0]", "a split of an axis whose size can change"),
     "np.partition": ("np.partition(x, 2, axis=1)", "np.partition, whose order inside the parts"),
     "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
     "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),

@@ -3,10 +3,10 @@
 from pyopnb.lowering.numpy import (
     alternatives,
     choices,
+    compositions,
     divisions,
     indexing,
     lookups,
-    parts,
     products,
     reductions,
     repeats,
@@ -18,10 +18,10 @@ from pyopnb.lowering.numpy import (
 __all__ = [
     "alternatives",
     "choices",
+    "compositions",
     "divisions",
     "indexing",
     "lookups",
-    "parts",
     "products",
     "reductions",
     "repeats",

@@ -9,7 +9,6 @@ from pyopnb.lowering.rules import REASONS, name_of
 __all__: list[str] = []
 
 _NO_OPERATOR = {
-    np.argwhere: "np.stack(np.nonzero(x), -1)",
     np.bincount: "(x[:, None] == np.arange(n)).sum(0)",
     np.cbrt: "np.sign(x) * np.abs(x) ** (1 / 3)",
     np.convolve: "a sum of products with slices, x[1:-1] * w[0] + x[2:] * w[1]",
@@ -23,12 +22,9 @@ _NO_OPERATOR = {
     np.diagonal: "(x * np.eye(n)).sum(-1)",
     np.digitize: 'np.searchsorted(bins, x, side="right")',
     np.fill_diagonal: "np.where(np.eye(n, dtype=bool), value, x)",
-    np.fliplr: "x[:, ::-1]",
-    np.flipud: "x[::-1]",
     np.gradient: "differences of slices, (x[2:] - x[:-2]) / 2",
     np.hypot: "np.sqrt(a * a + b * b)",
     np.histogram: "sums of comparisons with the edges",
-    np.isclose: "np.abs(a - b) <= 1e-8 + 1e-5 * np.abs(b)",
     np.interp: "np.searchsorted and np.take",
     np.kron: "a[:, None, :, None] * b[None, :, None, :], and reshape",
     np.lib.stride_tricks.sliding_window_view: "np.stack([x[..., k : x.shape[-1] - 2 + k] for k in range(3)], -1)",
@@ -36,11 +32,9 @@ _NO_OPERATOR = {
     np.nanmax: "np.where(np.isnan(x), -np.inf, x).max()",
     np.nansum: "np.where(np.isnan(x), 0, x).sum()",
     np.nan_to_num: "np.where(np.isnan(x), 0, x)",
-    np.outer: "a[:, None] * b",
     np.packbits: "(x.reshape(-1, 8) * 2 ** np.arange(7, -1, -1)).sum(1)",
     np.percentile: "np.sort(x), and an index",
     np.quantile: "np.sort(x), and an index",
-    np.select: "np.where(a, x, np.where(b, y, z))",
     np.tensordot: "np.einsum, or a @ b of reshaped arrays",
     np.trapezoid: "((x[..., 1:] + x[..., :-1]) / 2).sum(-1)",
 }

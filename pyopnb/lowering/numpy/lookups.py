@@ -92,12 +92,6 @@ def _nonzero(result: Any, a: Any) -> list[Tensor]:
     return nonzero_indices(tensor_of(a))
 
 
-@lowers(np.flatnonzero)
-def _flatnonzero(result: Any, a: Any) -> Tensor:
-    (indices,) = nonzero_indices(flat(tensor_of(a)))
-    return indices
-
-
 @lowers(np.searchsorted)
 def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
     """Count the elements that stand before each value."""

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import mul
-from pyopnb.lowering.numpy.axes import along
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import listed, shape_vector
@@ -17,11 +15,7 @@ from pyopnb.lowering.tensors import (
     Dims,
     Tensor,
     cast,
-    concat,
     node,
-    reshape,
-    shape,
-    size,
     unsqueeze,
 )
 from pyopnb.lowering.tracing import Traced, is_constant, plain, tensor_of
@@ -65,26 +59,6 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
 def _tiled(x: Tensor, counts: Sequence[Any], dims: Dims) -> Tensor:
     wide = _without_bool(x)
     return cast(node("Tile", [wide, shape_vector(counts)[0]], wide.dtype, dims), x.dtype)
-
-
-@lowers(np.repeat)
-def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
-    """Tile a new axis behind the one that is repeated, and join the two."""
-    if np.ndim(plain(repeats)):
-        refuse("np.repeat with a number for each element", "np.take(x, indices)")
-    x, at = along(tensor_of(a), axis)
-    counts = [1] * (x.ndim + 1)
-    counts[at + 1] = repeats
-    dims = _dims(result, x, repeats)
-    tiled = _tiled(unsqueeze(x, [at + 1]), counts, (None,) * (x.ndim + 1))
-    # Not -1, which cannot be inferred if another size is 0.
-    length = mul(size(x, at), shape_vector([repeats])[0])
-    parts = [length]
-    if at > 0:
-        parts.insert(0, shape(x, 0, at))
-    if at + 1 < x.ndim:
-        parts.append(shape(x, at + 1))
-    return reshape(tiled, concat(parts), dims)
 
 
 # ---- padding --------------------------------------------------------------------------------------

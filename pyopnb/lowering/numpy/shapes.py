@@ -21,11 +21,9 @@ from pyopnb.lowering.tensors import (
     node,
     reshape,
     served,
-    shape,
     squeeze,
     transpose,
     unsqueeze,
-    vector,
 )
 from pyopnb.lowering.tracing import tensor_of
 
@@ -108,39 +106,12 @@ def _broadcast_to(result: Any, array: Any, shape: Any) -> Tensor:
     return expand(tensor_of(array), to, dims)
 
 
-@lowers(np.meshgrid)
-def _meshgrid(result: Any, *xi: Any, indexing: str = "xy") -> list[Tensor]:
-    vectors = [flat(tensor_of(x)) for x in xi]
-    axes = list(range(len(vectors)))
-    if indexing == "xy" and len(vectors) > 1:
-        axes[:2] = 1, 0
-    grids = []
-    for x, axis in zip(vectors, axes, strict=True):
-        new_axes = [item for item in range(len(vectors)) if item != axis]
-        grids.append(unsqueeze(x, new_axes))
-    # "xy" swaps the first two, which swaps them back as well.
-    in_order = [vectors[axis] for axis in axes]
-    sizes = concat([shape(x) for x in in_order])
-    dims = tuple(x.dims[0] for x in in_order)
-    return [expand(grid, sizes, dims) for grid in grids]
-
-
-# ---- parts of arrays, and turned ones -------------------------------------------------------------
-
-_BEFORE_THE_FIRST = np.iinfo(np.int64).min
-
-
-@lowers(np.flip)
-def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
-    """Record slices from the last element to the first."""
-    x = tensor_of(m)
-    axes = axes_of(axis, x.ndim)
-    if not axes:
-        return x
-    # The steps are -1, and so is the begin: the last element.
-    backward = vector(*[-1] * len(axes))
-    ends = vector(*[_BEFORE_THE_FIRST] * len(axes))
-    return node("Slice", [x, backward, ends, vector(*axes), backward], x.dtype, x.dims)
+@lowers(np.concatenate)
+def _concatenate(result: Any, arrays: Any, axis: Any = 0) -> Tensor:
+    tensors = [tensor_of(array, result.dtype) for array in arrays]
+    if axis is None:
+        return concat([flat(x) for x in tensors])
+    return concat(tensors, axis_of(axis, tensors[0].ndim))
 
 
 def _triangle(function: Any, attrs: dict[str, int]) -> None:

@@ -6,36 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import (
-    add,
-    div,
-    equal,
-    is_nan,
-    maximum,
-    mod,
-    mul,
-    sub,
-    where,
-)
 from pyopnb.lowering.numpy.axes import along
-from pyopnb.lowering.numpy.reductions import may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
     INT64,
     Tensor,
     cast,
-    constant,
-    gather,
     graph,
-    node,
     reshape,
-    resized,
     served_dtype,
     shape,
     size,
-    squeeze,
-    vector,
 )
 from pyopnb.lowering.tracing import tensor_of
 
@@ -67,45 +49,6 @@ def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any 
         )
     _, indices = _sorted(*along(tensor_of(a), axis))
     return indices
-
-
-# ---- the middle -----------------------------------------------------------------------------------
-
-
-@lowers(np.median)
-def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    if isinstance(axis, (tuple, list)) or (axis is None and keepdims):
-        refuse("a median of several axes", "x.reshape(…) and one axis")
-    x, at = along(tensor_of(a), axis)
-    values, _ = _sorted(x, at)
-    # NumPy averages float16 as float32.
-    ordered = cast(values, np.float64 if result.dtype == np.float64 else np.float32)
-    if may_be_empty(x, [at]) and not graph().finite:
-        ordered = _and_nan(ordered, at)
-    number = size(x, at)
-    last = sub(number, 1)
-    # For an odd count, both are the same element.
-    low = gather(ordered, div(last, 2), at)
-    high = gather(ordered, div(number, 2), at)
-    # Adding the middle element to itself could overflow.
-    is_odd = equal(mod(number, 2), 1)
-    middle = where(is_odd, low, mul(add(low, high), 0.5))
-    if x.dtype.kind == "f" and not graph().finite:
-        # NaN stands last.
-        is_any_nan = is_nan(gather(ordered, maximum(last, 0), at))
-        middle = where(is_any_nan, np.nan, middle)
-    middle = cast(middle, result.dtype)
-    if keepdims:
-        return middle
-    return squeeze(Tensor(middle.name, middle.dtype, resized(x.dims, at, 1)), [at])
-
-
-def _and_nan(x: Tensor, axis: int) -> Tensor:
-    """Append a NaN along an axis, so that an index into an empty axis finds one."""
-    widths = [0] * (2 * x.ndim)
-    widths[x.ndim + axis] = 1
-    inputs = [x, vector(*widths), constant(np.nan, x.dtype)]
-    return node("Pad", inputs, x.dtype, resized(x.dims, axis, None))
 
 
 # ---- distinct values ------------------------------------------------------------------------------

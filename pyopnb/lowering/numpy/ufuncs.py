@@ -342,23 +342,6 @@ for _ufunc, _rule in _LOSING.items():
 # ---- rounding -------------------------------------------------------------------------------------
 
 
-@lowers(np.round, np.around)
-def _round(result: Any, a: Any, decimals: Any = 0) -> Tensor:
-    x = tensor_of(a)
-    digits = int(decimals.__index__())
-    if x.dtype.kind in "iub":
-        if digits < 0:
-            refuse("np.round of integers to tens", "x // 10 * 10")
-        return x
-    if not digits:
-        return elementwise("Round", x)
-    scale = 10.0 ** abs(digits)
-    # NumPy multiplies and divides by whole powers, as 0.01 is not exact.
-    if digits > 0:
-        return div(elementwise("Round", mul(x, scale)), scale)
-    return mul(elementwise("Round", div(x, scale)), scale)
-
-
 @computes(np.trunc, np.fix)
 def _trunc(x: Tensor) -> Tensor:
     if x.dtype.kind in "iub":
