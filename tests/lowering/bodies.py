@@ -31,7 +31,7 @@ BODIES: dict[str, str] = {
     # comparisons and choices
     "np.less": "(x < y) & (x <= 1) | ~(x > 0.5) ^ (y >= 0)  # bool", "np.equal": "(n == 1) | (n != n * 2)  # bool", "np.logical_and": "np.logical_and(x, y > 0) | np.logical_or(x > 1, y) ^ np.logical_not(x)  # bool",
     "np.where": "np.where(x > 0, x, y) + np.where(m, np.float32(1), 0)", "np.select": "np.select([x > 1, x > 0], [x, y], 0)", "np.isnan": "np.isnan(x) | np.isinf(y) | np.isfinite(x)  # bool",
-    "np.isclose": "np.isclose(x, y, atol=0.5) | np.isclose(n, x)  # bool", "instead of np.nan_to_num": "np.where(np.isnan(np.log(x)), 0, np.log(x))", "np.any": "(x > 0).any(axis=1) | (x > 0).all(-1)  # bool",
+    "np.isclose": "np.isclose(x, y, atol=0.5) | np.isclose(n, x)  # bool", "np.nan_to_num": "np.nan_to_num(np.log(x))", "np.any": "(x > 0).any(axis=1) | (x > 0).all(-1)  # bool",
     "bits": "((n & 6) + np.bitwise_or(n, 1) + np.bitwise_xor(n, 3) + np.invert(n) + np.left_shift(n, 2) + np.right_shift(n, 1))  # int32", "np.greater": "np.greater(n, 1) ^ np.less_equal(n, 2) ^ np.greater_equal(x, y) ^ np.not_equal(n, 0) ^ np.logical_xor(n, x)  # bool", "np.flatnonzero": "np.flatnonzero(x > 0)  # int64", "np.amax": "np.amax(x, 1) + np.amin(x, 1) + np.positive(v[0]) + np.absolute(x[:, 0]) + np.fix(x[:, 1])", "np.prod": "x.prod(1, keepdims=True)",
     # reductions
     "np.sum": "x.sum() + x.sum(0) + x.sum(axis=1, keepdims=True) + np.sum(x, (0, 1))", "np.mean": "x.mean(-1) + x.mean()",

@@ -24,7 +24,7 @@ UNARY = [
     "{a}.min(1)[:, None] + {a}", "np.cumsum({a}, 1)", "np.cumsum({a}, 0)", "np.sort({a}, 1)",
     "np.argsort({a}, 1, kind='stable')", "np.argmax({a}, 1)[:, None] + {a}", "np.argmin({a}, 0) * {a}",
     "np.median({a}, 1, keepdims=True)", "np.where({a} > 0, {a}, -1)", "np.where({a} > 1, {a}, 0)",
-    "np.isnan({a})", "np.isfinite({a}) * {a}", "{a}.astype(np.float32)",
+    "np.nan_to_num({a})", "np.isnan({a})", "np.isfinite({a}) * {a}", "{a}.astype(np.float32)",
     "{a}.astype(np.int32)", "{a}.astype(np.int64)", "{a}.astype(np.uint8)", "{a}.astype(np.float64)",
     "({a} > 0).astype(np.int8)", "{a}[::-1]", "{a}[:, ::-1]", "{a}[:, :1] + {a}", "{a}[-1] - {a}",
     "np.roll({a}, 1, 1)", "np.tril({a})", "np.flip({a}, 0)", "{a}.T.T", "{a} @ {a}.T @ {a}",
@@ -32,7 +32,7 @@ UNARY = [
     "{a} + np.arange({a}.shape[1])", "{a} >> 1", "{a} << 1", "~{a}", "{a} & 3", "{a} | 1",
     "np.diff({a}, axis=1, prepend=0)", "np.count_nonzero({a}, axis=1)[:, None] * {a}",
     "np.any({a} > 2, axis=0) | ({a} > 1)", "np.all({a} > 0, axis=1, keepdims=True) * {a}",
-    "np.var({a}, 1, keepdims=True) + {a}", "np.linalg.norm({a}, axis=1, keepdims=True)",
+    "np.isclose({a}, 1) * {a}", "np.var({a}, 1, keepdims=True) + {a}", "np.linalg.norm({a}, axis=1, keepdims=True)",
 ]  # fmt: skip
 BINARY = [
     "{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "{a} // {b}", "{a} % {b}",
@@ -40,7 +40,7 @@ BINARY = [
     "np.where({a} > {b}, {a}, {b})", "np.where({a} == {b}, 0, {b})", "{a} & {b}", "{a} | {b}", "{a} ^ {b}",
     "np.logaddexp({a}, {b})", "{a} @ {b}.T @ {b}", "np.clip({a}, {b}, None)",
     "np.logical_and({a}, {b})", "np.concatenate([{a}, {b}], 0)[: {a}.shape[0]]", "{a} + {b}.sum(0)",
-    "np.clip({a}, 0, {b})",
+    "np.select([{a} > 1, {b} > 0], [{a}, {b}], 3)", "np.clip({a}, 0, {b})", "np.isclose({a}, {b})",
 ]  # fmt: skip
 DTYPES = [*FLOATS, *INTEGERS, np.bool_, np.float32, np.int64]
 

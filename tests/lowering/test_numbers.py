@@ -154,6 +154,10 @@ def test_a_remainder_of_zero_by_a_positive_divisor_is_positive():
     assert not np.signbit(lowered("x % 2.0", np.float32([-4, 4, -0.0]))).any()
 
 
+def test_what_overflows_in_float16_becomes_its_largest_number():
+    is_numpys("np.nan_to_num(x * x)", np.float16([300, -1, 2]))
+
+
 def test_the_method_clip_takes_one_bound():
     is_numpys("x.clip(0)", np.float32([-1, 2, np.inf]))
 

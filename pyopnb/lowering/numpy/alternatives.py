@@ -31,7 +31,6 @@ _NO_OPERATOR = {
     np.modf: "x - np.trunc(x), np.trunc(x)",
     np.nanmax: "np.where(np.isnan(x), -np.inf, x).max()",
     np.nansum: "np.where(np.isnan(x), 0, x).sum()",
-    np.nan_to_num: "np.where(np.isnan(x), 0, x)",
     np.packbits: "(x.reshape(-1, 8) * 2 ** np.arange(7, -1, -1)).sum(1)",
     np.percentile: "np.sort(x), and an index",
     np.quantile: "np.sort(x), and an index",

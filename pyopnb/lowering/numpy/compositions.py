@@ -201,6 +201,24 @@ def _round(result: Any, a: Any, decimals: Any = 0) -> Any:
     return np.rint(x / scale) * scale if digits else np.rint(x)
 
 
+@lowers(np.nan_to_num)
+def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    values = as_array(x)
+    if values.dtype.kind != "f":
+        return values
+    limits = np.finfo(values.dtype)
+    filled = np.where(np.isnan(values), nan, values)
+    for infinity, limit, other in (
+        (np.inf, limits.max, posinf),
+        (-np.inf, limits.min, neginf),
+    ):
+        filled = np.where(values == infinity, limit if other is None else other, filled)
+    if values.dtype == np.float16 and posinf is None and neginf is None:
+        # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
+        filled = np.clip(filled, limits.min, limits.max)
+    return filled
+
+
 # ---- positions and products -----------------------------------------------------------------------
 
 
@@ -212,6 +230,20 @@ def _argwhere(result: Any, a: Any) -> Any:
 @lowers(np.flatnonzero)
 def _flatnonzero(result: Any, a: Any) -> Any:
     return np.nonzero(as_array(a).ravel())[0]
+
+
+@lowers(np.searchsorted)
+def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Any:
+    """Count the elements that stand before each value."""
+    x, y = as_array(a), as_array(v)
+    dtype = np.result_type(x.dtype, y.dtype)
+    x, y = x.astype(dtype), y.astype(dtype)[..., None]
+    before = x < y if side == "left" else x <= y
+    # NaN stands last.
+    if dtype.kind == "f":
+        is_nan = np.isnan(y) if side != "left" else np.isnan(y) & ~np.isnan(x)
+        before = before | is_nan
+    return before.sum(-1)
 
 
 @lowers(np.outer)

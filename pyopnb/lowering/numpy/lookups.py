@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import (
-    and_,
-    is_nan,
-    less,
-    less_equal,
-    not_,
-    or_,
-)
 from pyopnb.lowering.numpy.axes import along, axis_of
-from pyopnb.lowering.numpy.ufuncs import strong_inputs
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import flat
@@ -26,9 +17,7 @@ from pyopnb.lowering.tensors import (
     constant,
     gather,
     node,
-    reduce,
     resized,
-    unsqueeze,
 )
 from pyopnb.lowering.tracing import plain, tensor_of
 
@@ -90,20 +79,3 @@ def nonzero_indices(x: Tensor) -> list[Tensor]:
 @lowers(np.nonzero)
 def _nonzero(result: Any, a: Any) -> list[Tensor]:
     return nonzero_indices(tensor_of(a))
-
-
-@lowers(np.searchsorted)
-def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
-    """Count the elements that stand before each value."""
-    x, y = strong_inputs(a, v)
-    values = unsqueeze(y, [y.ndim])
-    if side == "left":
-        before = less(x, values)
-    else:
-        before = less_equal(x, values)
-    # NaN stands last.
-    if x.dtype.kind == "f":
-        before = or_(before, and_(is_nan(values), not_(is_nan(x))))
-        if side != "left":
-            before = or_(before, is_nan(values))
-    return reduce("ReduceSum", cast(before, INT64), [y.ndim], keepdims=False)

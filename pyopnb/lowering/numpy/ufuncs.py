@@ -40,7 +40,7 @@ from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import BOOL, INT64, Tensor, cast, served
 from pyopnb.lowering.tracing import Number, plain, tensor_of
 
-__all__ = ["computes", "loop_inputs", "lower_erf", "strong_inputs"]
+__all__ = ["computes", "loop_inputs", "lower_erf"]
 
 
 def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
@@ -48,12 +48,6 @@ def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
     input_types = map(_type_in_promotion, inputs)
     dtypes = ufunc.resolve_dtypes((*input_types, *[None] * ufunc.nout))
     return [tensor_of(value, dtype) for value, dtype in zip(inputs, dtypes, strict=False)]
-
-
-def strong_inputs(*inputs: Any) -> list[Tensor]:
-    """Cast inputs to their common dtype, in which Python's numbers count as int64 and float64."""
-    dtype = np.result_type(*map(_dtype_of, inputs))
-    return [tensor_of(value, dtype) for value in inputs]
 
 
 def _type_in_promotion(value: Any) -> Any:
