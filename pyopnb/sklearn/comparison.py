@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -129,50 +129,52 @@ def _sprinkled(array: np.ndarray, value: float) -> np.ndarray:
     return changed
 
 
+@dataclass(frozen=True)
 class _Reference:
-    """An estimator as a function of the arrays that its model takes, with the model's dtypes."""
+    """An estimator as a function of the arrays that its model takes, with the model's dtypes.
 
-    def __init__(
-        self,
-        estimator: Any,
-        methods: list[str],
-        columns: Columns,
-        examples: Sequence[np.ndarray],
-    ) -> None:
-        self._estimator, self._methods, self._columns = estimator, methods, columns
-        self._dtypes = [array.dtype for array in examples]
-        self._scales = [largest(array) for array in examples]
+    Attributes
+    ----------
+    estimator : estimator
+    methods : list of str
+    columns : Columns
+    examples : sequence of ndarray
+        What the model gives for the example.
+    """
+
+    estimator: Any
+    methods: list[str]
+    columns: Columns
+    examples: Sequence[np.ndarray]
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator, and give its results the dtypes of the model."""
-        results = outputs_of(self._estimator, self._methods, self._columns.join(arrays))
-        cast = []
-        for result, dtype in zip(results, self._dtypes, strict=True):
+        results = outputs_of(self.estimator, self.methods, self.columns.join(arrays))
+        for number, (result, example) in enumerate(zip(results, self.examples, strict=True)):
             # The model's floats may be narrower, and its texts are objects.
-            if dtype.kind == "O":
-                cast.append(_as_objects(result))
+            if example.dtype.kind == "O":
+                results[number] = _as_objects(result)
                 continue
             with np.errstate(invalid="ignore"):
-                as_in_model = result.astype(dtype)
+                as_in_model = result.astype(example.dtype)
             # Fractions, and what is beyond the model's integers, have no place in these.
-            if dtype.kind in "iu" and (as_in_model != result).any():
-                as_in_model = result
-            cast.append(as_in_model)
-        return cast
+            if example.dtype.kind not in "iu" or (as_in_model == result).all():
+                results[number] = as_in_model
+        return results
 
     def exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator in float64, the widest that it takes."""
         # Most of scikit-learn computes in the dtype of the rows, and this is the yardstick.
-        dtypes = list(self._columns.dtypes)
+        dtypes = list(self.columns.dtypes)
         for number, dtype in enumerate(dtypes):
             if dtype.startswith("float"):
                 dtypes[number] = "float64"
-        wide = replace(self._columns, dtypes=tuple(dtypes))
+        wide = replace(self.columns, dtypes=tuple(dtypes))
         inputs = list(arrays)
         for number, array in enumerate(inputs):
             if array.dtype.kind == "f":
                 inputs[number] = array.astype(np.float64)
-        return outputs_of(self._estimator, self._methods, wide.join(inputs))
+        return outputs_of(self.estimator, self.methods, wide.join(inputs))
 
     def settle(
         self, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
@@ -186,11 +188,12 @@ class _Reference:
         # A label is decided by the scores beside it.
         scores = next((want for want in expected if want.dtype.kind == "f"), None)
         settled = []
-        for result, want, scale in zip(results, expected, self._scales, strict=True):
+        for result, want, example in zip(results, expected, self.examples, strict=True):
             if result.shape != want.shape or result.dtype != want.dtype:
                 settled.append(result)
             elif want.dtype.kind == "f":
-                settled.append(np.where(_is_close(result, want, scale), want, result))
+                close = _is_close(result, want, largest(example))
+                settled.append(np.where(close, want, result))
             elif scores is None or len(scores) != len(want):
                 settled.append(result)
             else:

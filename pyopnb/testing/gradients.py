@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from pyopnb.diffs.tolerances import TOLERANCES, is_float
@@ -24,6 +23,7 @@ from pyopnb.testing.central import central_differences, move_element, step_sizes
 from pyopnb.testing.sampling import moved_places
 from pyopnb.testing.subject import Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
+from pyopnb.testing.verify.jitter import precision_of
 from pyopnb.testing.verify.values import Arrays, largest
 
 __all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
@@ -375,7 +375,7 @@ def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ..
 
 def unit(kind: np.dtype) -> float:
     """Return the relative rounding error of a floating-point dtype."""
-    return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    return precision_of(kind)[0]
 
 
 def _common_factor(analytic: np.ndarray, numeric: np.ndarray) -> str:
