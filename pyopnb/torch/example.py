@@ -211,7 +211,7 @@ def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
 def widened(
     module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
 ) -> tuple[Any, Any] | None:
-    """Repeat what has size 1 along an axis that is to be open, since torch takes that size for a constant.
+    """Give 2 where an axis that is to be open has size 0 or 1, since torch takes these for constants.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def widened(
     places = []
     for number, (tensor, request) in enumerate(zip(tensors_in(example), requests, strict=False)):
         sizes = dict(enumerate(tensor.shape))
-        places += [(number, axis) for axis in request if sizes.get(axis) == 1]
+        places += [(number, axis) for axis in request if sizes.get(axis) in (0, 1)]
     if not places:
         return None
     try:
@@ -255,16 +255,18 @@ def tensors_in(values: Any) -> list[Any]:
 
 
 def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
-    """Give the tensors of an example twice their numbers along axes, by tensor and axis."""
+    """Give the tensors of an example size 2 along axes, by tensor and axis: their numbers twice, or zeros."""
     numbers = itertools.count()
 
     def repeated(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         number = next(numbers)
-        axes = [axis for place, axis in places if place == number]
-        for axis in axes:
-            leaf = leaf.detach().repeat_interleave(2, axis)
+        for axis in [axis for place, axis in places if place == number]:
+            if leaf.shape[axis] == 1:
+                leaf = leaf.detach().repeat_interleave(2, axis)
+            else:
+                leaf = leaf.new_zeros((*leaf.shape[:axis], 2, *leaf.shape[axis + 1 :]))
         return leaf
 
     return torch.utils._pytree.tree_map(repeated, example)

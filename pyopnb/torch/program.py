@@ -173,11 +173,11 @@ def capture(
             )
     _check_inputs_and_outputs(program, where)
     _write_caches_as_dicts(program)
-    _write_numbers_as_tensors(program)
+    _write_numbers_as_tensors(program, where)
     return program
 
 
-def _write_numbers_as_tensors(program: Any) -> None:
+def _write_numbers_as_tensors(program: Any, where: str) -> None:
     """Let a program return tensors in the place of Python numbers, of which the exporter has no name."""
     graph, specs = program.graph_module.graph, program.graph_signature.output_specs
     modes = [getattr(node.meta.get("val"), "fake_mode", None) for node in graph.nodes]
@@ -195,6 +195,8 @@ def _write_numbers_as_tensors(program: Any) -> None:
             results[position].meta["val"] = torch.empty((), dtype=dtype)
         specs[position].arg = torch.export.graph_signature.TensorArgument(results[position].name)
     output.args = (tuple(results),)
+    if not any(isinstance(result, torch.fx.Node) for result in results):
+        raise ModelError(where, expected="a forward that returns tensors", got="none")
 
 
 def _write_caches_as_dicts(program: Any) -> None:

@@ -135,9 +135,11 @@ def verdict(model, input_args, input_kwargs, options):
     module = as_module(model, mode.endswith("EVAL"))
     args, kwargs = as_tuple(input_args), dict(input_kwargs or {})
     try:
-        run(module, args, kwargs)
+        expected = run(module, args, kwargs)
     except Exception as error:
         return {"verdict": "eager", "reason": text_of(error)}
+    if not expected:
+        return {"verdict": "eager", "reason": "returns no tensor"}
     if any(part.training for part in module.modules()):
         return {"verdict": "training", "reason": ""}
     arguments = dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
@@ -341,15 +343,17 @@ def fixed_without_need(module, arguments, model, fixed):
 
 
 def grown_is_taken(module, arguments, places, factor, step):
-    """Tell whether eager mode takes larger sizes at these places."""
+    """Tell whether eager mode takes larger sizes at these places, for results of the same ranks."""
     shapes = [list(tensor.shape) for tensor in tensors_in(arguments)]
     for position, axis, size in places:
         shapes[position][axis] = factor * size + step
     (grown,), _ = reshaped((arguments,), {}, shapes)
-    bound = inspect.BoundArguments(
-        inspect.signature(module.forward), collections.OrderedDict(grown)
-    )
-    return kinds_of_results(module, bound.args, bound.kwargs) is not None
+    kinds = []
+    for values in (arguments, grown):
+        ordered = collections.OrderedDict(values)
+        bound = inspect.BoundArguments(inspect.signature(module.forward), ordered)
+        kinds.append(kinds_of_results(module, bound.args, bound.kwargs))
+    return kinds[0] == kinds[1]
 
 
 # ---- all of them -------------------------------------------------------------------------------

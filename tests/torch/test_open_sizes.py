@@ -165,6 +165,16 @@ def test_an_example_of_one_has_an_open_batch(exported, size):
     assert exported(nn.Linear(3, 2), *examples, dynamic_shapes=({0: size},)) == []
 
 
+class Appends(nn.Module):
+    def forward(self, cache, x):
+        return torch.cat([cache, x])
+
+
+def test_an_example_of_none_has_an_open_size(exported):
+    examples = [(torch.randn(rows, 3), torch.randn(2, 3)) for rows in (0, 1, 4)]
+    assert exported(Appends(), *examples, dynamic_shapes=({0: "past"}, {0: "new"})) == []
+
+
 class Squeezes(nn.Module):
     def forward(self, x):
         return x.squeeze() * 2

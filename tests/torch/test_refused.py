@@ -120,6 +120,11 @@ class Solves(Locked):
         return torch.linalg.lstsq(x, x).solution
 
 
+class Returns(nn.Module):
+    def forward(self, x):
+        print(x.shape)
+
+
 def line():
     return Line().eval()
 
@@ -201,6 +206,7 @@ ARGUMENTS = [
 MODULES = [
     (Line, (X,), {}, ["module Line: expected evaluation mode, got training mode. Try: module.ev"]),
     (partly_training, (X,), {}, ["got training mode in 1."]),
+    (Returns().eval, (X,), {}, ["module Returns: expected a forward that returns tensors, got no"]),
     (
         without_values,
         (X,),
