@@ -54,7 +54,7 @@ def export(
     exporter has no ONNX function becomes a node ``torch.aten::inverse``, an op of the registry that calls
     torch itself. The model is compared with the module on the example, on numbers that are not kind, and
     at other sizes. Where its results are not torch's, or ONNX Runtime cannot run it, the ops at fault call
-    torch as well; where that does not help it is refused.
+    torch as well; where that does not help, a part of the module does.
 
     Parameters
     ----------
@@ -144,8 +144,9 @@ def _exported(
     if verify:
         verified = _compared(program, exported, holes, module, example, options)
         problem = verified.problem
-        if problem:
-            part = _with_part(problem, module, example, captured, options, ops)
+        # An op of the user's that is wrong is not replaced by torch.
+        if problem and not ops:
+            part = _with_part(problem, module, example, captured, options)
             program, verified = part or (program, verified)
     fault = verified.fault
     if fault is not None and fault.error is not None:
@@ -183,12 +184,11 @@ def _with_part(
     example: tuple[Any, Any],
     captured: tuple[Any, Any],
     options: ExportOptions,
-    ops: Mapping[Any, str] | None,
 ) -> tuple[Any, VerifiedExport] | None:
     """Export a module with the part in torch for which the model is wrong; return None where nothing helps."""
 
     def accept(program: Any) -> tuple[Any, VerifiedExport] | None:
-        exported, holes = convert(program, options, ops)
+        exported, holes = convert(program, options)
         verified = _compared(program, exported, holes, module, example, options)
         return None if verified.problem else (program, verified)
 
