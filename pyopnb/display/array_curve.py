@@ -63,7 +63,10 @@ def curve_of(
     Chart
     """
     array = squeeze(value)
-    channels = [array] if array.ndim == 1 else list(array.T)
+    if array.ndim == 1:
+        channels = [array]
+    else:
+        channels = list(array.T)
     labels = labels or [f"[:,{number}]" for number in range(len(channels))]
     is_long = len(array) > 2 * _CELLS
     if is_long:

@@ -194,7 +194,10 @@ def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple
     """Put the matrices or photographs of an array along one axis; return the axes that it stands for, too."""
     if channels is not None:
         value = np.moveaxis(value, channels, -1)
-        leading = squeeze(value[..., 0, 0, 0]).shape if value.ndim > 3 else (1,)
+        if value.ndim > 3:
+            leading = squeeze(value[..., 0, 0, 0]).shape
+        else:
+            leading = (1,)
         return value.reshape(-1, *value.shape[-3:]), leading
     squeezed = squeeze(value)
     matrices = np.atleast_2d(squeezed)

@@ -192,7 +192,10 @@ class Scope:
             if name:
                 value = self.constant(name)
             if value is not None:
-                port = names[min(number, len(names) - 1)] if names else f"input {number}"
+                if names:
+                    port = names[min(number, len(names) - 1)]
+                else:
+                    port = f"input {number}"
                 texts.append(f"{port} {constant_text(value)}")
         return texts
 
@@ -216,7 +219,9 @@ def constant_text(value: Constant) -> str:
             pass
         else:
             text = ",".join(map(_short, numbers.reshape(-1).tolist()))
-            return f"= [{text}]" if numbers.ndim else f"= {text}"
+            if numbers.ndim:
+                return f"= [{text}]"
+            return f"= {text}"
     return f"⟨{'×'.join(map(str, value.dims))}⟩"
 
 

@@ -34,7 +34,10 @@ def view_version(thing: Version) -> View:
     if thing.schema.doc:
         facts.append(("doc", thing.schema.doc.strip().partition("\n")[0]))
     table = Table((str(thing), ""), facts)
-    code = _NO_SOURCE if thing.source is None else _with_numbers(thing.source)
+    if thing.source is None:
+        code = _NO_SOURCE
+    else:
+        code = _with_numbers(thing.source)
     # A source may come from a file of somebody else.
     text = f"{table!r}\n\n{sanitize_source(code)}"
     body = join([table._repr_html_(), _source_html(thing.source)])

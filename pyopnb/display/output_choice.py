@@ -55,8 +55,13 @@ def choose_output(results: Iterable[Result | None], wanted: str | int | None) ->
 
 def mean_of(result: Result | None, name: str) -> float:
     """Return the mean of an output; NaN where the run failed or it has no numbers."""
-    mean = None if result is None else summary_of(result[name]).mean
-    return math.nan if mean is None else float(mean)
+    if result is None:
+        mean = None
+    else:
+        mean = summary_of(result[name]).mean
+    if mean is None:
+        return math.nan
+    return float(mean)
 
 
 def is_number(value: Any) -> bool:

@@ -62,7 +62,9 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     notes: dict[str, str] = {}
     for node in thing.nodes:
         # A node that never called Python has no part in it.
-        part = node.total if by == "time" else node.python
+        part = node.python
+        if by == "time":
+            part = node.total
         group = ""
         if len(node.outputs) > 1:
             group = f" ({node.node})"

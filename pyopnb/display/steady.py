@@ -57,7 +57,10 @@ class SteadyColours:
         # What is NaN on one side has no place on an axis.
         if part.facts is not None and largest and math.isfinite(largest):
             # The difference of curves has a sign, the errors of a map have none.
-            low = 0.0 if part.facts.pairs is None else -float(largest)
+            if part.facts.pairs is None:
+                low = 0.0
+            else:
+                low = -float(largest)
             _widen(self._errors, part.name, (low, float(largest)))
         errors = self._errors.get(part.name)
         picture = part_picture(part, "difference", errors, self.limits.get(part.name))

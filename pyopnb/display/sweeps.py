@@ -48,7 +48,10 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
     if not thing.is_complete:
         total = math.prod(thing.shape)
         parts.append(note(f"interrupted after {len(thing):,} of {total:,} runs"))
-    charts = [] if name is None else list(_charts(thing, name))
+    if name is None:
+        charts = []
+    else:
+        charts = list(_charts(thing, name))
     return charts_view(thing, title, repr(thing), charts, parts)
 
 
@@ -116,7 +119,10 @@ def _sheet(
     """Draw matrices or photographs beside each other, of a stack the first."""
     first = arrays[0]
     is_photograph = looks_like_photographs(first, summary_of(first))
-    plane = first.shape[-3:] if is_photograph else squeeze(first).shape[-2:]
+    if is_photograph:
+        plane = first.shape[-3:]
+    else:
+        plane = squeeze(first).shape[-2:]
     stack = np.stack([array.reshape(-1, *plane)[0] for array in arrays])
     if first.size > stack[0].size:
         remark += f" The first of {first.size // stack[0].size}."

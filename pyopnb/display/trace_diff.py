@@ -182,7 +182,10 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
 def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
     rows, keys = [], []
     for row in quantization:
-        name = f"weight {row.tensor}" if row.weight else row.tensor
+        if row.weight:
+            name = f"weight {row.tensor}"
+        else:
+            name = row.tensor
         ranges = (
             "" if ends is None else " … ".join(map(format_number, ends))
             for ends in (row.range, row.scale_range)
@@ -205,8 +208,14 @@ def _step_row(step: ComparedStep) -> tuple[str, ...]:
     if step.versions != (None, None):
         before, after = ("?" if number is None else str(number) for number in step.versions)
         versions = f"{before} → {after}"
-    alone = "not run" if step.isolated is None else _error(step.isolated)
-    factor = "" if step.amplification is None else format_number(step.amplification)
+    if step.isolated is None:
+        alone = "not run"
+    else:
+        alone = _error(step.isolated)
+    if step.amplification is None:
+        factor = ""
+    else:
+        factor = format_number(step.amplification)
     return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, factor, versions
 
 

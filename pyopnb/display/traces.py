@@ -52,7 +52,10 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         The trace cannot be coloured like that.
     """
     by = by or ("time" if thing.times else "size")
-    known = list(_LEGENDS) if thing.times else ["size", "std"]
+    if thing.times:
+        known = list(_LEGENDS)
+    else:
+        known = ["size", "std"]
     if by not in known:
         next_ = 'by="size", or session.trace(…, times=True) for by="time"'
         expected = ", ".join(known)

@@ -237,7 +237,10 @@ def netron(
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
         expected = f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}"
         raise InputError("netron, height", expected=expected, got=sanitize(repr(height)))
-    view = show(model) if isinstance(model, _SHOWN) else view_model(model)
+    if isinstance(model, _SHOWN):
+        view = show(model)
+    else:
+        view = view_model(model)
     # A diff in which no node was compared has no graph.
     if view.canvas is None:
         raise InputError(

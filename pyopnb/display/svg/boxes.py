@@ -122,5 +122,8 @@ def mark_look(mark: str) -> tuple[str, str]:
     plain = plain_mark(mark)
     colour, sign = _MARKS.get(plain, _UNKNOWN)
     # The sign of a mark such as +fused is drawn before it.
-    word = mark if plain == mark else mark[1:]
+    if plain == mark:
+        word = mark
+    else:
+        word = mark[1:]
     return colour, f"{sign} {word}".strip()

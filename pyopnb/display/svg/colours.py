@@ -104,7 +104,10 @@ def text_colour(background: str) -> str:
     luminance = 0.0
     for part, weight in zip(bytes.fromhex(background[1:]), (0.2126, 0.7152, 0.0722), strict=True):
         share = part / 255
-        linear = share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+        if share <= 0.04045:
+            linear = share / 12.92
+        else:
+            linear = ((share + 0.055) / 1.055) ** 2.4
         luminance += weight * linear
     if (luminance + 0.05) ** 2 > 1.05 * 0.064:
         return DARK

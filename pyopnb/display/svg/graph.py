@@ -257,7 +257,10 @@ def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], 
     placeholders: list[Box] = []
     for (target, mark), names in sources.items():
         lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
-        text = ", ".join(names) if len(names) < 3 else f"{len(names):,} others"
+        if len(names) < 3:
+            text = ", ".join(names)
+        else:
+            text = f"{len(names):,} others"
         placeholders.append(Box(f"from {text}", kind="far"))
     return placeholders, lines
 
@@ -291,7 +294,9 @@ def _line_shapes(
         colour, thickness = LINE, 1.2
         if mark:
             colour, thickness = mark_look(mark)[0], 2.0
-        dashes = (5.0, 3.0) if plain_mark(mark) == "removed" else ()
+        dashes: tuple[float, ...] = ()
+        if plain_mark(mark) == "removed":
+            dashes = (5.0, 3.0)
         yield Path(tuple(_curves(drawn)), "none", colour, thickness, dashes)
         # Thousands of lines are read without heads, as all of them lead down.
         if not plain:

@@ -89,7 +89,10 @@ def heat_maps(
         if head:
             shapes.append(small_text(x, y - 4, fit(names[number], SMALL, size[0] + _GAP - 2)))
         # A picture consists of its own pixels.
-        pixels = scale.pixels(matrix, blank_zero=blank_zero) if scale else matrix
+        if scale:
+            pixels = scale.pixels(matrix, blank_zero=blank_zero)
+        else:
+            pixels = matrix
         shapes.append(Cells(x, y, *size, pixels))
         shapes.append(frame(x, y, *size))
     height = step * -(-len(matrices) // in_row) + 4

@@ -321,7 +321,9 @@ def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
         ordered.append([next(moved) if vertex in keys else vertex for vertex in layer])
         for position, vertex in enumerate(ordered[-1]):
             positions[vertex] = position
-    return ordered if is_downwards else ordered[::-1]
+    if is_downwards:
+        return ordered
+    return ordered[::-1]
 
 
 def _crossings(graph: _Layers, layers: _Links) -> int:

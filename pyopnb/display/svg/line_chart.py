@@ -161,7 +161,10 @@ def line_chart(
 def _upward_axis(
     values: np.ndarray, limits: tuple[float, float] | None, is_log: bool, stems: bool
 ) -> ChartAxis:
-    axis = axis_for(values, log=is_log) if limits is None else ChartAxis(*limits)
+    if limits is None:
+        axis = axis_for(values, log=is_log)
+    else:
+        axis = ChartAxis(*limits)
     if stems:
         # The length of a stem is its number only if it stands on 0.
         return ChartAxis(min(0.0, axis.low), max(0.0, axis.high))
