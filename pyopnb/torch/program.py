@@ -90,7 +90,12 @@ def _is_news(record: logging.LogRecord) -> bool:
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
     # A size of 0 or 1 that torch has fixed is said in the warning of the export.
-    usual = ("Skipping constant folding", "torchvision is not installed", "0/1 specialized")
+    usual = (
+        "Skipping constant folding",
+        "Evaluation failed",
+        "torchvision is not installed",
+        "0/1 specialized",
+    )
     return not is_raised_too and not any(words in text for words in usual)
 
 

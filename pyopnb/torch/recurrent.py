@@ -98,12 +98,10 @@ def _has_operator(args: Sequence[Any]) -> bool:
     # A packed sequence has its batch sizes in the second place, and everything after it one further.
     if len(args) != 9 or not isinstance(args[3], bool):
         return False
-    inputs, states, _, _, _, dropout, trains, _, _ = args
-    if isinstance(states, torch.Tensor):
-        states = [states]
-    # ONNX's LSTM projects no states, which have another size than the cells then.
-    sizes = {state.shape[-1] for state in states}
-    return inputs.dtype == torch.float32 and len(sizes) == 1 and not (trains and dropout)
+    inputs, _, weights, has_biases, layers, dropout, trains, bidirectional, _ = args
+    # One that projects its states, as ONNX's LSTM cannot, has further weights for that.
+    count = layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
+    return inputs.dtype == torch.float32 and len(weights) == count and not (trains and dropout)
 
 
 # ---- the ops ---------------------------------------------------------------------------------
@@ -114,10 +112,10 @@ def _define(name: str) -> Any:
     kind = _KINDS[name]
     schema = str(kind.target._schema)
 
-    def fake(inputs: Any, states: Any, *args: Any) -> Any:
-        bidirectional = args[5]
+    def fake(inputs: Any, states: Any, weights: Any, *args: Any) -> Any:
+        bidirectional = args[4]
         states = [states] if isinstance(states, torch.Tensor) else states
-        size = states[0].shape[-1] * (2 if bidirectional else 1)
+        size = weights[1].shape[1] * (2 if bidirectional else 1)
         outputs = inputs.new_empty((*inputs.shape[:2], size))
         return (outputs, *map(torch.empty_like, states))
 

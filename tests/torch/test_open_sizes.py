@@ -120,6 +120,13 @@ def test_a_recurrent_module_is_onnx_own_at_every_length(module, op_type):
     assert not op_type or ops.count(op_type) == module.num_layers
 
 
+def test_a_recurrent_module_with_a_state_of_its_own():
+    example = torch.randn(5, 2, 3), torch.randn(1, 2, 4)
+    model, _ = opened(nn.GRU(3, 4), *example)
+    assert "GRU" in [node.op_type for node in model.graph.node]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+
+
 @pytest.mark.parametrize(
     "module", [nn.MaxPool1d(2), nn.MaxPool1d(3, 2, padding=1, dilation=2, ceil_mode=True)]
 )
