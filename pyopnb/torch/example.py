@@ -7,7 +7,7 @@ import importlib
 import inspect
 import itertools
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "check_example",
     "check_runs",
     "clone_aliased",
+    "enlarged",
     "in_order",
     "line_of_error",
     "tensors_in",
@@ -230,22 +231,45 @@ def widened(
     for number, (tensor, request) in enumerate(zip(tensors_in(example), requests, strict=False)):
         sizes = dict(enumerate(tensor.shape))
         places += [(number, axis) for axis in request if sizes.get(axis) in (0, 1)]
+    wider, _ = enlarged(module, *example, places)
+    return wider
+
+
+def enlarged(
+    module: Any, args: Any, kwargs: Any, places: Sequence[tuple[int, int]]
+) -> tuple[tuple[Any, Any] | None, set[tuple[int, int]]]:
+    """Repeat an example along axes, by tensor and axis.
+
+    Parameters
+    ----------
+    module, args, kwargs
+        The keywords in the order of forward's parameters.
+    places : sequence of (int, int)
+
+    Returns
+    -------
+    wider : (tuple, dict) or None
+        Arguments for which forward returns results of the same ranks, if there are any.
+    changed : set of (int, int)
+        The places that have another size there.
+    """
+    wider, changed = None, set[tuple[int, int]]()
     if not places:
-        return None
+        return wider, changed
     try:
         scratch = copy.deepcopy(module)
     except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
-        return None
-    types = _types_of_results(scratch, *example)
-    wider = None
+        return wider, changed
+    types = _types_of_results(scratch, args, kwargs)
     # All of them together, as inputs share a batch; then one by one.
     for group in (places, *([place] for place in places)):
-        candidate = _repeated(wider or example, group)
+        candidate = _repeated(wider or (args, kwargs), group)
         if types is not None and _types_of_results(scratch, *candidate) == types:
             wider = candidate
+            changed.update(group)
             if group is places:
                 break
-    return wider
+    return wider, changed
 
 
 def tensors_in(values: Any) -> list[Any]:
@@ -255,7 +279,7 @@ def tensors_in(values: Any) -> list[Any]:
 
 
 def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
-    """Give the tensors of an example size 2 along axes, by tensor and axis: their numbers twice, or zeros."""
+    """Give the tensors of an example their numbers twice along axes, by tensor and axis, or two rows of zeros."""
     numbers = itertools.count()
 
     def repeated(leaf: Any) -> Any:
@@ -263,7 +287,7 @@ def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
             return leaf
         number = next(numbers)
         for axis in [axis for place, axis in places if place == number]:
-            if leaf.shape[axis] == 1:
+            if leaf.shape[axis] > 0:
                 leaf = leaf.detach().repeat_interleave(2, axis)
             else:
                 leaf = leaf.new_zeros((*leaf.shape[:axis], 2, *leaf.shape[axis + 1 :]))

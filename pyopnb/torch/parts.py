@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
-from pyopnb.torch.example import bound_arguments, in_order, line_of_error
+from pyopnb.torch.example import bound_arguments, enlarged, in_order, line_of_error
 from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.program import calls_in, capture, is_foreign
 from pyopnb.torch.sizes import (
@@ -232,6 +232,18 @@ def _with_fewer_fixed_sizes(
     fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
     if not fixed:
         return program
+    example = args, in_order(module, kwargs)
+    larger, changed = enlarged(module, *example, list(fixed))
+    if larger is not None:
+        # Forward may do something else at the very size of the example, as a pool of one window does.
+        try:
+            general = capture(module, *larger, dynamic_shapes)
+        except ModelError:
+            general = None
+        if general is not None:
+            still_fixed = _fixed_places(general, module, args, kwargs, dynamic_shapes)
+            if changed.isdisjoint(still_fixed):
+                return general
     size = next(iter(fixed.values()))
     refusal = ModelError(
         f"module {sanitize(type(module).__name__)}, dynamic_shapes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
 import logging
@@ -9,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
@@ -117,6 +118,33 @@ def _without_partial_graph() -> Iterator[None]:
         sys.stderr.write(text)
 
 
+_HINTS = {
+    torch.nn.TransformerEncoder: "is_causal",
+    torch.nn.TransformerDecoder: "tgt_is_causal",
+}
+"""What tells a module that its mask hides what comes later; without it the mask's values are looked at."""
+
+
+@contextmanager
+def _masks_as_given(module: Any) -> Iterator[None]:
+    """Let transformers use a mask as it is given: whether it is a causal one changes no number."""
+    with ExitStack() as hooks:
+        for part in module.modules():
+            hint = _HINTS.get(type(part))
+            if hint is not None:
+                hook = functools.partial(_with_hint, hint)
+                handle = part.register_forward_pre_hook(hook, with_kwargs=True)
+                hooks.callback(handle.remove)
+        yield
+
+
+def _with_hint(hint: str, part: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    arguments = inspect.signature(part.forward).bind(*args, **kwargs)
+    if arguments.arguments.get(hint) is None:
+        arguments.arguments[hint] = False
+    return arguments.args, arguments.kwargs
+
+
 def capture(
     module: Any,
     args: Any,
@@ -156,7 +184,7 @@ def capture(
     _check_sizes(module, dynamic_shapes, arguments)
     shapes = _without_names(dynamic_shapes)
     try:
-        with quiet(), _without_partial_graph(), OpenSequences():
+        with quiet(), _without_partial_graph(), OpenSequences(), _masks_as_given(module):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.

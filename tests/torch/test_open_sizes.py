@@ -135,6 +135,35 @@ def test_a_pool_of_rows_takes_every_length(module, exported):
     assert exported(module, *examples, dynamic_shapes=({0: "n", 2: "t"},)) == []
 
 
+def test_an_example_of_one_window_keeps_the_size_open(exported):
+    examples = [(torch.randn(*sizes),) for sizes in ((4, 3, 5), (4, 6, 8))]
+    module = nn.Conv2d(4, 5, (3, 3))
+    assert exported(module, *examples, dynamic_shapes=({1: AUTO, 2: AUTO},)) == []
+
+
+class Encodes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x, mask):
+        return self.encoder(x, mask=mask)
+
+
+def test_no_values_of_a_mask_decide_what_a_transformer_does(exported):
+    def causal(times):
+        return torch.ones(times, times, dtype=torch.bool).triu(1)
+
+    examples = [
+        (torch.randn(2, 5, 8), causal(5)),
+        (torch.randn(3, 7, 8), causal(7)),
+        (torch.randn(1, 6, 8), torch.eye(6, dtype=torch.bool)),
+    ]
+    shapes = {0: "n", 1: "t"}, {0: "t", 1: "t"}
+    assert exported(Encodes(), *examples, dynamic_shapes=shapes) == []
+
+
 class Pools(nn.Module):
     def forward(self, x):
         return nn.functional.adaptive_avg_pool2d(x, (3, None))
