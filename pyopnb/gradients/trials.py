@@ -52,8 +52,10 @@ def trials_of_sizes(example: Arrays, types: Mapping[str, TensorType]) -> Iterato
     """Yield the example, then other sizes of its free dimensions."""
     dims: list[list[int | str]] = []
     for name, tensor_type in types.items():
-        axes = list(enumerate(tensor_type.shape or ()))
-        dims.append([f"{name}_{axis}" if dim is None else dim for axis, dim in axes])
+        axes: list[int | str] = []
+        for axis, dim in enumerate(tensor_type.shape or ()):
+            axes.append(f"{name}_{axis}" if dim is None else dim)
+        dims.append(axes)
     yield Trial("the example", example)
     yield from islice(size_trials(example, dims, empty=False), _MAX_SIZES)
 
@@ -68,5 +70,8 @@ def trials_of_values(inputs: Arrays) -> Iterator[Trial]:
         # A step that float16 can see goes round the circle there, from one pole of Tan to the next.
         elif not has_half:
             sets[f"{name} times {factor:g}"] = [factor * value for value in _VALUES[name]]
-    floats = [n for n, array in enumerate(inputs) if array is not None and is_float(array)]
-    return value_trials(inputs, dict.fromkeys(floats, sets))
+    sets_by_input = {}
+    for number, array in enumerate(inputs):
+        if array is not None and is_float(array):
+            sets_by_input[number] = sets
+    return value_trials(inputs, sets_by_input)

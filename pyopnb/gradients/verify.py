@@ -110,8 +110,10 @@ class _Point:
     @cached_property
     def sizes(self) -> np.ndarray:
         """Return how far a step of 1 moves each element: by its own size, but not by next to nothing."""
-        magnitudes = np.where(np.isfinite(self.x), np.abs(self.x), 0.0)
-        typical = np.sqrt(np.add.reduceat(magnitudes**2, self.starts) / self.lengths)
+        magnitudes = np.abs(self.x)
+        magnitudes[~np.isfinite(magnitudes)] = 0.0
+        squares = np.add.reduceat(magnitudes**2, self.starts)
+        typical = np.sqrt(squares / self.lengths)
         # Where all elements of an array are zero, each is moved as if it were 1.
         least = np.where(typical > 0, typical / 8, 1.0)
         return np.asarray(np.maximum(magnitudes, np.repeat(least, self.lengths)))
@@ -119,8 +121,9 @@ class _Point:
     @cached_property
     def norms(self) -> dict[str, float]:
         """Return the norm of each gradient along such steps; infinite where it has NaN."""
-        squares = np.add.reduceat((self.gradient * self.sizes) ** 2, self.starts)
-        norms = np.nan_to_num(np.sqrt(squares), nan=np.inf, posinf=np.inf)
+        terms = self.gradient * self.sizes
+        norms = np.sqrt(np.add.reduceat(terms**2, self.starts))
+        norms[np.isnan(norms)] = np.inf
         return dict(zip(self.elements, norms.tolist(), strict=True))
 
     def moved(self, names: Collection[str], steps: np.ndarray) -> dict[str, np.ndarray]:
@@ -130,10 +133,12 @@ class _Point:
         values = dict(self.values)
         starts = dict(zip(self.elements, self.starts.tolist(), strict=True))
         for name in names:
-            array, elements = values[name], self.elements[name]
+            array = values[name]
+            elements = self.elements[name]
             moved = array.flatten()
-            count = moved[elements].size
-            moved[elements] = x[starts[name] : starts[name] + count]
+            start = starts[name]
+            end = start + moved[elements].size
+            moved[elements] = x[start:end]
             values[name] = moved.reshape(array.shape)
         return values
 
@@ -225,7 +230,8 @@ class _Verification:
             assert array is not None  # noqa: S101  # for mypy: every input is drawn
             values[name] = array
         try:
-            loss, *gradients = self.run_derived([self.loss, *self.gradients.values()], values)
+            names = [self.loss, *self.gradients.values()]
+            loss, *gradients = self.run_derived(names, values)
         except Exception as error:
             if not np.isfinite(self._loss(values)):
                 return None
@@ -247,7 +253,8 @@ class _Verification:
         gradients: Sequence[np.ndarray],
     ) -> _Point:
         elements: dict[str, Any] = {}
-        x, slopes = [np.empty(0)], [np.empty(0)]
+        x = [np.empty(0)]
+        slopes = [np.empty(0)]
         for name, gradient in zip(self.gradients, gradients, strict=True):
             array = values[name]
             if array.size > _MAX_MOVED:
@@ -256,29 +263,36 @@ class _Verification:
                 elements[name] = slice(None)
             else:
                 continue
-            x.append(array.ravel()[elements[name]])
-            slopes.append(gradient.ravel()[elements[name]])
+            flat = array.ravel()
+            x.append(flat[elements[name]])
+            flat = gradient.ravel()
+            slopes.append(flat[elements[name]])
         lengths = np.array([part.size for part in x])
         starts = np.cumsum(lengths)[:-1]
-        vectors = [np.concatenate(parts, dtype=np.float64) for parts in (x, slopes)]
-        return _Point(trial, values, loss, elements, starts, lengths[1:], *vectors)
+        vector = np.concatenate(x, dtype=np.float64)
+        gradient = np.concatenate(slopes, dtype=np.float64)
+        return _Point(trial, values, loss, elements, starts, lengths[1:], vector, gradient)
 
     def _is_repeatable(self, point: _Point) -> bool:
         """Tell whether the loss is the same again; refuse a derived model with other outputs."""
         names = [*self.inputs, *self.weights]
 
         def outputs(*inputs: np.ndarray) -> list[np.ndarray]:
-            results = self.run_original(self.outputs, dict(zip(names, inputs, strict=True)))
+            values = dict(zip(names, inputs, strict=True))
+            results = self.run_original(self.outputs, values)
             return list(map(np.asarray, results))
 
         inputs = tuple(point.values[name] for name in names)
-        expected, again = outputs(*inputs), outputs(*inputs)
+        expected = outputs(*inputs)
+        again = outputs(*inputs)
         position = self.outputs.index(self.loss)
         if not np.array_equal(expected[position], again[position]):
             return False
-        results = list(map(np.asarray, self.run_derived(self.outputs, point.values)))
+        results = self.run_derived(self.outputs, point.values)
+        arrays = list(map(np.asarray, results))
         judge = Judge(outputs, outputs, kernel_error=_KERNEL_ERROR)
-        wrong = judge.wrong(Trial(point.trial, inputs), expected, results)
+        trial = Trial(point.trial, inputs)
+        wrong = judge.wrong(trial, expected, arrays)
         if wrong is None:
             return True
         raise ModelError(
@@ -329,14 +343,16 @@ class _Verification:
         # signs are.
         shares = self.random.uniform(-0.5, 0.5, point.x.size)
         shares += np.copysign(0.5, shares)
-        chosen = np.repeat([name in group for name in point.elements], point.lengths)
+        is_chosen = [name in group for name in point.elements]
+        chosen = np.repeat(is_chosen, point.lengths)
         return np.where(chosen, shares * point.sizes, 0.0)
 
     def _agrees_quickly(self, group: Sequence[str], point: _Point) -> bool:
         """Compare with one difference: most agree, and extrapolation costs ten times as much."""
         direction = self._direction(group, point)
-        ahead = self._loss(point.moved(group, self.step * direction))
-        behind = self._loss(point.moved(group, -self.step * direction))
+        steps = self.step * direction
+        ahead = self._loss(point.moved(group, steps))
+        behind = self._loss(point.moved(group, -steps))
         numeric = (ahead - behind) / (2 * self.step)
         analytic, scale = self._along(direction, point, numeric)
         return bool(abs(analytic - numeric) <= self.tolerance * scale)
@@ -388,7 +404,8 @@ class _Verification:
         signs = self.random.choice([-1.0, 1.0], direction.size)
         smallest = 2 * self.precision * signs * np.abs(direction)
         loss = self._loss(point.moved(group, smallest))
-        return float(np.nan_to_num(abs(loss - self._loss(point.values))))
+        unmoved = self._loss(point.values)
+        return float(np.nan_to_num(abs(loss - unmoved)))
 
 
 def _not_runnable(error: Exception) -> ModelError:

@@ -72,8 +72,9 @@ def move_element(
     def move(step: float) -> tuple[np.ndarray, float]:
         # A new array each time: the terms of one step may be a view of the array they come from.
         moved = x.flatten()
+        start = float(moved[place])
         moved[place] += step * size
-        distance = float(moved[place]) - float(x.flat[place])
+        distance = float(moved[place]) - start
         return function(moved.reshape(x.shape)), distance
 
     return move
@@ -133,7 +134,8 @@ def _best_slope(move: Move, middle: np.ndarray, precision: float) -> _Slope:
 
 
 def _slope(move: Move, middle: np.ndarray, step: float, precision: float) -> _Slope:
-    central, jumps = [], []
+    central = []
+    jumps = []
     # Three steps, each half of the one before, as the extrapolation needs.
     for size in (step, step / 2, step / 4):
         up, ahead = move(size)

@@ -334,8 +334,10 @@ class _Comparison:
         off = np.where(np.isfinite(off), off, np.inf)
         # Where all derivatives are nearly zero, their own size would allow nothing.
         scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
-        excess = np.where(kinks, 0.0, off - self._tolerance * scale - 4 * errors)
-        worst, wrong = int(np.argmax(excess)), excess > 0
+        allowed = self._tolerance * scale + 4 * errors
+        excess = np.where(kinks, 0.0, off - allowed)
+        worst = int(np.argmax(excess))
+        wrong = excess > 0
         if not wrong.any():
             return result
         text = (
@@ -343,7 +345,8 @@ class _Comparison:
             f"({text}, {wrong.sum():,} differ)"
         )
         text += _common_factor(analytic[wrong], numeric[wrong])
-        index = tuple(map(int, np.unravel_index(places[worst], array.shape)))
+        position = np.unravel_index(places[worst], array.shape)
+        index = tuple(map(int, position))
         return replace(result, outcome=_WRONG, text=text, index=index)
 
 

@@ -70,15 +70,16 @@ def _suspected_place(
     sizes = step_sizes(x)
     # Random signs, as errors that add up to zero would hide in a plain sum.
     direction = random.choice([-1.0, 1.0], flat.size) * sizes
-    allowed = tolerance * float(np.abs(flat).max(initial=1e-3)) * sizes.min()
-    groups = deque(np.array_split(random.permutation(places), _GROUPS))
+    largest = float(np.abs(flat).max(initial=1e-3))
+    allowed = tolerance * largest * sizes.min()
+    shuffled = random.permutation(places)
+    groups = deque(np.array_split(shuffled, _GROUPS))
     for _ in range(_MAX_GROUPS):
         if not groups:
             break
         group = groups.popleft()
-        differences = central_differences(
-            [_move_group(function, x, group, direction[group])], precision
-        )
+        move = _move_group(function, x, group, direction[group])
+        differences = central_differences([move], precision)
         expected = float((flat * direction)[group].sum())
         off = abs(differences.values[0] - expected)
         has_kink = bool(differences.kinks[0])

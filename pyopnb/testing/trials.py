@@ -225,7 +225,8 @@ def _has_indices(example: Example) -> bool:
 def _try_repeatable(subject: Subject) -> str:
     remedy = "keep nothing on self that compute changes, and seed random numbers by an attr"
     for example in subject.examples:
-        expected, instance = subject.call(example), subject.instance(example)
+        expected = subject.call(example)
+        instance = subject.instance(example)
         for run in ("the first call of another instance", "the second call of one instance"):
             _check_same(subject.call(example, instance), expected, run, remedy)
     return "two calls and two instances give the same bits"
@@ -378,7 +379,8 @@ def _operator_results(
     except Exception:
         # Not all operators have a kernel, and not all kernels take all dtypes.
         results = Evaluator(operator, ()).outputs(feeds)
-        return "ONNX's reference implementation", list(map(np.asarray, results.values()))
+        arrays = list(map(np.asarray, results.values()))
+        return "ONNX's reference implementation", arrays
 
 
 _IN_SESSION = ("schema", "inputs_unmodified")

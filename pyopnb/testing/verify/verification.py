@@ -204,7 +204,8 @@ def _disagreement_on_reuse(
         for buffer, array in zip(buffers, flipped, strict=True):
             if buffer is not None:
                 buffer[...] = array
-        second, strided = run(converted, buffers), run(converted, gaps)
+        second = run(converted, buffers)
+        strided = run(converted, gaps)
     except Exception:
         # The same inputs in other memory were taken a moment ago, by an op that keeps a state.
         return None
