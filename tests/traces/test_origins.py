@@ -91,6 +91,29 @@ def test_what_was_folded_is_in_no_group():
     ]
 
 
+def test_what_two_fused_nodes_use_is_the_work_of_each():
+    user = parsed("a = Abs(x)  y = Neg(a)  z = Exp(a)")
+    assert groups(user, parsed("y = ort.Fused(x)  z = ort.Fused(x)")) == [
+        (["a", "y"], ["Fused"]),
+        (["a", "z"], ["Fused"]),
+    ]
+
+
+def test_outputs_of_one_node_that_two_give_are_a_group():
+    user = parsed("y, z = Split<num_outputs = 2>(x)")
+    assert groups(user, parsed("y = ort.First(x)  z = ort.Second(x)")) == [
+        (["y"], ["First", "Second"])
+    ]
+
+
+def test_a_node_of_constants_that_ran_all_the_same():
+    user = parsed("k = Constant<value_float = 2.0>()  e = Exp(k)  y = Mul(x, e)")
+    assert groups(user, parsed("e = Exp(k)  y = Mul(x, e)", "float[N] x, float k")) == [
+        (["e"], ["Exp"]),
+        (["y"], ["Mul"]),
+    ]
+
+
 def test_nodes_that_nothing_is_known_of():
     assert groups(
         parsed("y = Abs(x)"),

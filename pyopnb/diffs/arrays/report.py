@@ -16,7 +16,6 @@ __all__ = [
     "detail_lines",
     "format_index",
     "format_number",
-    "format_place",
     "headline",
     "part_lines",
     "summarize",
@@ -128,9 +127,6 @@ def _share(count: int, total: int) -> str:
 
 def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
     if not facts.worst:
-        # No bool mismatch is worse than another.
-        if facts.first is not None:
-            yield f"where: first at {format_index(facts.first)}"
         return
     worst = facts.worst[0]
     if facts.differing == 1:
@@ -273,20 +269,6 @@ def summarize(part: Part) -> str:
         line += f" by up to {format_number(facts.largest)}"
     if facts.odd and facts.classes:
         line += f", {_format_odd(facts)}"
-    return line
-
-
-def format_place(place: Place) -> str:
-    """Write where one of the worst elements is, both values, and how far apart they are.
-
-    Examples
-    --------
-    >>> format_place(Place((0, 2), "1.5", "1.0", 0.5, 0.5, 4194304))
-    '[0,2], a = 1.5, b = 1.0, |a-b| = 0.5'
-    """
-    line = _format_values(place)
-    if place.absolute is not None:
-        line += f", |a-b| = {format_number(place.absolute)}"
     return line
 
 
