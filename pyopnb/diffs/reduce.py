@@ -84,7 +84,9 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        verb = "fails" if count == 1 else "fail"
+        verb = "fail"
+        if count == 1:
+            verb = "fails"
         limit = "" if self.finished else ", and the time was up"
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"

@@ -299,15 +299,14 @@ class _Job:
     def outputs(self) -> list[list[dict[str, Any]]]:
         """Read what the sessions gave for the feeds."""
         sessions = []
-        for place, model in enumerate(self.job["models"]):
-            sessions.append(
-                [self._read(place, n, model["outputs"]) for n in range(self.job["runs"])]
-            )
+        for session, model in enumerate(self.job["models"]):
+            runs = range(self.job["runs"])
+            sessions.append([self._read(session, run, model["outputs"]) for run in runs])
         return sessions
 
-    def _read(self, place: int, number: int, names: Sequence[str]) -> dict[str, Any]:
+    def _read(self, session: int, run: int, names: Sequence[str]) -> dict[str, Any]:
         arrays = {}
-        with np.load(self.folder / f"{place}-{number}.npz") as members:
+        with np.load(self.folder / f"{session}-{run}.npz") as members:
             for name, key in zip(names, members, strict=True):
                 array = members[key]
                 arrays[name] = array.astype(object) if array.dtype.kind == "U" else array
@@ -441,8 +440,8 @@ def trace_elsewhere(
         outcome = process.run(complete, [feeds], sessions)
     (arrays,), *unexposed = outcome.outputs
     exposure = None
-    for (plain,) in unexposed:
-        exposure = exposure_of(plain, arrays)
+    for (plain_outputs,) in unexposed:
+        exposure = exposure_of(plain_outputs, arrays)
     # A comma begins what follows the runtime's name.
     processor = sanitize(outcome.report["processor"].replace(",", ""), 60)
     amount = "all" if options.optimised else "no"

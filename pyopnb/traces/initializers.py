@@ -30,10 +30,10 @@ class Initializers(Mapping[str, np.ndarray]):
     def _source(self) -> tuple[dict[str, TensorProto], str | None]:
         # Once: the file is read when somebody first asks for a weight, and most traces are never asked.
         tensors, folder = self._load()
-        known = {tensor.name: tensor for tensor in tensors}
+        by_name = {tensor.name: tensor for tensor in tensors}
         # What the function holds, as the bytes of a model, is not needed any more.
-        self._load = lambda: (known.values(), folder)
-        return known, folder
+        self._load = lambda: (by_name.values(), folder)
+        return by_name, folder
 
     def __reduce__(self) -> tuple[object, ...]:
         tensors, folder = self._source

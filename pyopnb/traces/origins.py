@@ -227,7 +227,7 @@ class _Origins:
         return self._listed(nodes_by_kernel)
 
     def _listed(self, nodes_by_kernel: Mapping[int, list[int]]) -> list[Origin]:
-        places = {index: position for position, index in enumerate(self.user.order)}
+        positions = {index: position for position, index in enumerate(self.user.order)}
         copies: dict[int, list[int]] = defaultdict(list)
         orphans = []
         for index in self.copies:
@@ -241,7 +241,7 @@ class _Origins:
         for kernels in self.groups.members():
             nodes = {index for kernel in kernels for index in nodes_by_kernel.get(kernel, ())}
             ran = sorted([*kernels, *copies[self.groups.root(kernels[0])]])
-            result.append(Origin(tuple(sorted(nodes, key=places.__getitem__)), tuple(ran)))
+            result.append(Origin(tuple(sorted(nodes, key=positions.__getitem__)), tuple(ran)))
         if orphans:
             result.append(Origin((), tuple(orphans)))
         return result
@@ -250,9 +250,9 @@ class _Origins:
         """Yield the kernels around a copy, those first that it was inserted for."""
         name = self.ran.nodes[copy].input[0]
         root = self.tensors.root(name)
-        around = [self.producers[root], self.consumers[root]]
+        neighbours = [self.producers[root], self.consumers[root]]
         # A tensor of the user's was converted for those that read it, any other one back for the user's graph.
         if self._is_known(name):
-            around.reverse()
-        for kernels in around:
+            neighbours.reverse()
+        for kernels in neighbours:
             yield from kernels

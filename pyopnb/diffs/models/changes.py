@@ -242,7 +242,9 @@ class GraphComparison:
             for name, body in self.a.bodies.get(i, ()):
                 if name in bodies_b:
                     # Of a deep nest, only the innermost bodies are named.
-                    outer = self.path if len(self.path) < 5 * _TEXT else "…"
+                    outer = self.path
+                    if len(outer) >= 5 * _TEXT:
+                        outer = "…"
                     path = ", ".join(filter(None, (outer, path_of_body(self.a.nodes[i], name))))
                     yield _Level(path, body, bodies_b[name], self.values)
 

@@ -158,9 +158,13 @@ def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
     changes, graphs = find_changes(open_readonly(a), open_readonly(b), tolerances)
-    sizes = sum(len(x.a.computing) for x in graphs), sum(len(x.b.computing) for x in graphs)
-    pairs = sum(len(x.matching.forward) for x in graphs)
-    return ModelDiff(tuple(changes), sizes, pairs, (a, b), graphs[0].matching.values)
+    size_a = size_b = pairs = 0
+    for comparison in graphs:
+        size_a += len(comparison.a.computing)
+        size_b += len(comparison.b.computing)
+        pairs += len(comparison.matching.forward)
+    tensors = graphs[0].matching.values
+    return ModelDiff(tuple(changes), (size_a, size_b), pairs, (a, b), tensors)
 
 
 # ---- text

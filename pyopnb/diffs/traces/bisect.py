@@ -252,8 +252,9 @@ class _Search:
 
     def suspects(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the one that differs, if one does."""
-        bad = [] if self.bad is None else [self.bad]
-        return self.graph.between(bad, self.good).nodes
+        if self.bad is None:
+            return ()
+        return self.graph.between(self.bad, self.good).nodes
 
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes."""
