@@ -14,6 +14,8 @@ __all__ = ["graph_view", "graph_within", "table_within"]
 
 # A graph gets at least this many bytes, however large the tables are.
 _LEAST = 30_000
+# A table beside a graph takes at most this many bytes, as the graph needs as much as two of them.
+_TABLE = 45_000
 # A cell of a table takes about this many bytes besides its text.
 _CELL = 170
 
@@ -45,7 +47,8 @@ def table_within(
     title: str,
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
-    most: int,
+    *,
+    most: int = _TABLE,
     open: bool = False,
     keys: Sequence[Sequence[str]] = (),
 ) -> str:

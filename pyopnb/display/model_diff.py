@@ -26,8 +26,6 @@ from pyopnb.ops.messages import plural, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
-# The table of changes takes at most this many bytes.
-_BYTES = 45_000
 # A source's diff is cut after this many lines, and each of them after this many characters.
 _MOST_LINES, _LONGEST = 1_000, 500
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
@@ -125,7 +123,7 @@ def _changes_table(thing: ModelDiff, keys: Sequence[Sequence[str]]) -> str:
         text = "; ".join(format_change(change))
         rows.append((change.kind, change.path, _names(change.a), _names(change.b), text))
     head = ("kind", "where", "in a", "in b", "change")
-    return table_within(plural(len(rows), "change"), head, rows, _BYTES, keys=keys)
+    return table_within(plural(len(rows), "change"), head, rows, keys=keys)
 
 
 def _names(nodes: tuple[NodeAt, ...]) -> str:

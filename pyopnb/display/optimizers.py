@@ -37,13 +37,13 @@ def view_optimizers(thing: OptimizerDiff) -> View:
             output = str(part.path[0])
             rows.append((name, output, *row.cells(part)[:_COLUMNS]))
     head = ("against no optimizations", "output", *HEAD[:_COLUMNS])
-    outputs = table_within(plural(len(rows), "comparison"), head, rows, _BYTES, open=True)
+    outputs = table_within(plural(len(rows), "comparison"), head, rows, most=_BYTES, open=True)
     parts = [paragraph(f"<b>{escape(title)}</b>"), paragraph(outputs)]
     if thing.nodes:
         pairs = [tuple(line.rpartition(" → ")[::2]) for line in thing.nodes]
         count = plural(len(pairs), "group")
         summary = f"{count} of nodes that run otherwise"
-        table = table_within(summary, ("nodes", "what ran"), pairs, _BYTES, open=True)
+        table = table_within(summary, ("nodes", "what ran"), pairs, most=_BYTES, open=True)
         parts.append(table)
     if thing.workaround:
         parts.append(paragraph("To go on without:") + source(thing.workaround))

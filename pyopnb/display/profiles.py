@@ -88,7 +88,7 @@ def view_profile_diff(thing: ProfileDiff) -> View:
     """
     head = ("", "node", "op", "a: median µs (middle half)", "b", "b / a", "µs more")
     title = f"{len(thing.nodes):,} nodes"
-    table = table_within(title, head, thing.rows(), _BYTES, open=True)
+    table = table_within(title, head, thing.rows(), most=_BYTES, open=True)
     body = join([headline_html(thing), table, note(_ABOUT_DIFF)])
     return View(thing, f"diff of two profiles: {thing.verdict}", str(thing), body)
 

@@ -43,7 +43,7 @@ def view_sensitivity(thing: Sensitivity) -> View:
         rows.append((node.name, op, gain, bar_of(node.gain, largest), f"{node.sqnr:.2f}", tensors))
     head = ("node", "op", "gain in float, dB", "", "then, dB", "what is rounded there")
     count = plural(len(rows), "node")
-    table = table_within(f"{count}, those first that cost most", head, rows, _BYTES, open=True)
+    table = table_within(f"{count}, those first that cost most", head, rows, most=_BYTES, open=True)
     advice = note(f"nodes_to_exclude={thing.nodes_to_exclude!r}")
     body = join([paragraph(f"<b>{escape(title)}</b>"), advice, table])
     # Where one node costs everything, its gain is infinite.

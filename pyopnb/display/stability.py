@@ -44,6 +44,6 @@ def view_stability(thing: Stability) -> View:
             notes.append(note(f"{row.name}: {row.reason}"))
     head = ("against the usual run", "output", *HEAD, "first node")
     count = plural(len(thing.rows), "way")
-    table = table_within(f"{count} to run it", head, rows, _BYTES, open=True)
+    table = table_within(f"{count} to run it", head, rows, most=_BYTES, open=True)
     body = join([paragraph(f"<b>{escape(thing.headline)}</b>"), table, *notes])
     return View(thing, thing.headline, str(thing), body)

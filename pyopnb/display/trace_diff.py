@@ -25,8 +25,6 @@ __all__ = ["view_trace_diff"]
 
 # So many origins are shown with their pictures.
 _MOST_ORIGINS = 4
-# Each table takes at most this many bytes.
-_BYTES = 45_000
 _VERDICTS = {
     "origin": "✗ origin",
     "amplifies": "▲ amplifies",
@@ -169,14 +167,12 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
     keys: list[tuple[str, ...]] = []
     for step in thing.steps:
         keys.append(tuple(tensor.b for tensor in step.outputs))
-    yield table_within(
-        f"{len(rows)} nodes in the order of b's graph", head, rows, _BYTES, keys=keys
-    )
+    yield table_within(f"{len(rows)} nodes in the order of b's graph", head, rows, keys=keys)
     tensors = (*thing.feeds, *thing.tensors)
     pairs = [_pair_row(tensor) for tensor in tensors]
     keys = [(tensor.b,) for tensor in tensors]
     head = ("b", "a", "verdict", "result", "paired by")
-    yield table_within(f"{len(pairs)} tensors", head, pairs, _BYTES, keys=keys)
+    yield table_within(f"{len(pairs)} tensors", head, pairs, keys=keys)
 
 
 def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
@@ -200,7 +196,7 @@ def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
         keys.append((row.b,))
     head = ("tensor", "b", "SQNR dB", "by its scale", "saturated", "range", "scale", "bits used")
     title = f"quantization of {len(rows)} tensors, the worst first"
-    return table_within(title, head, rows, _BYTES, keys=keys)
+    return table_within(title, head, rows, keys=keys)
 
 
 def _step_row(step: ComparedStep) -> tuple[str, ...]:

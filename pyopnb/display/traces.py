@@ -23,8 +23,6 @@ from pyopnb.traces.trace import Trace
 __all__ = ["view_trace"]
 
 _ROWS, _TIMED = 120, 40
-# The table of tensors takes at most this many bytes, as the graph needs as much as both tables.
-_BYTES = 45_000
 _LEGENDS = {"time": "time", "size": "largest |x|", "std": "σ"}
 _WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
 
@@ -169,11 +167,11 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     rows = [(name, makers.get(name, "feed"), str(thing.summaries[name])) for name in names]
     keys = [(name,) for name in names]
     head = ("tensor", "from", "value")
-    yield table_within(title, head, rows, _BYTES, open=not thing.times, keys=keys)
+    yield table_within(title, head, rows, open=not thing.times, keys=keys)
     if thing.versions:
         schemas = [(str(version), str(version.schema)) for version in thing.versions.values()]
         title = f"{plural(len(schemas), 'op')} of the registry"
-        yield table_within(title, ("version", "schema"), schemas, _BYTES // 3)
+        yield table_within(title, ("version", "schema"), schemas, most=15_000)
 
 
 def _times_table(times: Times) -> str:
