@@ -20,6 +20,9 @@ _FAILED = re.compile(
     r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"
 )
 
+# The types of so many inputs are written out.
+_MOST_TYPES = 6
+
 
 @dataclass(frozen=True)
 class Hole:
@@ -204,6 +207,9 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
     inputs = []
     for value in call.inputs:
         inputs.append(_type_text(None if value is None else value.meta["val"]))
+    if len(inputs) > _MOST_TYPES:
+        # A part has its weights among these.
+        inputs[_MOST_TYPES - 1 :] = [f"and {len(inputs) - _MOST_TYPES + 1} more"]
     results = node.meta["val"]
     if isinstance(results, torch.Tensor):
         results = [results]

@@ -649,7 +649,9 @@ class _Learner:
 
     def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Sequence[np.ndarray]]:
         """Yield the example at other sizes of some dimensions."""
-        for changed in itertools.islice(sizes.steps(symbols), _STEPS):
+        steps = list(sizes.steps(symbols))
+        # The last is 1, at which results are as often of another size as they are of another rank.
+        for changed in (*steps[: _STEPS - 1], *steps[_STEPS - 1 :][-1:]):
             resized = sizes.resize(changed)
             if resized is not None:
                 yield resized
@@ -814,25 +816,21 @@ class _PartOp:
             for leaf in leaves:
                 self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
             self._count = len(tensors)
-            self._register(len(tensors) + len(self._weights))
+            self._register()
         # As inputs, weights are initializers of the model, which can be trained.
         weights = [getattr(*slots[0]) for slots in self._weights]
-        results = self._overload(*tensors, *weights)
+        results = self._overload([*tensors, *weights])
         return self._returned([results] if isinstance(results, torch.Tensor) else results)
 
-    def _register(self, count: int) -> None:
+    def _register(self) -> None:
         # Torch takes letters, digits and underscores, and every name once in a process.
         name = f"{re.sub(r'[^A-Za-z0-9]', '', type(self._module).__name__)}_{next(_numbers)}"
         returns = ", ".join(["Tensor"] * len(self._like.dtypes))
         if len(self._like.dtypes) > 1:
             returns = f"({returns})"
-        parameters = ", ".join(f"Tensor x{number}" for number in range(count))
-        op = torch.library.custom_op(
-            f"{PARTS}::{name}",
-            self._run,
-            mutates_args=(),
-            schema=f"({parameters}) -> {returns}",
-        )
+        # A torch op has at most 64 parameters, and a part may have more weights.
+        schema = f"(Tensor[] tensors) -> {returns}"
+        op = torch.library.custom_op(f"{PARTS}::{name}", self._run, mutates_args=(), schema=schema)
         op.register_fake(self._fake)
         self._overload = getattr(getattr(torch.ops, PARTS), name).default
         _parts[self._overload] = replace(self._about, function=self._run)
@@ -845,7 +843,7 @@ class _PartOp:
             leaves.append(next(ahead) if leaf is None else leaf)
         return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
 
-    def _run(self, *tensors: Any) -> Any:
+    def _run(self, tensors: Sequence[Any]) -> Any:
         inputs, weights = tensors[: self._count], tensors[self._count :]
         # Inputs are ONNX Runtime's memory, and forward may write to them.
         copies = [tensor.clone() for tensor in inputs]
@@ -904,7 +902,7 @@ class _PartOp:
                     next="export it with an example whose values give other sizes",
                 )
 
-    def _fake(self, *tensors: Any) -> Any:
+    def _fake(self, tensors: Sequence[Any]) -> Any:
         """Make empty results of the learned sizes, where torch traces."""
         sizes = _sizes(tensors[: self._count])
         free: dict[str, Any] = {}

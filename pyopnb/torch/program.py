@@ -45,7 +45,8 @@ _OPAQUE = (
     'write that part as a class with compute, @pyopnb.pyop("demo::Part"), '
     'and call pyopnb.torch.op("demo::Part")'
 )
-_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
+# Torchvision's ops check what they are given, as torch's do.
+_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler", "torchvision"}
 _LOGGERS = (
     "onnxscript.optimizer._constant_folding",
     "torch.onnx._internal.exporter._registration",

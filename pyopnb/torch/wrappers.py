@@ -7,7 +7,7 @@ The exporter's public ways are used: `torch.library.custom_op` makes the op, and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,9 @@ _SCALAR_TYPES = {
     "bool": "bool",
 }
 _ALL_TYPES = [f"tensor({TensorProto.DataType.Name(row.onnx).lower()})" for row in DTYPES]
+
+# Of an op of torch 2.13.
+_MOST_PARAMETERS = 64
 
 _PUT_IN = "pyopnb_put_in"
 _META_OF_THE_CALL = ("stack_trace", "nn_module_stack", "source_fn_stack")
@@ -103,6 +106,8 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
         inputs[position] = _real_parts(node, inputs[position])
     node.target = _opaque_ops[key]
     node.args = tuple(value for value in inputs if value is not None)
+    if _is_packed(call):
+        node.args = (list(node.args),)
     node.kwargs = {}
     return call
 
@@ -153,19 +158,22 @@ def _opaque(call: Call) -> Any:
     for value in call.inputs:
         if value is not None:
             parameters.append(f"{_input_type(value)} x{len(parameters)}")
+    packed = _is_packed(call)
+    if packed:
+        parameters = ["Tensor[] x"]
     schema = f"({', '.join(parameters)}) -> {call.returns}"
     target, attrs = call.target, call.attrs
     complex_positions = frozenset(attrs.get(COMPLEX, ()))
 
     def run(*values: Any) -> Any:
-        inputs = _spread(values, present)
+        inputs = _spread(values[0] if packed else values, present)
         for position in complex_positions:
             inputs[position] = torch.view_as_complex(inputs[position].contiguous())
         args, kwargs = decode(target, attrs, inputs)
         return target(*args, **kwargs)
 
     def run_with_own_memory(*values: Any) -> Any:
-        return own_memory(run(*values), values)
+        return own_memory(run(*values), values[0] if packed else values)
 
     def fake(*values: Any) -> Any:
         results = run(*values)
@@ -180,7 +188,12 @@ def _opaque(call: Call) -> Any:
     return getattr(torch.ops.pyopnb, name.partition("::")[2]).default
 
 
-def _spread(values: tuple[Any, ...], present: list[bool]) -> list[Any]:
+def _is_packed(call: Call) -> bool:
+    """Tell whether a call has more inputs than parameters of a torch op may be: they are one list then."""
+    return len(call.inputs) > _MOST_PARAMETERS
+
+
+def _spread(values: Sequence[Any], present: list[bool]) -> list[Any]:
     """Put None where an input is left out."""
     ahead = iter(values)
     spread: list[Any] = []
@@ -208,8 +221,10 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
     schema = _schema(domain, op_type, version, len(present), call.outputs, attrs)
     operator = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
 
+    packed = _is_packed(call)
+
     def translate(*values: Any) -> Any:
-        return operator(*_spread(values, present), **attrs)
+        return operator(*_spread(values[0] if packed else values, present), **attrs)
 
     return translate
 

@@ -259,6 +259,30 @@ def test_only_the_submodule_stays_in_torch():
         agree(module, session, numbers(5, 3, seed=seed))
 
 
+class Deep(nn.Module):
+    """Has more weights than an op of torch may have parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(40))
+
+    def forward(self, x):
+        for layer in self.layers:
+            if x.sum() > 0:
+                x = layer(x).relu() + x
+        return x
+
+
+def test_a_part_with_more_weights_than_an_op_may_have_parameters():
+    module = Deep()
+    model, (hole,) = export(module, (numbers(4, 3).abs(),), (N,))
+    assert "and 76 more) -> float32" in hole.types
+    session = pyopnb.Session(model)
+    for size in (4, 7):
+        agree(module, session, numbers(size, 3).abs())
+    assert [info.name for info in model.graph.initializer].count("layers.39.weight") == 1
+
+
 def test_two_parts_do_not_become_the_whole_module():
     module = nn.Sequential(Decides(), nn.Linear(3, 3), Halves(), nn.Linear(3, 2))
     model, holes = export(module, (numbers(4, 3).abs(),), (N,))
