@@ -15,7 +15,7 @@ from onnxruntime import SessionOptions
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import plural
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.verify import Arrays, KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array, to_tensor
@@ -132,6 +132,7 @@ class ModuleComparison:
         self._args, self._kwargs = args, dict(kwargs or {})
         self._leaves, self._structure = torch.utils._pytree.tree_flatten((args, self._kwargs))
         self._runs_of_torch = 0
+        self._repeats = False
 
     # ---- what is compared --------------------------------------------------------------------
 
@@ -236,6 +237,7 @@ class ModuleComparison:
             check_runs(self._module, self._args, self._kwargs)
             return _of_error(error)
         example = self.example(len(model.graph.input))
+        self._check_repeats(example)
         trials = self._value_trials(example)
         if sizes:
             # Values come first: what is wrong at the example's own sizes is an op's fault.
@@ -297,6 +299,26 @@ class ModuleComparison:
                 text = f"with {name}: {type(error).__name__}: {error}"
                 return Fault(text, error, at_other_sizes=True)
         return None
+
+    def _check_repeats(self, example: tuple[np.ndarray, ...]) -> None:
+        """Refuse a module that gives other numbers in a second run: its rounding would seem to be huge."""
+        if self._repeats:
+            return
+        try:
+            runs = [self._call(self._module, [array.copy() for array in example]) for _ in "12"]
+        except Exception:  # of the example itself, which the comparison reports
+            return
+        # LAPACK rounds differently from call to call.
+        for first, second in zip(*runs, strict=False):
+            same_shape = first.shape == second.shape
+            if not same_shape or not np.allclose(first, second, 1e-3, 1e-3, equal_nan=True):
+                raise ModelError(
+                    f"module {sanitize(type(self._module).__name__)}",
+                    expected="what gives the same numbers each time",
+                    got="a forward that remembers earlier calls",
+                    next="take what it remembers as an argument, and return what it becomes",
+                )
+        self._repeats = True
 
     def _returns_others(self, trial: Trial) -> bool:
         """Tell whether the module returns other ranks for a trial than for the example."""

@@ -175,9 +175,11 @@ def verdict(model, input_args, input_kwargs, options):
         return {"verdict": "wrong", "reason": text} if text else None
 
     runs = [("stated", args, kwargs)]
+    kinds = kinds_of_results(module, args, kwargs)
     for number, other in enumerate(options.get("additional_test_inputs") or ()):
-        runs.append((f"additional {number}", as_tuple(other), kwargs))
-    runs += resized(module, args, kwargs, model)
+        if kinds_of_results(module, as_tuple(other), kwargs) == kinds:
+            runs.append((f"additional {number}", as_tuple(other), kwargs))
+    runs += resized(module, args, kwargs, model, kinds)
     for place, *values in runs:
         fault = fault_at(*values)
         if fault is not None:
@@ -277,7 +279,7 @@ def shapes_of(arguments, axes):
     return torch.utils._pytree.tree_map(entry, arguments)
 
 
-def resized(module, args, kwargs, model):
+def resized(module, args, kwargs, model, kinds):
     """Yield the arguments at other sizes of the model's free dimensions, where eager mode takes them."""
     tensors = tensors_in((args, kwargs))
     if len(tensors) != len(model.graph.input):
@@ -286,7 +288,6 @@ def resized(module, args, kwargs, model):
     for info in model.graph.input:
         shape = info.type.tensor_type.shape.dim
         dims.append([dim.dim_param or dim.dim_value for dim in shape])
-    kinds = kinds_of_results(module, args, kwargs)
     for sizes in further_sizes(dims, tensors):
         shapes = [[evaluated(dim, sizes) for dim in row] for row in dims]
         values = reshaped(args, kwargs, shapes)
@@ -309,6 +310,9 @@ def of_shape(tensor, shape):
         return torch.zeros(shape, dtype=tensor.dtype)
     torch.manual_seed(0)
     is_whole = not values.is_floating_point() or bool((values == values.round()).all())
+    if is_whole and tensor.dim() == 1 and torch.equal(values, values.sort().values):
+        # Offsets and lengths: torch reads beyond its memory where they have no order.
+        return values.repeat(shape[0] // len(values) + 1)[: shape[0]].sort().values
     if is_whole:
         return values[torch.randint(values.numel(), tuple(shape))]
     # Between its numbers, as equal ones have no order for topk and sort.

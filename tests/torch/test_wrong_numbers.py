@@ -170,6 +170,23 @@ def test_a_constant_of_the_example_is_found():
     assert "with the example times 1.01" in stays_in_torch(BakesItsMean(), x, x * 3)
 
 
+class Grows(nn.Module):
+    """Its weight is a plain attribute, of which torch.export does not say that it changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.ones(3)
+
+    def forward(self, x):
+        self.weight = self.weight * 3
+        return x + self.weight
+
+
+def test_a_module_that_remembers_its_calls_is_refused():
+    with pytest.raises(pyopnb.errors.ModelError, match="a forward that remembers earlier calls"):
+        pyopnb.torch.export(Grows().eval(), (torch.ones(3),))
+
+
 class Doubles(nn.Module):
     """Right at numbers like the example's, and wrong below 0."""
 
