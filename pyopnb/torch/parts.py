@@ -477,9 +477,11 @@ class _Results:
         )
 
 
-def _described(results: Any) -> tuple[list[Any], _Results]:
-    """Return the tensors among results, and all but their numbers."""
+def _described(results: Any, numbers: bool) -> tuple[list[Any], _Results]:
+    """Return the tensors among results, numbers of Python's as well on wish, and all but their values."""
     leaves, structure = torch.utils._pytree.tree_flatten(results)
+    if numbers:
+        leaves = [_as_tensor(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     plain = []
     for leaf in leaves:
@@ -487,6 +489,12 @@ def _described(results: Any) -> tuple[list[Any], _Results]:
     dtypes = [tensor.dtype for tensor in tensors]
     ranks = [tensor.dim() for tensor in tensors]
     return tensors, _Results(_sizes(tensors), dtypes, ranks, plain, structure)
+
+
+def _as_tensor(leaf: Any) -> Any:
+    if isinstance(leaf, float):
+        return torch.tensor(leaf, dtype=torch.float64)
+    return torch.tensor(leaf) if isinstance(leaf, (bool, int)) else leaf
 
 
 def _sizes(tensors: Sequence[Any]) -> list[int]:
@@ -596,7 +604,7 @@ class _Learner:
         """
         part = self.module.get_submodule(path)
         runs: dict[str, list[tuple[list[int], _Results]]] = {}
-        with _replaced(part, functools.partial(_recorded, runs)):
+        with _replaced(part, functools.partial(_recorded, runs, not path)):
             for arrays in self._inputs():
                 self._try(arrays)
         if not runs:
@@ -611,7 +619,8 @@ class _Learner:
         about = TorchPart(line, place, reason, remedy, self._foreign)
         ops = {}
         for form, calls in runs.items():
-            ops[form] = _PartOp(part, form, calls, about)
+            # What the whole module returns becomes outputs, of which a number is one as well.
+            ops[form] = _PartOp(part, form, calls, about, numbers=not path)
         return _Submodule(path, ops)
 
     @property
@@ -687,7 +696,7 @@ def _symbol(wish: Any, number: int, axis: int) -> str:
 
 
 def _recorded(
-    runs: dict[str, list[tuple[list[int], _Results]]], forward: Callable[..., Any]
+    runs: dict[str, list[tuple[list[int], _Results]]], numbers: bool, forward: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Wrap a forward that notes the sizes of what it is given and returns."""
     running = False
@@ -705,7 +714,7 @@ def _recorded(
             results = forward(*args, **kwargs)
         finally:
             running = False
-        runs.setdefault(form, []).append((sizes, _described(results)[1]))
+        runs.setdefault(form, []).append((sizes, _described(results, numbers)[1]))
         return results
 
     return recording
@@ -785,11 +794,20 @@ class _PartOp:
     runs : list
         The sizes that went in and the results, of each call that was seen.
     about : TorchPart
+    numbers : bool
+        Return Python's numbers as tensors.
     """
 
     def __init__(
-        self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: TorchPart
+        self,
+        module: Any,
+        form: str,
+        runs: list[tuple[list[int], _Results]],
+        about: TorchPart,
+        *,
+        numbers: bool,
     ) -> None:
+        self._numbers = numbers
         self._weights = _slots_of_weights(module)
         # Later, while others are captured, an op is in the place of this module's forward.
         self._module = _sharing_copy(module)
@@ -855,7 +873,7 @@ class _PartOp:
             tables: _Tables = self._local.tables
             before = _state_of(tables)
             # Hooks of the module run outside of the op.
-            results, described = _described(module.forward(*args, **kwargs))
+            results, described = _described(module.forward(*args, **kwargs), self._numbers)
             _refuse_changes(where, before, tables)
             held = [tensor for _, table in tables for tensor in table.values()]
         self._check(where, _sizes(inputs), described)

@@ -479,18 +479,40 @@ def _not_captured(
     if ".numpy() is not supported" in text:
         expected, suggestion = "torch ops, which follow the arguments", _OPAQUE
         got = "NumPy: torch.export cannot follow it"
+    elif "Cannot access data pointer" in text:
+        expected, got = (
+            "torch ops",
+            "code that reads the memory of a tensor, as functions in C++ do",
+        )
+        suggestion = "torch.library.custom_op of it, with register_fake"
+    elif _has_packed_sequence(error):
+        expected, got = "padded sequences", "a packed sequence, whose sizes values decide"
+        suggestion = "the padded sequence, and a mask of what its lengths leave"
     elif name in _DECIDED_BY_VALUES:
         expected, suggestion = "torch ops that need no values to be captured", _OPAQUE
+        got = sanitize(f"{text}, which torch cannot capture without the values")
     elif "__obj_flatten__" in text:
         expected, got = "tensors as weights", "weights that torch has packed for its own kernels"
         suggestion = "export the module first, and quantize the model in ONNX Runtime"
     elif name == "UnsupportedOperatorException":
         # Ops in C++ have none as a rule.
         expected, suggestion = "ops whose sizes torch knows", "torch.library.register_fake for it"
+        got = sanitize(f"{text}, of whose results torch does not know the sizes")
     elif "data-dependent" in text:
         expected = "control flow that no values decide"
         got, suggestion = _decided_by_values(line)
     return ModelError(where, expected=expected, got=got, next=suggestion)
+
+
+def _has_packed_sequence(error: Exception) -> bool:
+    """Tell whether an error came up while a packed sequence was at work."""
+    step = error.__traceback__
+    while step is not None:
+        values = step.tb_frame.f_locals.values()
+        if any(isinstance(value, torch.nn.utils.rnn.PackedSequence) for value in values):
+            return True
+        step = step.tb_next
+    return False
 
 
 def _first_line(error: Exception) -> str:

@@ -327,6 +327,19 @@ def test_weights_that_torch_has_packed_stay_in_torch():
         agree(module, session, ids[:rows, :times])
 
 
+class Compares(nn.Module):
+    def forward(self, x, y):
+        return torch.equal(x, y)
+
+
+def test_a_bool_of_the_whole_module_is_an_output():
+    x = torch.arange(6.0).reshape(2, 3)
+    model, _ = export(Compares(), (x, x.clone()), ({0: "n"}, {0: "n"}))
+    session = pyopnb.Session(model)
+    for other in (x, x + 1):
+        assert session(x=x.numpy(), y=other.numpy())[0] == torch.equal(x, other)
+
+
 class Reshapes(nn.Module):
     def forward(self, x):
         return x.reshape(2, 6)
