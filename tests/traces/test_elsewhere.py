@@ -97,6 +97,7 @@ def test_a_node_that_parts_is_run_alone_on_the_other_runtime(monkeypatch):
     )
     diff = pyopnb.diff(pyopnb.trace(changed, x=X), trace)
     assert diff.origin.name == "c (Neg)" and len(runs) > 1
+    assert all(step.isolated is not None for step in diff.steps)
 
 
 def test_texts_weights_beside_the_model_and_defaults(tmp_path):
