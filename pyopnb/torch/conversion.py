@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.errors import ModelError
+from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize
 from pyopnb.torch.example import (
@@ -122,7 +122,7 @@ def export(
     if wider is not None:
         try:
             return _exported(module, example, wider, options, ops, verify)
-        except ModelError:
+        except PyopError:
             # What forward does with 1 is something else than with 2 and more, as squeeze() does.
             pass
     return _exported(module, example, example, options, ops, verify)

@@ -305,7 +305,11 @@ def _types_of_results(module: Any, args: Any, kwargs: Any) -> list[Any] | None:
             results = module(*args, **kwargs)
     except Exception:  # of sizes that forward does not take
         return None
-    return [(tensor.dtype, tensor.dim()) for tensor in tensors_in(results)]
+    types: list[Any] = []
+    for leaf in torch.utils._pytree.tree_leaves(results):
+        is_tensor = isinstance(leaf, torch.Tensor)
+        types.append((leaf.dtype, leaf.dim()) if is_tensor else type(leaf))
+    return types
 
 
 # ---- a run in torch --------------------------------------------------------------------------

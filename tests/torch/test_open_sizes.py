@@ -227,6 +227,17 @@ def test_an_example_of_one_that_forward_squeezes_stays_one():
     assert pyopnb.Session(model)(x=torch.ones(1, 3))[0].tolist() == [2, 2, 2]
 
 
+class Lists(nn.Module):
+    def forward(self, x):
+        return x.tolist()
+
+
+def test_an_example_of_one_with_a_result_for_each_row_stays_one():
+    model, (report,) = opened(Lists(), torch.tensor([7]))
+    assert "axis 0: always 1" in str(report.fixed[0])
+    assert pyopnb.Session(model)(x=np.array([9]))[0] == 9
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_forward_with_a_case_for_one_stays_in_torch(rows):
     model, (report,) = opened(DoublesOne(), torch.ones(rows, 3), axes=({0: AUTO},))
