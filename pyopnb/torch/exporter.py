@@ -30,6 +30,8 @@ from pyopnb.torch.wrappers import put_node, translations
 
 __all__ = ["ExportOptions", "convert", "export_program", "proto_of"]
 
+_OPSET_OF_TORCH_OPS = 23
+
 # Each attempt to export names one op at least that the exporter lacks.
 _ATTEMPTS = 50
 
@@ -130,6 +132,9 @@ def _call_exporter(program: Any, options: ExportOptions) -> Any:
         "dynamic_shapes": dynamic_shapes,
         "custom_translation_table": {**translations(), **translations_of_sequences()},
     }
+    if any(getattr(node.target, "namespace", "") == "onnx" for node, _ in calls_in(program)):
+        # torch.onnx.ops are operators of this opset, and the exporter's own default is less.
+        arguments["opset_version"] = _OPSET_OF_TORCH_OPS
     with quiet():
         try:
             exported = torch.onnx.export(program, (), **arguments)

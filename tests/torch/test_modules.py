@@ -320,3 +320,18 @@ def test_numbers_that_forward_returns_are_outputs(sizes):
     results = pyopnb.Session(model)(x=torch.zeros(2, 3))
     assert [result.dtype for result in results] == [np.float32, np.int64, np.float32, bool]
     assert [result.tolist() for result in results[1:]] == [3, 0.5, True]
+
+
+class Rotates(nn.Module):
+    def forward(self, x, cosines, sines, places):
+        return torch.onnx.ops.rotary_embedding(x, cosines, sines, places)
+
+
+def test_an_operator_of_torch_onnx_ops_has_its_opset(exported):
+    def arguments(batch, time):
+        places = torch.arange(time).expand(batch, time).contiguous()
+        return torch.randn(batch, 4, time, 8), torch.randn(9, 4), torch.randn(9, 4), places
+
+    sizes = ({0: "batch", 2: "time"}, None, None, {0: "batch", 1: "time"})
+    examples = [arguments(2, 3), arguments(3, 5)]
+    assert exported(Rotates(), *examples, dynamic_shapes=sizes) == []
