@@ -45,8 +45,10 @@ _OPAQUE = (
     'write that part as a class with compute, @pyopnb.pyop("demo::Part"), '
     'and call pyopnb.torch.op("demo::Part")'
 )
-# Torchvision's ops check what they are given, as torch's do.
-_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler", "torchvision"}
+_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
+# It takes any boxes and scores. Torchvision's roi_align and roi_pool (0.28) do not: a box of an
+# image that is not in the batch ends the process.
+_KNOWN_OPS = {"torchvision.nms.default"}
 _LOGGERS = (
     "onnxscript.optimizer._constant_folding",
     "torch.onnx._internal.exporter._registration",
@@ -322,7 +324,9 @@ def runs_foreign_code(program: Any) -> bool:
 def is_foreign(target: Any) -> bool:
     """Tell whether an op is neither torch's nor pyopnb's."""
     namespace = getattr(target, "namespace", "aten")
-    return namespace not in _KNOWN_NAMESPACES and not namespace.startswith("pyopnb_")
+    if namespace in _KNOWN_NAMESPACES or namespace.startswith("pyopnb_"):
+        return False
+    return str(target) not in _KNOWN_OPS
 
 
 def is_random(node: Any) -> bool:

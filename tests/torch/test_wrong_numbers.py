@@ -352,11 +352,12 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
     np.testing.assert_allclose(np.array(eval(numbers)), expected, rtol=1e-5)
 
 
-def test_code_that_is_not_torchs_sees_no_values_but_the_users():
-    """It may be C++ that divides by what it is given."""
+@pytest.mark.parametrize("library", ["walk", "torchvision"])
+def test_code_that_is_not_torchs_sees_no_values_but_the_users(library):
+    """It may be C++ that divides by what it is given, or reads an image by its number."""
     seen = []
 
-    @torch.library.custom_op("walk::divide", mutates_args=())
+    @torch.library.custom_op(f"{library}::divide", mutates_args=())
     def divide(x: torch.Tensor, parts: torch.Tensor) -> torch.Tensor:
         seen.append((x.dtype, parts.item(), bool((x != 0).all())))
         return x / parts
