@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import onnx
+from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.external_data import is_external
 from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import bodies, forget_inferred, walk
+from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.models.text.parse import complete, read_text
 from pyopnb.models.text.printer import format_model
@@ -154,65 +155,104 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 
 def _remarks(declared: ModelProto, written: str) -> str:
     """Read a text back; return the comments that say what it leaves out, and that `parse` refuses it if it does."""
-    expected = "what ONNX's text form can hold"
-    for scope in (declared.graph, *(body for site in walk(declared) for body in bodies(site.node))):
-        if scope.sparse_initializer:
-            raise ModelError("model", expected=expected, got="a sparse initializer")
     try:
         copy = read_text(written, "graph")
     except ModelError as error:
         got = str(error).rstrip(".")
         expected = "what the installed onnx can read back"
         raise ModelError("model", expected=expected, got=got) from error
-    # All that decides what a model computes is in its text, so that equal texts are equal models.
-    for line, again in zip_longest(written.split("\n"), format_model(copy).split("\n")):
-        if line != again:
-            got = f"{sanitize(str(line).strip(), 200)}, which onnx reads otherwise"
-            raise ModelError("model", expected=expected, got=got)
-    if _numbers(declared) != _numbers(copy):
-        raise ModelError("model", expected=expected, got="numbers that do not come back")
-    remark = ""
-    before, after = _descriptions(declared), _descriptions(copy)
-    losses = [path for path, values in before.items() if values != after.get(path)]
-    if losses:
-        remark = f"# Left out: {', '.join(losses)}\n"
+    original = ModelProto()
+    original.CopyFrom(declared)
+    refusal = ""
     try:
+        # `parse` adds what a text need not say, so it is added to both before they are compared.
         complete(copy, written)
+        complete(original, written)
     except ModelError as error:
         # The text of a model that cannot run helps to see why.
-        remark += f"# parse refuses this model: {' '.join(str(error).split())}\n"
-    return remark
+        refusal = f"# parse refuses this model: {' '.join(str(error).split())}\n"
+    forget_inferred(original)
+    forget_inferred(copy)
+    losses = _losses(original, copy)
+    if losses:
+        return f"# Left out: {', '.join(losses)}\n{refusal}"
+    return refusal
 
 
-def _descriptions(model: ModelProto) -> dict[str, list[str]]:
-    """Return what only describes a model, by the path of its field."""
-    descriptions: dict[str, list[str]] = {}
-    waiting: list[tuple[Any, str, bool]] = [(model, "", False)]
-    while waiting:
-        message, path, is_inside = waiting.pop()
-        inner_messages: list[tuple[Any, str, bool]] = []
-        for field, value in message.ListFields():
-            items = value if is_repeated(field) else [value]
-            field_path = path if is_inside else f"{path}.{field.name}".lstrip(".")
-            # The text form has only identifiers for the names of graphs in attributes.
-            describes = is_inside or field.name in _DESCRIPTIONS or field_path.endswith(".g.name")
-            if field.message_type is not None:
-                inner_messages += [(item, field_path, describes) for item in items]
-            elif describes:
-                descriptions.setdefault(field_path, []).extend(str(item) for item in items if item)
-        waiting += reversed(inner_messages)
-    return descriptions
+def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
+    """List the descriptions that a model, which is changed, lost on its way through a text.
+
+    Raises
+    ------
+    ModelError
+        The two compute different things.
+    """
+    before: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
+    _strip(original, "", before)
+    _strip(copy, "", after)
+    if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
+        got = f"{_lost_field(original, copy)} that does not come back"
+        raise ModelError("model", expected="what ONNX's text form can hold", got=got)
+    return [path for path, values in before.items() if values != after.get(path)]
 
 
-def _numbers(model: ModelProto) -> list[str]:
-    """Write all floats and tensors of a model; a NaN is like any other."""
-    numbers = []
-    for tensor in tensors(model):
-        if not is_external(tensor):
-            numbers.append(repr(numpy_helper.to_array(tensor).tolist()))
-    for site in walk(model):
-        numbers += [repr((attribute.f, *attribute.floats)) for attribute in site.node.attribute]
-    return numbers
+def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
+    """Take the descriptions out of a message, and write what is left in one way of several."""
+    for field, value in message.ListFields():
+        field_path = f"{path}.{field.name}".lstrip(".")
+        # The text form has only identifiers for the names of graphs in attributes.
+        is_inner_name = field.name == "name" and path.endswith(".g")
+        if field.name in _DESCRIPTIONS or is_inner_name:
+            kept = descriptions.setdefault(field_path, [])
+            for item in value if is_repeated(field) else [value]:
+                if isinstance(item, Message):
+                    _strip(item, "", {})
+                kept.append(str(item))
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for item in value if is_repeated(field) else [value]:
+                _strip(item, field_path, descriptions)
+            # An empty message and none at all mean the same, but for the shape of a scalar.
+            if field.name != "shape" and not is_repeated(field) and not value.ByteSize():
+                message.ClearField(field.name)
+        elif field.name == "floats":
+            value[:] = [number if number == number else math.nan for number in value]
+        elif not is_repeated(field) and repr(value) == repr(field.default_value):
+            # So do a field with its default and one that is not set.
+            message.ClearField(field.name)
+        elif isinstance(value, float) and math.isnan(value):
+            setattr(message, field.name, math.nan)
+    if isinstance(message, TensorProto) and not is_external(message):
+        name = message.name if path.endswith("initializer") else ""
+        message.CopyFrom(numpy_helper.from_array(_with_one_nan(message), name))
+
+
+def _with_one_nan(tensor: TensorProto) -> np.ndarray:
+    """Return the values of a tensor, every NaN with the same bits."""
+    try:
+        array = numpy_helper.to_array(tensor).copy()
+    except (ValueError, TypeError, KeyError):
+        where, got = f"tensor {sanitize(tensor.name)}", "values that do not fit its type and shape"
+        raise ModelError(where, expected="what ONNX's text form can hold", got=got) from None
+    if array.dtype == object:
+        return array
+    parts = array.reshape(-1)
+    if array.dtype.kind == "c":
+        parts = parts.view(parts.real.dtype)
+    # A signalling NaN makes NumPy warn.
+    with np.errstate(invalid="ignore"):
+        is_nan = np.isnan(parts.astype(np.float64))
+    if is_nan.any():
+        parts[is_nan] = np.nan
+    return array
+
+
+def _lost_field(original: ModelProto, copy: ModelProto) -> str:
+    for field in original.graph.DESCRIPTOR.fields:
+        if repr(getattr(original.graph, field.name)) != repr(getattr(copy.graph, field.name)):
+            return f"graph.{field.name}"
+    return "a field"
 
 
 def _refuse_unknown_fields(model: ModelProto) -> None:
