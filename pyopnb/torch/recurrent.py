@@ -110,7 +110,7 @@ def _has_operator(args: Sequence[Any]) -> bool:
 def _define(name: str) -> Any:
     """Define an op that is torch's own, but for the sizes of its results."""
     kind = _KINDS[name]
-    schema = str(kind.target._schema)
+    _, parenthesis, signature = str(kind.target._schema).partition("(")
 
     def fake(inputs: Any, states: Any, weights: Any, *args: Any) -> Any:
         bidirectional = args[4]
@@ -123,7 +123,7 @@ def _define(name: str) -> Any:
         f"pyopnb_recurrent::{name}",
         getattr(torch._VF, name),
         mutates_args=(),
-        schema=schema[schema.index("(") :],
+        schema=parenthesis + signature,
     )
     op.register_fake(fake)
     return getattr(torch.ops.pyopnb_recurrent, name).default
