@@ -127,7 +127,9 @@ def fill_source(
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _redefine_stand_ins(proto)
-    selected = [] if _is_empty(nodes) else select_sites(proto, nodes, original)
+    selected = []
+    if not _is_empty(nodes):
+        selected = select_sites(proto, nodes, original)
     if not selected and not any(new_imports(proto)) and not missing(proto):
         return []
     filling = _Filling(proto)
@@ -168,7 +170,9 @@ class _Filling:
         versions: dict[int, int | None] = {}
         for scope in (self.proto, *self.proto.functions):
             imported = imported_versions(scope)
-            graph = scope.graph if isinstance(scope, ModelProto) else scope
+            graph = scope
+            if isinstance(scope, ModelProto):
+                graph = scope.graph
             for node in nodes_in(graph):
                 self._alive.append(node)
                 versions[id(node)] = imported.get(canonical_domain(node.domain))

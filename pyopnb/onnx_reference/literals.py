@@ -41,7 +41,9 @@ def attr_hint(number: int, values: Sequence[Any]) -> str:
     # A string that is not UTF-8 arrives as bytes.
     if not any(isinstance(item, bytes) for item in items):
         return hint
-    return "" if any(isinstance(item, str) for item in items) else hint.replace("str", "bytes")
+    if any(isinstance(item, str) for item in items):
+        return ""
+    return hint.replace("str", "bytes")
 
 
 def literal(value: Any) -> tuple[str, str]:
@@ -53,7 +55,9 @@ def literal(value: Any) -> tuple[str, str]:
             return f"[{', '.join(map(_item, value))}]", ""
         return "", f"{len(value)} values"
     # Whatever is long would bury the cell, and comes from the node at run time.
-    return (_item(value), "") if _are_short([value]) else ("", "")
+    if _are_short([value]):
+        return _item(value), ""
+    return "", ""
 
 
 def _are_short(values: list[Any]) -> bool:

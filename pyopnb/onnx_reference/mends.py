@@ -88,7 +88,9 @@ def correction_of(
         values = {name: helper.get_attribute_value(attr) for name, attr in attrs.items()}
         return lambda x: _local_response_normalization(x, **values)
     if op_type == "GatherElements":
-        axis = attrs["axis"].i if "axis" in attrs else 0
+        axis = 0
+        if "axis" in attrs:
+            axis = attrs["axis"].i
         return lambda data, indices: _gather_elements(data, indices, axis)
     return None
 

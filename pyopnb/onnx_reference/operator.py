@@ -144,7 +144,9 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
         where = f"{_where(schema.domain, schema.name)}, input {port}"
         expected, advice = "an array of one of ONNX's dtypes", "np.asarray(…, dtype=…)"
         raise ModelError(where, expected=expected, got=got, next=advice) from None
-    return arrays if is_sequence else arrays[0]
+    if is_sequence:
+        return arrays
+    return arrays[0]
 
 
 def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:

@@ -227,11 +227,11 @@ def widened(
     """
     example = args, in_order(module, kwargs)
     requests = requested_dimensions(dynamic_shapes, bound_arguments(module, *example))
-    places = []
+    narrow_axes = []
     for number, (tensor, request) in enumerate(zip(tensors_in(example), requests, strict=False)):
         sizes = dict(enumerate(tensor.shape))
-        places += [(number, axis) for axis in request if sizes.get(axis) in (0, 1)]
-    wider, _ = enlarged(module, *example, places)
+        narrow_axes += [(number, axis) for axis in request if sizes.get(axis) in (0, 1)]
+    wider, _ = enlarged(module, *example, narrow_axes)
     return wider
 
 
@@ -262,7 +262,7 @@ def enlarged(
         return wider, changed
     types = _types_of_results(scratch, args, kwargs)
     # All of them together, as inputs share a batch; then one by one.
-    for group in (places, *([place] for place in places)):
+    for group in (places, *([axis] for axis in places)):
         candidate = _repeated(wider or (args, kwargs), group)
         if types is not None and _types_of_results(scratch, *candidate) == types:
             wider = candidate
@@ -286,7 +286,7 @@ def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         number = next(numbers)
-        for axis in [axis for place, axis in places if place == number]:
+        for axis in [axis for position, axis in places if position == number]:
             if leaf.shape[axis] > 0:
                 leaf = leaf.detach().repeat_interleave(2, axis)
             else:

@@ -158,7 +158,7 @@ def _with_parts(
     parts: dict[str, _Submodule] = {}
     for path, _, _ in _script_objects(frozen):
         # Torch looks for these before it calls forward, so that its traceback names no submodule.
-        if any(_is_inside(path, known) for known in parts):
+        if any(_is_inside(path, outer) for outer in parts):
             continue
         part = _next_part(learner, _ancestors(path), parts, failure, refusal)
         if part is not None:
@@ -256,7 +256,9 @@ def _with_fewer_fixed_sizes(
     except ModelError:
         # No op can stand in for what draws random numbers, or changes its module.
         return program
-    return program if general is None else general
+    if general is None:
+        return program
+    return general
 
 
 def _fixed_places(
@@ -266,12 +268,12 @@ def _fixed_places(
     arguments = bound_arguments(module, args, in_order(module, kwargs))
     requests = requested_dimensions(dynamic_shapes, arguments)
     names = [str(number) for number in range(len(program.graph_signature.user_inputs))]
-    places = {}
+    sizes = {}
     for size in fixed_by_torch(program, names, requests):
         # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
         if size.size != 1:
-            places[int(size.input), size.axis] = size
-    return places
+            sizes[int(size.input), size.axis] = size
+    return sizes
 
 
 def _with_open_sizes(
@@ -298,13 +300,15 @@ def _with_open_sizes(
     learner = _learner(module, args, kwargs, dynamic_shapes)
     if learner is None:
         return None
-    places = learner.places_of_other_sizes(fixed)
-    if not places or (fixed is None and len(places) < learner.count_of_open_sizes):
+    changeable = learner.places_of_other_sizes(fixed)
+    if not changeable or (fixed is None and len(changeable) < learner.count_of_open_sizes):
         return None
 
     def accept(program: Any) -> Any:
         still_fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
-        return program if places.isdisjoint(still_fixed) else None
+        if changeable.isdisjoint(still_fixed):
+            return program
+        return None
 
     return _narrowed(learner, args, kwargs, dynamic_shapes, refusal, accept)
 
@@ -431,12 +435,12 @@ def _ancestors(path: str) -> list[str]:
 
 def _script_objects(module: Any) -> list[tuple[str, Any, str]]:
     """List the weights that torch packs for its own kernels, as quantized ones, by submodule and name."""
-    places = []
+    packed_weights = []
     for path, part in module.named_modules():
         for name, value in vars(part).items():
             if isinstance(value, torch.ScriptObject):
-                places.append((path, part, name))
-    return places
+                packed_weights.append((path, part, name))
+    return packed_weights
 
 
 def _is_inside(path: str, outer: str) -> bool:
@@ -456,7 +460,7 @@ class _Results:
         Of all tensors, one after the other.
     dtypes : list of torch.dtype
     ranks : list of int
-    plain : list
+    python_values : list
         What is returned beside tensors, with None for each tensor.
     structure : torch.utils._pytree.TreeSpec
     """
@@ -464,7 +468,7 @@ class _Results:
     sizes: list[int]
     dtypes: list[Any]
     ranks: list[int]
-    plain: list[Any]
+    python_values: list[Any]
     structure: Any
 
     def is_like(self, results: _Results) -> bool:
@@ -472,7 +476,7 @@ class _Results:
         return (
             self.dtypes == results.dtypes
             and self.ranks == results.ranks
-            and repr(self.plain) == repr(results.plain)
+            and repr(self.python_values) == repr(results.python_values)
             and self.structure == results.structure
         )
 
@@ -483,18 +487,20 @@ def _described(results: Any, numbers: bool) -> tuple[list[Any], _Results]:
     if numbers:
         leaves = [_as_tensor(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    plain = []
+    python_values = []
     for leaf in leaves:
-        plain.append(None if isinstance(leaf, torch.Tensor) else leaf)
+        python_values.append(None if isinstance(leaf, torch.Tensor) else leaf)
     dtypes = [tensor.dtype for tensor in tensors]
     ranks = [tensor.dim() for tensor in tensors]
-    return tensors, _Results(_sizes(tensors), dtypes, ranks, plain, structure)
+    return tensors, _Results(_sizes(tensors), dtypes, ranks, python_values, structure)
 
 
 def _as_tensor(leaf: Any) -> Any:
     if isinstance(leaf, float):
         return torch.tensor(leaf, dtype=torch.float64)
-    return torch.tensor(leaf) if isinstance(leaf, (bool, int)) else leaf
+    if isinstance(leaf, (bool, int)):
+        return torch.tensor(leaf)
+    return leaf
 
 
 def _sizes(tensors: Sequence[Any]) -> list[int]:
@@ -610,13 +616,13 @@ class _Learner:
         if not runs:
             raise _NotLearned("forward", expected="a submodule that is called", got="none")
         name = sanitize(type(part).__name__)
-        subject, place = f"module {name}", name
+        subject, label = f"module {name}", name
         if path:
-            place = f"{sanitize(path)} ({name})"
-            subject = f"submodule {place}"
+            label = f"{sanitize(path)} ({name})"
+            subject = f"submodule {label}"
         reason = f"{self.problem} {subject}: {sanitize(refusal.got or '', 400)}"
         remedy = sanitize(refusal.next or "", 400)
-        about = TorchPart(line, place, reason, remedy, self._foreign)
+        about = TorchPart(line, label, reason, remedy, self._foreign)
         ops = {}
         for form, calls in runs.items():
             # What the whole module returns becomes outputs, of which a number is one as well.
@@ -633,7 +639,7 @@ class _Learner:
     ) -> set[tuple[int, int]]:
         """Find the open dimensions, by tensor and axis, at whose other sizes the module runs."""
         sizes = self._open_sizes()
-        places = set()
+        axes = set()
         for number, request in enumerate(self._requests):
             for axis, wish in request.items():
                 if wanted is not None and (number, axis) not in wanted:
@@ -641,8 +647,8 @@ class _Learner:
                 symbol = _symbol(wish, number, axis)
                 groups = [group for group in _groups(sizes.example) if symbol in group]
                 if any(self._takes_other_sizes_of(group, sizes) for group in groups):
-                    places.add((number, axis))
-        return places
+                    axes.add((number, axis))
+        return axes
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
         return any(self._try(arrays) for arrays in self._resized(sizes, symbols))
@@ -681,7 +687,7 @@ def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
     """List the dimensions that change together: all, each alone, and those of one size."""
     groups = [list(sizes)]
     for symbol, size in sizes.items():
-        groups += [[symbol], [other for other in sizes if sizes[other] == size]]
+        groups += [[symbol], [name for name in sizes if sizes[name] == size]]
     distinct: list[list[str]] = []
     for group in groups:
         if group and group not in distinct:
@@ -857,7 +863,7 @@ class _PartOp:
         """Put results into the structure in which forward returns them."""
         ahead = iter(tensors)
         leaves = []
-        for leaf in self._like.plain:
+        for leaf in self._like.python_values:
             leaves.append(next(ahead) if leaf is None else leaf)
         return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
 
@@ -875,11 +881,13 @@ class _PartOp:
             # Hooks of the module run outside of the op.
             results, described = _described(module.forward(*args, **kwargs), self._numbers)
             _refuse_changes(where, before, tables)
-            held = [tensor for _, table in tables for tensor in table.values()]
+            weight_tensors = [tensor for _, table in tables for tensor in table.values()]
         self._check(where, _sizes(inputs), described)
         contiguous = [result.contiguous() for result in results]
-        fresh = own_memory(contiguous, (*held, *copies))
-        return fresh[0] if len(fresh) == 1 else tuple(fresh)
+        fresh = own_memory(contiguous, (*weight_tensors, *copies))
+        if len(fresh) == 1:
+            return fresh[0]
+        return tuple(fresh)
 
     @contextmanager
     def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:

@@ -301,7 +301,9 @@ def _calls(graph_module: Any, enclosing: tuple[Any, ...]) -> Iterator[tuple[Any,
 def where_of(node: Any, enclosing: tuple[Any, ...]) -> str:
     """Name a call as messages do: its line and its op."""
     line, target = line_of(node, *enclosing), sanitize(str(node.target))
-    return f"{line}, {target}" if line else target
+    if line:
+        return f"{line}, {target}"
+    return target
 
 
 def runs_foreign_code(program: Any) -> bool:
@@ -522,7 +524,9 @@ def _has_packed_sequence(error: Exception) -> bool:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name = type(error).__name__
-    return f"{name}: {lines[0].removesuffix('.')}" if lines else name
+    if lines:
+        return f"{name}: {lines[0].removesuffix('.')}"
+    return name
 
 
 def _decided_by_values(line: str) -> tuple[str, str]:

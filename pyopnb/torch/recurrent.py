@@ -15,7 +15,7 @@ __all__ = ["OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Cell:
     """A recurrent op.
 
     Attributes
@@ -38,13 +38,13 @@ class _Kind:
     activation: str = ""
 
 
-_KINDS = {
+_CELLS = {
     # Torch has the gates in the order i, f, g, o, and ONNX in i, o, f, g.
-    "lstm": _Kind(torch.ops.aten.lstm.input, "LSTM", (0, 3, 1, 2)),
+    "lstm": _Cell(torch.ops.aten.lstm.input, "LSTM", (0, 3, 1, 2)),
     # Torch has them in the order r, z, n, and ONNX in z, r, n.
-    "gru": _Kind(torch.ops.aten.gru.input, "GRU", (1, 0, 2), {"linear_before_reset": 1}),
-    "rnn_tanh": _Kind(torch.ops.aten.rnn_tanh.input, "RNN", (0,)),
-    "rnn_relu": _Kind(torch.ops.aten.rnn_relu.input, "RNN", (0,), {}, "Relu"),
+    "gru": _Cell(torch.ops.aten.gru.input, "GRU", (1, 0, 2), {"linear_before_reset": 1}),
+    "rnn_tanh": _Cell(torch.ops.aten.rnn_tanh.input, "RNN", (0,)),
+    "rnn_relu": _Cell(torch.ops.aten.rnn_relu.input, "RNN", (0,), {}, "Relu"),
 }
 
 
@@ -56,7 +56,7 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _KINDS and func is getattr(torch._VF, name) and _has_operator(args):
+        if name in _CELLS and func is getattr(torch._VF, name) and _has_operator(args):
             return _ops[name](*map(_as_list, args))
         if func in (torch.max_pool1d, torch.nn.functional.max_pool1d):
             options = dict(kwargs or {})
@@ -90,7 +90,9 @@ def _max_pool(
 
 
 def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def _has_operator(args: Sequence[Any]) -> bool:
@@ -109,12 +111,13 @@ def _has_operator(args: Sequence[Any]) -> bool:
 
 def _define(name: str) -> Any:
     """Define an op that is torch's own, but for the sizes of its results."""
-    kind = _KINDS[name]
-    _, parenthesis, signature = str(kind.target._schema).partition("(")
+    cell = _CELLS[name]
+    _, parenthesis, signature = str(cell.target._schema).partition("(")
 
     def fake(inputs: Any, states: Any, weights: Any, *args: Any) -> Any:
         bidirectional = args[4]
-        states = [states] if isinstance(states, torch.Tensor) else states
+        if isinstance(states, torch.Tensor):
+            states = [states]
         size = weights[1].shape[1] * (2 if bidirectional else 1)
         outputs = inputs.new_empty((*inputs.shape[:2], size))
         return (outputs, *map(torch.empty_like, states))
@@ -129,12 +132,12 @@ def _define(name: str) -> Any:
     return getattr(torch.ops.pyopnb_recurrent, name).default
 
 
-_ops = {name: _define(name) for name in _KINDS}
+_ops = {name: _define(name) for name in _CELLS}
 
 
 def as_torch(nodes: Iterable[Any]) -> None:
     """Write the ops of `OpenSequences` among calls as torch's own."""
-    targets = {_ops[name]: kind.target for name, kind in _KINDS.items()}
+    targets = {_ops[name]: cell.target for name, cell in _CELLS.items()}
     for node in nodes:
         node.target = targets.get(node.target, node.target)
 
@@ -142,7 +145,7 @@ def as_torch(nodes: Iterable[Any]) -> None:
 @contextmanager
 def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
     """Write torch's recurrent ops among calls so that the exporter takes their sizes as they are."""
-    ops = {kind.target: _ops[name] for name, kind in _KINDS.items()}
+    ops = {cell.target: _ops[name] for name, cell in _CELLS.items()}
     exchanged = []
     for node in nodes:
         if node.target in ops and _has_operator(_values(node)):
@@ -166,10 +169,10 @@ def _values(node: Any) -> list[Any]:
 
 def translations_of_sequences() -> dict[Any, Callable[..., Any]]:
     """Return what ``torch.onnx.export`` shall make of each op."""
-    return {_ops[name]: _translation(kind) for name, kind in _KINDS.items()}
+    return {_ops[name]: _translation(cell) for name, cell in _CELLS.items()}
 
 
-def _translation(kind: _Kind) -> Callable[..., Any]:
+def _translation(cell: _Cell) -> Callable[..., Any]:
     def translate(
         inputs: Any,
         states: Any,
@@ -181,24 +184,26 @@ def _translation(kind: _Kind) -> Callable[..., Any]:
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        states = states if isinstance(states, (list, tuple)) else [states]
+        if not isinstance(states, (list, tuple)):
+            states = [states]
         directions = 2 if bidirectional else 1
         size = weights[1].shape[1]
         if batch_first:
             inputs = opset18.Transpose(inputs, perm=[1, 0, 2])
-        attrs: dict[str, Any] = dict(kind.attrs, hidden_size=size)
-        attrs["direction"] = "bidirectional" if bidirectional else "forward"
-        if kind.activation:
-            attrs["activations"] = [kind.activation] * directions
+        attrs: dict[str, Any] = dict(cell.attrs, hidden_size=size)
+        if bidirectional:
+            attrs["direction"] = "bidirectional"
+        if cell.activation:
+            attrs["activations"] = [cell.activation] * directions
         count = directions * (4 if has_biases else 2)
         last_states: list[list[Any]] = [[] for _ in states]
         for layer in range(layers):
-            tensors = _tensors(kind, weights[layer * count : (layer + 1) * count], directions)
+            tensors = _tensors(cell, weights[layer * count : (layer + 1) * count], directions)
             first = []
             for state in states:
                 start, end = [layer * directions], [(layer + 1) * directions]
                 first.append(opset18.Slice(state, start, end, [0]) if layers > 1 else state)
-            operator = getattr(opset18, kind.onnx)
+            operator = getattr(opset18, cell.onnx)
             outputs, *last = operator(inputs, *tensors, None, *first, **attrs)
             for collected, state in zip(last_states, last, strict=False):
                 collected.append(state)
@@ -209,22 +214,22 @@ def _translation(kind: _Kind) -> Callable[..., Any]:
             inputs = opset18.Reshape(outputs, [0, 0, directions * size])
         results = []
         for collected in last_states:
-            results.append(opset18.Concat(*collected, axis=0) if layers > 1 else collected[0])
+            results.append(_joined(collected))
         return (inputs, *results)
 
     return translate
 
 
-def _tensors(kind: _Kind, weights: Sequence[Any], directions: int) -> list[Any]:
+def _tensors(cell: _Cell, weights: Sequence[Any], directions: int) -> list[Any]:
     """Put the weights of a layer, and its biases or None, into ONNX's order."""
     count = len(weights) // directions
     rows: list[list[Any]] = []
     for number in range(count):
         gates = []
         for direction in range(directions):
-            gates.append(_gates(kind, weights[direction * count + number]))
+            gates.append(_gates(cell, weights[direction * count + number]))
         rows.append(gates)
-    size = weights[1].shape[1] * len(kind.gates)
+    size = weights[1].shape[1] * len(cell.gates)
     tensors = []
     for weight, gates in zip(weights, rows[:2], strict=False):
         pieces = [piece for direction in gates for piece in direction]
@@ -240,15 +245,17 @@ def _tensors(kind: _Kind, weights: Sequence[Any], directions: int) -> list[Any]:
 
 
 def _joined(pieces: Sequence[Any]) -> Any:
-    return opset18.Concat(*pieces, axis=0) if len(pieces) > 1 else pieces[0]
+    if len(pieces) == 1:
+        return pieces[0]
+    return opset18.Concat(*pieces, axis=0)
 
 
-def _gates(kind: _Kind, weight: Any) -> list[Any]:
+def _gates(cell: _Cell, weight: Any) -> list[Any]:
     """Split the rows of a weight by gate, in ONNX's order.
 
     The exporter folds no Split, so that a weight keeps its name in the model; ONNX Runtime does it once.
     """
-    if len(kind.gates) == 1:
+    if len(cell.gates) == 1:
         return [weight]
-    pieces = opset18.Split(weight, num_outputs=len(kind.gates), axis=0)
-    return [pieces[position] for position in kind.gates]
+    pieces = opset18.Split(weight, num_outputs=len(cell.gates), axis=0)
+    return [pieces[position] for position in cell.gates]

@@ -283,21 +283,21 @@ def _derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
     A decoder takes a mask that is as long as its cache and the new tokens together: torch writes that as two
     conditions, at most and at least.
     """
-    places: dict[Any, tuple[int, int]] = {}
+    positions: dict[Any, tuple[int, int]] = {}
     environment = None
     for number, value in enumerate(_input_values(program)):
         for axis, size in enumerate(getattr(value, "shape", ())):
             if isinstance(size, torch.SymInt):
                 environment = size.node.shape_env
-                places.setdefault(size.node.expr, (number, axis))
+                positions.setdefault(size.node.expr, (number, axis))
     bounds: dict[str, set[tuple[Any, Any]]] = {"upper": set(), "lower": set()}
     for guard in getattr(environment, "guards", ()):
         for side, symbol, bound in _bounds_in(guard.expr):
             bounds[side].add((symbol, bound))
     derived = {}
     for symbol, bound in bounds["upper"] & bounds["lower"]:
-        if symbol in places and bound.free_symbols <= places.keys():
-            derived[places[symbol]] = bound
+        if symbol in positions and bound.free_symbols <= positions.keys():
+            derived[positions[symbol]] = bound
     return derived
 
 
@@ -339,8 +339,8 @@ def write_derived_sizes(program: Any, graph: Any) -> None:
     if not derived:
         return
     names: dict[Any, str] = {}
-    for value, given in zip(graph.inputs, _input_values(program), strict=False):
-        for dim, size in zip(value.shape or (), getattr(given, "shape", ()), strict=False):
+    for value, argument in zip(graph.inputs, _input_values(program), strict=False):
+        for dim, size in zip(value.shape or (), getattr(argument, "shape", ()), strict=False):
             name = getattr(dim, "value", None)
             if isinstance(size, torch.SymInt) and isinstance(name, str):
                 names.setdefault(size.node.expr, name)
