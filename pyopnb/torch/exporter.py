@@ -21,7 +21,7 @@ from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
-from pyopnb.torch.parts import part_of
+from pyopnb.torch.part_ops import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
 from pyopnb.torch.recurrent import as_onnx, translations_of_sequences
 from pyopnb.torch.sizes import write_derived_sizes, write_fixed_sizes

@@ -17,7 +17,7 @@ from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 __all__ = ["PARTS", "OtherResults", "TorchOp", "define", "own_memory"]
 
 PARTS = "pyopnb_part"
-"""The namespace of the ops that call a part of a module, from `pyopnb.torch.parts`."""
+"""The namespace of the ops that call a part of a module, from `pyopnb.torch.part_ops`."""
 
 _NAMESPACES_OF_TORCH = ("aten", "prims", "quantized")
 

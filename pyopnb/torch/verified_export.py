@@ -15,7 +15,7 @@ from pyopnb.torch.example import bound_arguments
 from pyopnb.torch.exporter import ExportOptions, export_program, proto_of
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.mend import mend
-from pyopnb.torch.parts import parts_in
+from pyopnb.torch.part_ops import parts_in
 from pyopnb.torch.program import runs_foreign_code
 from pyopnb.torch.sizes import FixedSize, fix_dimensions, requested_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison

@@ -1,0 +1,290 @@
+"""Learn what a submodule returns, from runs of the module at several sizes and on several values."""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import sanitize
+from pyopnb.testing.verify import mild_trials
+from pyopnb.torch.example import bound_arguments, in_order
+from pyopnb.torch.part_ops import (
+    NotLearned,
+    PartOp,
+    Results,
+    TorchPart,
+    described,
+    form_of,
+    refuse_changes,
+    sizes_of,
+    state_of,
+    tables_of,
+)
+from pyopnb.torch.program import is_foreign
+from pyopnb.torch.sizes import OpenSizes, requested_dimensions
+from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
+
+__all__ = ["Learner", "Submodule", "replaced"]
+
+# So many other sizes are tried of each dimension.
+_STEPS = 5
+
+
+class Learner:
+    """Runs of a module on the example, on other values and at other sizes.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        A copy, which nobody else changes.
+    runs : bool
+        Whether the module runs on the example.
+    problem : str
+        What the reason of a part begins with.
+    """
+
+    def __init__(
+        self, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+    ) -> None:
+        self.module = module
+        kwargs = in_order(module, kwargs)
+        self._comparison = ModuleComparison(module, args, kwargs)
+        arguments = bound_arguments(module, args, kwargs)
+        self._requests = requested_dimensions(dynamic_shapes, arguments)
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        self._example = self._comparison.example(count)
+        self._foreign = False
+        self.problem = "torch.export cannot capture"
+        self._limit = CallLimit()
+        self.runs = self._check()
+
+    def _check(self) -> bool:
+        """Run the example twice, and refuse a module that is not the same after it."""
+        spy = _ForeignCalls()
+        module = f"module {sanitize(type(self.module).__name__)}"
+        tables, generators = tables_of(self.module), _generators()
+        before = state_of(tables)
+        try:
+            with spy:
+                first = self._run(self._example)
+            drew = generators != _generators()
+            second = self._run(self._example)
+        except Exception:  # what forward raises, for which capture has the message
+            return False
+        self._foreign = spy.seen
+        refuse_changes(module, before, tables)
+        # LAPACK rounds differently from call to call.
+        same = zip(first, second, strict=True)
+        if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
+            raise ModelError(
+                module,
+                expected="what gives the same numbers each time",
+                got="random numbers, or a forward that remembers earlier calls",
+                next="draw the numbers outside, and give them as an input",
+            )
+        return True
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Forward may write to what it is given.
+        args, kwargs = self._comparison.arguments([array.copy() for array in arrays])
+        with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            with self._limit:
+                return arrays_of(self.module(*args, **kwargs))
+
+    def _try(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Run the module on arrays that forward may not take, and tell whether it took them."""
+        try:
+            self._run(arrays)
+        except NotLearned:
+            raise
+        except Exception:  # of sizes and values that forward does not take
+            return False
+        return True
+
+    def learn(self, path: str, line: str, refusal: ModelError) -> Submodule:
+        """Learn what a submodule returns for what it is given.
+
+        Raises
+        ------
+        NotLearned
+            No op can stand in for it.
+        """
+        part = self.module.get_submodule(path)
+        runs: dict[str, list[tuple[list[int], Results]]] = {}
+        with replaced(part, functools.partial(_recorded, runs, not path)):
+            for arrays in self._inputs():
+                self._try(arrays)
+        if not runs:
+            raise NotLearned("forward", expected="a submodule that is called", got="none")
+        name = sanitize(type(part).__name__)
+        subject, label = f"module {name}", name
+        if path:
+            label = f"{sanitize(path)} ({name})"
+            subject = f"submodule {label}"
+        reason = f"{self.problem} {subject}: {sanitize(refusal.got or '', 400)}"
+        remedy = sanitize(refusal.next or "", 400)
+        about = TorchPart(line, label, reason, remedy, self._foreign)
+        ops = {}
+        for form, calls in runs.items():
+            # What the whole module returns becomes outputs, of which a number is one as well.
+            ops[form] = PartOp(part, form, calls, about, numbers=not path)
+        return Submodule(path, ops)
+
+    @property
+    def count_of_open_sizes(self) -> int:
+        """Count the dimensions that are to stay open, wherever they stand."""
+        return sum(len(request) for request in self._requests)
+
+    def places_of_other_sizes(
+        self, wanted: Sequence[tuple[int, int]] | None
+    ) -> set[tuple[int, int]]:
+        """Find the open dimensions, by tensor and axis, at whose other sizes the module runs."""
+        sizes = self._open_sizes()
+        axes = set()
+        for number, request in enumerate(self._requests):
+            for axis, wish in request.items():
+                if wanted is not None and (number, axis) not in wanted:
+                    continue
+                symbol = _symbol(wish, number, axis)
+                groups = [group for group in _groups(sizes.example) if symbol in group]
+                if any(self._takes_other_sizes_of(group, sizes) for group in groups):
+                    axes.add((number, axis))
+        return axes
+
+    def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
+        return any(self._try(arrays) for arrays in self._resized(sizes, symbols))
+
+    def _open_sizes(self) -> OpenSizes:
+        dims: list[list[int | str]] = []
+        for number, (array, request) in enumerate(zip(self._example, self._requests, strict=True)):
+            row: list[int | str] = list(array.shape)
+            for axis, wish in request.items():
+                row[axis] = _symbol(wish, number, axis)
+            dims.append(row)
+        return OpenSizes(dims, self._example, {})
+
+    def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the example at other sizes of some dimensions."""
+        steps = list(sizes.steps(symbols))
+        # The last is 1, at which results are as often of another size as they are of another rank.
+        for changed in (*steps[: _STEPS - 1], *steps[_STEPS - 1 :][-1:]):
+            resized = sizes.resize(changed)
+            if resized is not None:
+                yield resized
+
+    def _inputs(self) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the example, then other sizes, then other values."""
+        yield self._example
+        sizes = self._open_sizes()
+        for group in _groups(sizes.example):
+            yield from self._resized(sizes, group)
+        # Code that is not torch's may read without looking, so it gets the example's values alone.
+        if not self._foreign:
+            for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):
+                yield [array for array in trial.inputs if array is not None]
+
+
+def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
+    """List the dimensions that change together: all, each alone, and those of one size."""
+    groups = [list(sizes)]
+    for symbol, size in sizes.items():
+        groups += [[symbol], [name for name in sizes if sizes[name] == size]]
+    distinct: list[list[str]] = []
+    for group in groups:
+        if group and group not in distinct:
+            distinct.append(group)
+    return distinct
+
+
+def _symbol(wish: Any, number: int, axis: int) -> str:
+    """Name a dimension; two that the user gave one name are one."""
+    name = wish if isinstance(wish, str) else getattr(wish, "__name__", "")
+    return name if name.isidentifier() else f"size_{number}_{axis}"
+
+
+def _recorded(
+    runs: dict[str, list[tuple[list[int], Results]]], numbers: bool, forward: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Wrap a forward that notes the sizes of what it is given and returns."""
+    running = False
+
+    @functools.wraps(forward)
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        # A module that calls itself is one part, from the outermost call on.
+        if running:
+            return forward(*args, **kwargs)
+        form, tensors = form_of(args, kwargs)
+        sizes = sizes_of(tensors)
+        running = True
+        try:
+            results = forward(*args, **kwargs)
+        finally:
+            running = False
+        runs.setdefault(form, []).append((sizes, described(results, numbers)[1]))
+        return results
+
+    return recording
+
+
+class _ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether an op is called that is not torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen = self.seen or is_foreign(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _generators() -> str:
+    """Describe the states of the generators of random numbers that everybody shares."""
+    numpy_state: Any = np.random.get_state()
+    return repr((torch.get_rng_state().numpy().tobytes(), numpy_state[1:3], random.getstate()[1]))
+
+
+@dataclass(frozen=True)
+class Submodule:
+    """A submodule whose calls are ops of torch, by the form in which it is called."""
+
+    path: str
+    ops: Mapping[str, PartOp]
+
+    def forward(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap its forward so that torch.export sees ops."""
+
+        @functools.wraps(forward)
+        def opaque(*args: Any, **kwargs: Any) -> Any:
+            form, tensors = form_of(args, kwargs)
+            if form not in self.ops or not tensors:
+                raise NotLearned("forward", expected="a call as in a run", got="another")
+            return self.ops[form](args, kwargs, tensors)
+
+        return opaque
+
+
+@contextmanager
+def replaced(module: Any, wrapped: Callable[..., Any]) -> Iterator[None]:
+    """Give a module of ours another forward for a while."""
+    earlier = module.__dict__.get("forward")
+    module.forward = wrapped(module.forward)
+    try:
+        yield
+    finally:
+        del module.forward
+        if earlier is not None:
+            module.forward = earlier

@@ -1,0 +1,428 @@
+"""Torch ops that call a submodule without a look inside, and what is learned of their results."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from pyopnb.errors import ModelError, PyopError
+from pyopnb.ops.messages import sanitize
+from pyopnb.torch.program import calls_in
+from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
+
+__all__ = [
+    "NotLearned",
+    "PartOp",
+    "Results",
+    "TorchPart",
+    "described",
+    "form_of",
+    "part_of",
+    "parts_in",
+    "refuse_changes",
+    "sizes_of",
+    "state_of",
+    "tables_of",
+]
+
+# What forward may be given beside tensors: values whose text tells them apart.
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+_numbers = itertools.count(1)
+_parts: dict[Any, TorchPart] = {}
+
+
+class NotLearned(PyopError):
+    """A submodule that no op can stand in for; its caller may be one."""
+
+
+@dataclass(frozen=True)
+class TorchPart:
+    """A part of a module that torch runs, as torch.export cannot capture it.
+
+    Attributes
+    ----------
+    line : str
+        The user's line at which the capture failed; empty where it is not known.
+    path : str
+        Of the submodule, with the name of its class.
+    reason : str
+        In one sentence, with the submodule.
+    remedy : str
+        What would have it captured; empty where torch does not tell.
+    foreign : bool
+        Whether it calls ops that are not torch's.
+    function : callable
+        Runs it on tensors, which autograd can follow.
+    """
+
+    line: str
+    path: str
+    reason: str
+    remedy: str
+    foreign: bool
+    function: Any = None
+
+
+def part_of(node: Any) -> TorchPart | None:
+    """Return the part that a call in a program stands for, if it is one."""
+    return _parts.get(node.target)
+
+
+def parts_in(program: Any) -> list[TorchPart]:
+    """List the parts that a program calls."""
+    parts = []
+    for node, _ in calls_in(program):
+        part = part_of(node)
+        if part is not None:
+            parts.append(part)
+    return parts
+
+
+# ---- what a submodule does -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a call returned, without the numbers.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Of all tensors, one after the other.
+    dtypes : list of torch.dtype
+    ranks : list of int
+    python_values : list
+        What is returned beside tensors, with None for each tensor.
+    structure : torch.utils._pytree.TreeSpec
+    """
+
+    sizes: list[int]
+    dtypes: list[Any]
+    ranks: list[int]
+    python_values: list[Any]
+    structure: Any
+
+    def is_like(self, results: Results) -> bool:
+        """Tell whether results differ from these in sizes only."""
+        return (
+            self.dtypes == results.dtypes
+            and self.ranks == results.ranks
+            and repr(self.python_values) == repr(results.python_values)
+            and self.structure == results.structure
+        )
+
+
+def described(results: Any, numbers: bool) -> tuple[list[Any], Results]:
+    """Return the tensors among results, numbers of Python's as well on wish, and all but their values."""
+    leaves, structure = torch.utils._pytree.tree_flatten(results)
+    if numbers:
+        leaves = [_as_tensor(leaf) for leaf in leaves]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    python_values = []
+    for leaf in leaves:
+        python_values.append(None if isinstance(leaf, torch.Tensor) else leaf)
+    dtypes = [tensor.dtype for tensor in tensors]
+    ranks = [tensor.dim() for tensor in tensors]
+    return tensors, Results(sizes_of(tensors), dtypes, ranks, python_values, structure)
+
+
+def _as_tensor(leaf: Any) -> Any:
+    if isinstance(leaf, float):
+        return torch.tensor(leaf, dtype=torch.float64)
+    if isinstance(leaf, (bool, int)):
+        return torch.tensor(leaf)
+    return leaf
+
+
+def sizes_of(tensors: Sequence[Any]) -> list[int]:
+    """List the sizes of all tensors, one after the other."""
+    sizes: list[int] = []
+    for tensor in tensors:
+        sizes.extend(tensor.shape)
+    return sizes
+
+
+def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
+    """Return a text that tells how a submodule was called, and the tensors that it was given."""
+    leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+    texts, tensors = [str(structure)], []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(leaf)
+            texts.append(f"{leaf.dtype} {leaf.dim()}")
+        elif leaf is None or isinstance(leaf, _PLAIN):
+            texts.append(repr(leaf))
+        else:
+            # Symbolic sizes are among these, which torch has in the place of Python's numbers.
+            got = type(leaf).__name__
+            raise NotLearned("forward", expected="tensors and plain values", got=got)
+    return "\n".join(texts), tensors
+
+
+# ---- guards ----------------------------------------------------------------------------------
+
+
+_Tables = list[tuple[str, dict[str, Any]]]
+"""The parameters and buffers of each submodule, with its path; listed once, as a walk takes long."""
+
+
+def tables_of(module: Any) -> _Tables:
+    """List the parameters and buffers of each submodule."""
+    tables: _Tables = []
+    for path, part in module.named_modules():
+        for table in (part._parameters, part._buffers):
+            tables.append((f"{path}." if path else "", table))
+    return tables
+
+
+def state_of(tables: _Tables) -> dict[tuple[str, str], tuple[int, int]]:
+    """Describe which tensors a module has, and how often each was written to."""
+    state = {}
+    for path, table in tables:
+        for name, tensor in table.items():
+            if tensor is not None:
+                state[path, name] = id(tensor), tensor._version
+    return state
+
+
+def refuse_changes(
+    where: str, before: Mapping[tuple[str, str], tuple[int, int]], tables: _Tables
+) -> None:
+    """Raise `ModelError` if a module is not as `state_of` described it."""
+    after = state_of(tables)
+    if after == before:
+        return
+    for (path, name), entry in after.items():
+        if before.get((path, name)) != entry:
+            raise ModelError(
+                f"{where}, buffer {sanitize(path + name)}",
+                expected="a forward that does not change its module",
+                got=f"one that writes to {sanitize(path + name)}",
+                next="take it as an argument, and return what it becomes",
+            )
+
+
+# ---- the op ----------------------------------------------------------------------------------
+
+
+class PartOp:
+    """A submodule, called in one form, as an op of torch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Nobody else may change it.
+    form : str
+        From `form_of`.
+    runs : list
+        The sizes that went in and the results, of each call that was seen.
+    about : TorchPart
+    numbers : bool
+        Return Python's numbers as tensors.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        form: str,
+        runs: list[tuple[list[int], Results]],
+        about: TorchPart,
+        *,
+        numbers: bool,
+    ) -> None:
+        self._numbers = numbers
+        self._weights = _slots_of_weights(module)
+        # Later, while others are captured, an op is in the place of this module's forward.
+        self._module = _sharing_copy(module)
+        self._local = threading.local()
+        self._count = 0
+        self._name = sanitize(type(module).__name__)
+        self._like = runs[0][1]
+        for _, results in runs:
+            if not results.is_like(self._like):
+                got = "results of another type, or a Python number that values decide"
+                raise NotLearned("forward", expected="tensors of one type", got=got)
+        if not self._like.dtypes:
+            raise NotLearned("forward", expected="a tensor", got="none")
+        self._dims = _learned(runs)
+        self._structure: Any = None
+        self._leaves: list[Any] = []
+        self._overload: Any = None
+        self._about = about
+
+    def __call__(self, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
+        """Call the op, which torch.export is to see."""
+        if self._overload is None:
+            leaves, self._structure = torch.utils._pytree.tree_flatten((args, kwargs))
+            for leaf in leaves:
+                self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
+            self._count = len(tensors)
+            self._register()
+        # As inputs, weights are initializers of the model, which can be trained.
+        weights = [getattr(*slots[0]) for slots in self._weights]
+        results = self._overload([*tensors, *weights])
+        return self._returned([results] if isinstance(results, torch.Tensor) else results)
+
+    def _register(self) -> None:
+        # Torch takes letters, digits and underscores, and every name once in a process.
+        name = f"{re.sub(r'[^A-Za-z0-9]', '', type(self._module).__name__)}_{next(_numbers)}"
+        returns = ", ".join(["Tensor"] * len(self._like.dtypes))
+        if len(self._like.dtypes) > 1:
+            returns = f"({returns})"
+        # A torch op has at most 64 parameters, and a part may have more weights.
+        schema = f"(Tensor[] tensors) -> {returns}"
+        op = torch.library.custom_op(f"{PARTS}::{name}", self._run, mutates_args=(), schema=schema)
+        op.register_fake(self._fake)
+        self._overload = getattr(getattr(torch.ops, PARTS), name).default
+        _parts[self._overload] = replace(self._about, function=self._run)
+
+    def _returned(self, tensors: Sequence[Any]) -> Any:
+        """Put results into the structure in which forward returns them."""
+        ahead = iter(tensors)
+        leaves = []
+        for leaf in self._like.python_values:
+            leaves.append(next(ahead) if leaf is None else leaf)
+        return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
+
+    def _run(self, tensors: Sequence[Any]) -> Any:
+        inputs, weights = tensors[: self._count], tensors[self._count :]
+        # Inputs are ONNX Runtime's memory, and forward may write to them.
+        copies = [tensor.clone() for tensor in inputs]
+        ahead = iter(copies)
+        leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
+        where = f"module {self._name}"
+        with self._with_weights(weights) as module:
+            tables: _Tables = self._local.tables
+            before = state_of(tables)
+            # Hooks of the module run outside of the op.
+            results, description = described(module.forward(*args, **kwargs), self._numbers)
+            refuse_changes(where, before, tables)
+            weight_tensors = [tensor for _, table in tables for tensor in table.values()]
+        self._check(where, sizes_of(inputs), description)
+        contiguous = [result.contiguous() for result in results]
+        fresh = own_memory(contiguous, (*weight_tensors, *copies))
+        if len(fresh) == 1:
+            return fresh[0]
+        return tuple(fresh)
+
+    @contextmanager
+    def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:
+        """Lend weights to a copy of the module, which each thread has for itself."""
+        if not hasattr(self._local, "module"):
+            self._local.module = _sharing_copy(self._module)
+            self._local.weights = _slots_of_weights(self._local.module)
+            self._local.tables = tables_of(self._local.module)
+        earlier = []
+        for slots, weight in zip(self._local.weights, weights, strict=True):
+            for part, name in slots:
+                earlier.append((part, name, getattr(part, name)))
+                _lend(part, name, weight)
+        try:
+            yield self._local.module
+        finally:
+            # Nothing of ONNX Runtime's memory may stay there.
+            for part, name, weight in earlier:
+                _lend(part, name, weight)
+
+    def _check(self, where: str, sizes: Sequence[int], results: Results) -> None:
+        """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
+        if not results.is_like(self._like):
+            expected = "results as at the export"
+            raise OtherResults(where, expected=expected, got="results of other types")
+        free: dict[str, int] = {}
+        for position, (dim, size) in enumerate(zip(self._dims, results.sizes, strict=True)):
+            expected_size = dim
+            if isinstance(dim, str):
+                expected_size = free.setdefault(dim, size)
+            elif isinstance(dim, _InputSize):
+                expected_size = sizes[dim.position]
+            if size != expected_size:
+                raise ModelError(
+                    f"{where}, size {position} of its results",
+                    expected=f"{expected_size}, as in every run at the export",
+                    got=str(size),
+                    next="export it with an example whose values give other sizes",
+                )
+
+    def _fake(self, tensors: Sequence[Any]) -> Any:
+        """Make empty results of the learned sizes, where torch traces."""
+        sizes = sizes_of(tensors[: self._count])
+        free: dict[str, Any] = {}
+        shape: list[Any] = []
+        for dim in self._dims:
+            if isinstance(dim, str):
+                if dim not in free:
+                    free[dim] = torch.library.get_ctx().new_dynamic_size()
+                shape.append(free[dim])
+            else:
+                shape.append(sizes[dim.position] if isinstance(dim, _InputSize) else dim)
+        results = []
+        for dtype, rank in zip(self._like.dtypes, self._like.ranks, strict=True):
+            results.append(tensors[0].new_empty(shape[:rank], dtype=dtype))
+            shape = shape[rank:]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+_HOLE = object()
+"""Stands for a tensor among the arguments of a part."""
+
+
+@dataclass(frozen=True)
+class _InputSize:
+    """A size that is that of an input, by its position among all sizes of the inputs."""
+
+    position: int
+
+
+def _sharing_copy(module: Any) -> Any:
+    """Copy a module, but not its parameters and buffers."""
+    memo = {}
+    for tensor in (*module.parameters(), *module.buffers()):
+        memo[id(tensor)] = tensor
+    return copy.deepcopy(module, memo)
+
+
+def _lend(part: Any, name: str, weight: Any) -> None:
+    """Give a submodule a weight."""
+    if type(part).__setattr__ is torch.nn.Module.__setattr__:
+        part._parameters[name] = weight
+        return
+    # RNNs have a list of their weights as well, which they keep themselves.
+    if not isinstance(weight, torch.nn.Parameter):
+        weight = torch.nn.Parameter(weight, requires_grad=False)
+    setattr(part, name, weight)
+
+
+def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:
+    """List for each weight of a module the submodules that have it, and its name there."""
+    slots: dict[int, list[tuple[Any, str]]] = {}
+    for part in module.modules():
+        for name, weight in part.named_parameters(recurse=False, remove_duplicate=False):
+            if weight.is_floating_point():
+                slots.setdefault(id(weight), []).append((part, name))
+    return list(slots.values())
+
+
+def _learned(runs: Sequence[tuple[list[int], Results]]) -> list[int | str | _InputSize]:
+    """Learn each size of the results: a number, that of an input, or a name for a free one."""
+    inputs = list(zip(*(sizes for sizes, _ in runs), strict=True))
+    dims: list[int | str | _InputSize] = []
+    for sizes in zip(*(results.sizes for _, results in runs), strict=True):
+        if len(set(sizes)) == 1 and (len(runs) > 1 or sizes not in inputs):
+            dims.append(sizes[0])
+        elif sizes in inputs:
+            dims.append(_InputSize(inputs.index(sizes)))
+        else:
+            # Sizes that were equal in all runs are one: the rows of torch.unique and of its counts.
+            dims.append(f"free {sizes}")
+    return dims
