@@ -36,8 +36,11 @@ from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
 __all__ = ["Learner", "Submodule", "replaced"]
 
-# So many other sizes are tried of each dimension.
-_STEPS = 5
+# The sizes of what a submodule was given, and what it returned.
+_Call = tuple[list[int], Results]
+
+# So many other sizes of dimensions are learned from, beside 1.
+_FURTHER_SIZES = 4
 
 
 class Learner:
@@ -122,10 +125,13 @@ class Learner:
             No op can stand in for it.
         """
         part = self.module.get_submodule(path)
-        runs: dict[str, list[tuple[list[int], Results]]] = {}
+        runs: dict[str, list[_Call]] = {}
         with replaced(part, functools.partial(_recorded, runs, not path)):
-            for arrays in self._inputs():
-                self._try(arrays)
+            self._run_all()
+        for form, calls in self._calls_at_one(part, not path).items():
+            # At 1, results can be of another rank, which is then an error of the run.
+            if form in runs:
+                runs[form] += [call for call in calls if call[1].is_like(runs[form][0][1])]
         if not runs:
             raise NotLearned("forward", expected="a submodule that is called", got="none")
         name = sanitize(type(part).__name__)
@@ -164,7 +170,11 @@ class Learner:
         return axes
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
-        return any(self._try(arrays) for arrays in self._resized(sizes, symbols))
+        for changed in sizes.steps(symbols):
+            resized = sizes.resize(changed)
+            if resized is not None and self._try(resized):
+                return True
+        return False
 
     def _open_sizes(self) -> OpenSizes:
         dims: list[list[int | str]] = []
@@ -175,25 +185,32 @@ class Learner:
             dims.append(row)
         return OpenSizes(dims, self._example, {})
 
-    def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the example at other sizes of some dimensions."""
-        steps = list(sizes.steps(symbols))
-        # The last is 1, at which results are as often of another size as they are of another rank.
-        for changed in (*steps[: _STEPS - 1], *steps[_STEPS - 1 :][-1:]):
-            resized = sizes.resize(changed)
-            if resized is not None:
-                yield resized
+    def _calls_at_one(self, part: Any, numbers: bool) -> dict[str, list[_Call]]:
+        """Note what a submodule gets and returns where the module's open dimensions are 1."""
+        calls: dict[str, list[_Call]] = {}
+        sizes = self._open_sizes()
+        with replaced(part, functools.partial(_recorded, calls, numbers)):
+            for group in _groups(sizes.example):
+                resized = sizes.resize({**sizes.example, **dict.fromkeys(group, 1)})
+                if resized is not None:
+                    self._try(resized)
+        return calls
 
-    def _inputs(self) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the example, then other sizes, then other values."""
-        yield self._example
+    def _run_all(self) -> None:
+        """Run the example, then other sizes, then other values."""
+        self._try(self._example)
         sizes = self._open_sizes()
         for group in _groups(sizes.example):
-            yield from self._resized(sizes, group)
+            accepted = 0
+            for changed in sizes.steps(group):
+                is_one = all(changed[symbol] == 1 for symbol in group)
+                resized = sizes.resize(changed)
+                if resized is not None and accepted < _FURTHER_SIZES and not is_one:
+                    accepted += self._try(resized)
         # Code that is not torch's may read without looking, so it gets the example's values alone.
         if not self._foreign:
             for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):
-                yield [array for array in trial.inputs if array is not None]
+                self._try([array for array in trial.inputs if array is not None])
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
@@ -215,7 +232,7 @@ def _symbol(wish: Any, number: int, axis: int) -> str:
 
 
 def _recorded(
-    runs: dict[str, list[tuple[list[int], Results]]], numbers: bool, forward: Callable[..., Any]
+    runs: dict[str, list[_Call]], numbers: bool, forward: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Wrap a forward that notes the sizes of what it is given and returns."""
     running = False

@@ -35,8 +35,8 @@ _FUNCTIONS = {"Max", "Min", "Mod", "floor"}
 _LARGEST = 2**12
 
 # What is added to the sizes of the example. They are many, as some modules take only every second or
-# every fourth size.
-_STEPS = (1, 3, 2, 4, 8, -1, -2, 16)
+# every fourth size, and networks of five halvings only multiples of 32.
+_STEPS = (1, 3, 2, 4, 8, -1, -2, 16, 32)
 
 
 @dataclass(frozen=True)
