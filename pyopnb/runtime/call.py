@@ -122,13 +122,13 @@ def call(
         session = kernel.session(arrays)
     except PyopError as error:
         raise _of_call(error, where, op) from None
-    except Exception as error:
+    except Exception as error:  # what ONNX Runtime raises has no common base class
         if _is_of_runtime(error):
             raise _refusal(error, where) from None
         raise
     try:
         results = kernel.run(session, arrays)
-    except Exception as error:
+    except Exception as error:  # what ONNX Runtime raises has no common base class
         if _is_of_runtime(error):
             raise _refusal(error, where) from None
         raise

@@ -15,6 +15,7 @@ import torch
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import sanitize
+from pyopnb.torch.foreign import ForeignCalls
 from pyopnb.torch.sizes import expanded_shapes, requested_dimensions
 from pyopnb.torch.source import line_in
 
@@ -260,7 +261,15 @@ def enlarged(
         scratch = copy.deepcopy(module)
     except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
         return wider, changed
-    types = _types_of_results(scratch, args, kwargs)
+    spy = ForeignCalls()
+    with spy:
+        types = _types_of_results(scratch, args, kwargs)
+    if spy.seen:
+        # Rows of zeros are no values of the user's, and code that is not torch's may divide by them.
+        tensors = tensors_in((args, kwargs))
+        places = [(number, axis) for number, axis in places if tensors[number].shape[axis] > 0]
+        if not places:
+            return wider, changed
     # All of them together, as inputs share a batch; then one by one.
     for group in (places, *([axis] for axis in places)):
         candidate = _repeated(wider or (args, kwargs), group)

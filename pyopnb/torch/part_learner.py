@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
 from pyopnb.torch.example import bound_arguments, in_order
+from pyopnb.torch.foreign import ForeignCalls
 from pyopnb.torch.part_ops import (
     NotLearned,
     PartOp,
@@ -30,7 +30,6 @@ from pyopnb.torch.part_ops import (
     state_of,
     tables_of,
 )
-from pyopnb.torch.program import is_foreign
 from pyopnb.torch.sizes import OpenSizes, requested_dimensions
 from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
@@ -74,7 +73,7 @@ class Learner:
 
     def _check(self) -> bool:
         """Run the example twice, and refuse a module that is not the same after it."""
-        spy = _ForeignCalls()
+        spy = ForeignCalls()
         module = f"module {sanitize(type(self.module).__name__)}"
         tables, generators = tables_of(self.module), _generators()
         before = state_of(tables)
@@ -254,18 +253,6 @@ def _recorded(
         return results
 
     return recording
-
-
-class _ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
-    """Notes whether an op is called that is not torch's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen = self.seen or is_foreign(func)
-        return func(*args, **(kwargs or {}))
 
 
 def _generators() -> str:

@@ -26,6 +26,7 @@ from pyopnb.torch.example import (
     in_order,
     line_of_error,
 )
+from pyopnb.torch.foreign import is_foreign
 from pyopnb.torch.recurrent import OpenSequences, as_torch
 from pyopnb.torch.sizes import requested_dimensions, rewritten_shapes
 from pyopnb.torch.source import line_in, line_of
@@ -34,7 +35,6 @@ __all__ = [
     "calls_in",
     "capture",
     "check_buffers",
-    "is_foreign",
     "is_random",
     "quiet",
     "runs_foreign_code",
@@ -45,10 +45,6 @@ _OPAQUE = (
     'write that part as a class with compute, @pyopnb.pyop("demo::Part"), '
     'and call pyopnb.torch.op("demo::Part")'
 )
-_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
-# It takes any boxes and scores. Torchvision's roi_align and roi_pool (0.28) do not: a box of an
-# image that is not in the batch ends the process.
-_KNOWN_OPS = {"torchvision.nms.default"}
 _LOGGERS = (
     "onnxscript.optimizer._constant_folding",
     "torch.onnx._internal.exporter._registration",
@@ -321,14 +317,6 @@ def runs_foreign_code(program: Any) -> bool:
     bool
     """
     return any(is_foreign(node.target) for node, _ in calls_in(program))
-
-
-def is_foreign(target: Any) -> bool:
-    """Tell whether an op is neither torch's nor pyopnb's."""
-    namespace = getattr(target, "namespace", "aten")
-    if namespace in _KNOWN_NAMESPACES or namespace.startswith("pyopnb_"):
-        return False
-    return str(target) not in _KNOWN_OPS
 
 
 def is_random(node: Any) -> bool:

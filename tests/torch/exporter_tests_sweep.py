@@ -136,7 +136,7 @@ def verdict(model, input_args, input_kwargs, options):
     args, kwargs = as_tuple(input_args), dict(input_kwargs or {})
     try:
         expected = run(module, args, kwargs)
-    except Exception as error:
+    except Exception as error:  # what torch itself does not run
         return {"verdict": "eager", "reason": text_of(error)}
     if not expected:
         return {"verdict": "eager", "reason": "returns no tensor"}

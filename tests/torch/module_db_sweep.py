@@ -77,7 +77,7 @@ def verdict(entry, number):
             with torch.no_grad():
                 module(*args, **kwargs)
             arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-        except Exception as error:
+        except Exception as error:  # what torch itself does not run
             return {"verdict": "torch", "reason": f"{type(error).__name__}: {error}"[:200]}
 
     def opened(leaf):

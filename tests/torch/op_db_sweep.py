@@ -109,7 +109,7 @@ def eager(module, tensors):
     try:
         with torch.no_grad():
             return arrays_of(module(*(tensor.clone() for tensor in tensors)))
-    except Exception as error:
+    except Exception as error:  # what torch itself does not run
         return f"torch itself: {type(error).__name__}: {error}".partition("\n")[0]
     finally:
         torch.manual_seed(0)

@@ -352,6 +352,28 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
     np.testing.assert_allclose(np.array(eval(numbers)), expected, rtol=1e-5)
 
 
+def test_code_that_is_not_torchs_gets_no_zeros_for_an_example_of_no_rows():
+    seen = []
+
+    @torch.library.custom_op("walk::count", mutates_args=())
+    def count(parts: torch.Tensor) -> torch.Tensor:
+        seen.extend(parts.tolist())
+        return parts * 1
+
+    @count.register_fake
+    def _(parts):
+        return torch.empty_like(parts)
+
+    class Net(torch.nn.Module):
+        def forward(self, x, parts):
+            return x * 2, count(parts) + 1
+
+    sizes = ({0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})
+    with pytest.warns(pyopnb.torch.StandIns):
+        pyopnb.torch.export(Net().eval(), (torch.ones(1), torch.ones(0)), dynamic_shapes=sizes)
+    assert 0.0 not in seen
+
+
 @pytest.mark.parametrize("library", ["walk", "torchvision"])
 def test_code_that_is_not_torchs_sees_no_values_but_the_users(library):
     """It may be C++ that divides by what it is given, or reads an image by its number."""
