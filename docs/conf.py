@@ -45,7 +45,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(numpy|onnx|onnxruntime|torch)\..*")
 ]  # their pages are not built here
 show_warning_types = True
-# A warning of Sphinx's about the cache of its own environment, which holds functions of this file's extensions.
+# A warning of Sphinx's about the cache of its own environment, which holds functions of
+# this file's extensions.
 suppress_warnings = ["config.cache"]
 
 # ---- Pages and notebooks are run as they are built ---------------------------------------------------------------------------

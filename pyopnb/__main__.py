@@ -1,6 +1,7 @@
 """``python -m pyopnb``: inspect, compare and complete models in files.
 
-Exit codes: 0 if nothing differs or is missing, 1 if something does or is, 2 if that could not be determined.
+Exit codes: 0 if nothing differs or is missing, 1 if something does or is, 2 if that
+could not be determined.
 """
 
 from __future__ import annotations
@@ -268,7 +269,8 @@ def _fill(args: argparse.Namespace) -> int:
 
     The exit code is 1 if a node has neither, and nothing is written then.
     """
-    # Warnings are what this command reports, so they are printed without the line of code that Python adds.
+    # Warnings are what this command reports, so they are printed without the line of
+    # code that Python adds.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = pyopnb.fill(args.model)

@@ -1,17 +1,17 @@
 """The exceptions and warnings of pyopnb.
 
-    PyopError                     the base class of all refusals of pyopnb
-    ├── InputError                an argument, feed or type that cannot be used     (ValueError, TypeError)
-    ├── UnknownName               a name that no op, output or tensor has           (KeyError)
-    ├── DefinitionError           a class that cannot be an op                      (TypeError)
-    ├── ModelError                a model, node or attr that cannot be used         (ValueError)
-    │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
-    ├── ResultError               a return value that the node cannot give          (TypeError)
-    ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
-    ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
-    ├── NotFinite                 a training whose loss is NaN or infinite          (FloatingPointError)
-    ├── SchemaChanged             a redefinition left a bare session behind         (RuntimeError)
-    └── RunRefused                a run that could hang, end the process or race    (RuntimeError)
+    PyopError                     the base class of all refusals of pyopnb ├── InputError
+    an argument, feed or type that cannot be used     (ValueError, TypeError) ├── UnknownName
+    a name that no op, output or tensor has           (KeyError) ├── DefinitionError           a
+    class that cannot be an op                      (TypeError) ├── ModelError                a
+    model, node or attr that cannot be used         (ValueError) │   └── ModuleRefused         a
+    model names a module that nobody allowed        (PermissionError) ├── ResultError
+    a return value that the node cannot give          (TypeError) ├── EscapedInput              a
+    view of an input was kept past compute          (RuntimeError) ├── NotLowered                an
+    op that does not become ONNX operators         (NotImplementedError) ├── NotFinite
+    a training whose loss is NaN or infinite          (FloatingPointError) ├── SchemaChanged
+    a redefinition left a bare session behind         (RuntimeError) └── RunRefused                a
+    run that could hang, end the process or race    (RuntimeError)
 
 pyopnb never wraps exceptions of the user's own code: they arrive as themselves, with a note.
 """
@@ -99,7 +99,8 @@ class PyopError(Exception):
 
 
 def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:
-    # Exceptions with keyword-only parameters cannot be pickled, and test runners send errors between processes.
+    # Exceptions with keyword-only parameters cannot be pickled, and test runners send
+    # errors between processes.
     return cls(where, expected=expected, got=got, next=next)
 
 
@@ -140,7 +141,8 @@ class NotLowered(PyopError, NotImplementedError):
     Attributes
     ----------
     source : LoweredSource or None
-        The lines of ``compute`` with the operators that they became, and the line that stays in Python.
+        The lines of ``compute`` with the operators that they became, and the line
+        that stays in Python.
     """
 
     source: object = None
@@ -152,7 +154,8 @@ class NotFinite(PyopError, FloatingPointError):
     Attributes
     ----------
     training : Training or None
-        The training as it was after the step before; None where the error comes from another process.
+        The training as it was after the step before; None where the error comes
+        from another process.
     """
 
     training: object = None
@@ -169,7 +172,8 @@ class RunRefused(PyopError, RuntimeError):
 class VersionsLowered(UserWarning):
     """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
 
-    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
+    It is said once in a process for each pair of versions; ``Session.lowered``
+    says it of each session.
     """
 
 

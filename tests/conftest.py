@@ -23,14 +23,16 @@ from pyopnb.ops.module_files import load_module
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# A shell that starts something in the background has it ignore interrupts, and so would all that it starts.
+# A shell that starts something in the background has it ignore interrupts, and so
+# would all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
-# Which folders and files have something to say where. The first Python runs all of them; in one of these lists a test that says
-# nothing there, or that is long, is marked one_python. What is in neither list runs on the first Python only, and on all of them
-# in make test-all.
-# What a version of Python may change: how it reads, writes down, copies, names, interrupts and collects things; and the border.
+# Which folders and files have something to say where. The first Python runs all of them; in one
+# of these lists a test that says nothing there, or that is long, is marked one_python. What is
+# in neither list runs on the first Python only, and on all of them in make test-all. What a
+# version of Python may change: how it reads, writes down, copies, names, interrupts and collects
+# things; and the border.
 PYTHONS = [
     "border/test_interrupts.py",
     "border/test_lifetime.py",
@@ -155,7 +157,8 @@ def clean_registry() -> Iterator[None]:
     pyopnb.registry.clear()
 
 
-# What goes through all of them takes 10 to 20 s; the sample has each operator, each dtype and each kind of value.
+# What goes through all of them takes 10 to 20 s; the sample has each operator, each dtype
+# and each kind of value.
 @pytest.fixture(
     scope="session", params=["sample", pytest.param("all", marks=pytest.mark.everywhere)]
 )

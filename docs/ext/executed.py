@@ -1,7 +1,7 @@
 """Notebooks on torch, which these pages are built without: they are shown as the lane that has torch has executed them.
 
-`make test-torch` leaves executed copies in build/notebooks. Where there is none of the notebook as it stands, its cells are
-shown without outputs, and its page says so.
+`make test-torch` leaves executed copies in build/notebooks. Where there is none of the notebook as
+it stands, its cells are shown without outputs, and its page says so.
 """
 
 from __future__ import annotations

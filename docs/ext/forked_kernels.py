@@ -1,8 +1,9 @@
 """Kernels for the pages, forked from one process that has imported what each of them would import: half of their time.
 
-``forked_kernels.py serve SOCKET`` imports and waits. Jupyter starts ``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a
-kernel: it has one forked, hands it Jupyter's arguments, folder and environment, passes interrupts on, and ends with it.
-pyopnb itself is not imported before: each page does that in its kernel, as its reader does.
+``forked_kernels.py serve SOCKET`` imports and waits. Jupyter starts
+``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a kernel: it has one forked, hands it
+Jupyter's arguments, folder and environment, passes interrupts on, and ends with it. pyopnb itself
+is not imported before: each page does that in its kernel, as its reader does.
 """
 
 from __future__ import annotations

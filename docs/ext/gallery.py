@@ -48,7 +48,8 @@ def _picture(app: Sphinx, page: nodes.document) -> str:
                 if _is_wide(match[1]):
                     return f'<img alt="" src="{match[1]}">'
                 tall = tall or f'<img class="tall" alt="" src="{match[1]}">'
-        # Pillow gives a picture as PNG and as JPEG, in any order; pages show the PNG, and only it is copied.
+        # Pillow gives a picture as PNG and as JPEG, in any order; pages show the PNG,
+        # and only it is copied.
         is_shown = isinstance(node, nodes.image) and not node["uri"].endswith(".jpg")
         if is_shown and node["uri"] in app.env.images:
             _, name = app.env.images[node["uri"]]

@@ -1,7 +1,7 @@
 """The forms of messages, read from the places in the code that make them.
 
-A form is the text of the arguments of one ``InputError(…)`` in the sources, put together by the class itself, with ``{name}``
-for what is filled in.
+A form is the text of the arguments of one ``InputError(…)`` in the sources, put together by the
+class itself, with ``{name}`` for what is filled in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What these pages add to Sphinx: directives for what is read from the code, and checks that fail the build.
 
-``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class; ``.. benchmarks::``
-the newest results; ``.. catalogue::`` the operators of the catalogue; ``.. public-names::`` a table
-of all public names. The build fails if rooms import each other in a circle
-or upwards, if a public name or method has no entry in the reference, or if a link inside the pages leads nowhere.
+``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class;
+``.. benchmarks::`` the newest results; ``.. catalogue::`` the operators of the catalogue;
+``.. public-names::`` a table of all public names. The build fails if rooms import each other in a
+circle or upwards, if a public name or method has no entry in the reference, or if a link inside the
+pages leads nowhere.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ def _link_by_last_part(
 ) -> nodes.Element | None:
     """Make a link for a name as a docstring's reader knows it, `Summary`: to the entry whose full name ends so.
 
-    What has no entry stays text if it is there: an attribute of the class, or a name of the module, that is described.
+    What has no entry stays text if it is there: an attribute of the class, or a name of the
+    module, that is described.
     """
     target = node["reftarget"]
     ends = {

@@ -17,8 +17,9 @@ MOST = 12
 _LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
-# What is no room: the command line; what is built on onnx-ad; and the packages that `pyopnb` offers by name, all but one
-# of which are doors, a shelf of operators, or the errors that everything imports.
+# What is no room: the command line; what is built on onnx-ad; and the packages that
+# `pyopnb` offers by name, all but one of which are doors, a shelf of operators, or the
+# errors that everything imports.
 _DOORS = {"__main__", "gradients", *pyopnb._PACKAGES} - {"testing"}
 
 

@@ -27,7 +27,8 @@ _MOST_ROWS = 20
 class Batches(Displayable, Sequence[Any]):
     """The results of `map`, in the order of the batches.
 
-    It is a sequence of results: to index one whose run raised raises that exception. It prints as a table.
+    It is a sequence of results: to index one whose run raised raises that exception.
+    It prints as a table.
 
     Attributes
     ----------
@@ -38,7 +39,8 @@ class Batches(Displayable, Sequence[Any]):
     """
 
     def __init__(self, runs: Iterable[BatchRun], total: int) -> None:
-        # Chunks that were cancelled leave gaps, so a run is found by its number and not by position.
+        # Chunks that were cancelled leave gaps, so a run is found by its number
+        # and not by position.
         self.runs = tuple(sorted(runs, key=lambda run: run.number))
         self.total = total
         self._by_number = {run.number: run for run in self.runs}
@@ -143,17 +145,20 @@ def map(
     session : Session, or a model
         It goes to each worker once, as ``pickle`` sends it. Threads run the session itself.
     batches : iterable
-        The feeds of each run: a dict by name, a tuple in the order of the inputs, or an array. A generator is read as the
-        workers need it, and may refill one buffer: what is read ahead is copied.
+        The feeds of each run: a dict by name, a tuple in the order of the inputs, or an
+        array. A generator is read as the workers need it, and may refill one buffer: what is
+        read ahead is copied.
     executor : Executor, optional
-        ``ThreadPoolExecutor``, ``ProcessPoolExecutor``, Dask's ``client.get_executor()``, ipyparallel's ``client.executor()``.
-        This thread alone if not given.
+        ``ThreadPoolExecutor``, ``ProcessPoolExecutor``, Dask's ``client.get_executor()``,
+        ipyparallel's ``client.executor()``. This thread alone if not given.
     in_flight : int, optional
-        Chunks of batches that are with the executor at a time. A chunk is as many as take about 50 ms, 256 at most. By default
-        four for each CPU here, and 32 at least: more for a cluster with more workers.
+        Chunks of batches that are with the executor at a time. A chunk is as many as take about
+        50 ms, 256 at most. By default four for each CPU here, and 32 at least: more for a
+        cluster with more workers.
     errors : {"raise", "keep"}
-        ``"raise"`` begins no more batches once one has raised, and raises the first exception; what was done is in its
-        attribute ``batches``. ``"keep"`` runs all of them, and has exceptions in the table.
+        ``"raise"`` begins no more batches once one has raised, and raises the first exception;
+        what was done is in its attribute ``batches``. ``"keep"`` runs all of them, and has
+        exceptions in the table.
 
     Returns
     -------
@@ -163,10 +168,11 @@ def map(
     Raises
     ------
     Exception
-        What an op raised, as itself, with a note that says in which batch; `InputError` for a batch that does not fit. What
-        ``batches`` raised, once those before it have run.
+        What an op raised, as itself, with a note that says in which batch; `InputError` for a batch
+        that does not fit. What ``batches`` raised, once those before it have run.
     InputError
-        A worker has no pyopnb, or a batch cannot be pickled. What was done is in its attribute ``batches``.
+        A worker has no pyopnb, or a batch cannot be pickled. What was done is in its
+        attribute ``batches``.
     DefinitionError
         An op cannot be sent.
     concurrent.futures.BrokenExecutor, or another exception of the engine
@@ -174,11 +180,12 @@ def map(
 
     Notes
     -----
-    The versions and attrs at the beginning of the call serve all batches, in threads and in processes: an op that is defined
-    anew meanwhile serves from the next call on.
+    The versions and attrs at the beginning of the call serve all batches, in threads and in
+    processes: an op that is defined anew meanwhile serves from the next call on.
 
-    An op that counts on ``self`` counts the batches of its worker: a process has copies of the session's instances, which it
-    keeps for the next call with the same session; threads share new ones.
+    An op that counts on ``self`` counts the batches of its worker: a process has copies of
+    the session's instances, which it keeps for the next call with the same session;
+    threads share new ones.
 
     Examples
     --------

@@ -54,8 +54,8 @@ class SweepRun(BatchRun):
 class Sweep(Displayable, Sequence[SweepRun]):
     """The runs of a sweep, in the order of ``itertools.product``; created by `sweep`.
 
-    It prints as a table, and displays itself as a table, a sheet of pictures with the same colours, and a plot.
-    ``pyopnb.show(sweep, output="y")`` chooses the output.
+    It prints as a table, and displays itself as a table, a sheet of pictures with the same colours,
+    and a plot. ``pyopnb.show(sweep, output="y")`` chooses the output.
 
     Attributes
     ----------
@@ -182,17 +182,18 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     ----------
     session : Session, or a model
     *feeds, **named
-        By name of an input of the model: an array, which is fed to every run, or a list of arrays, each for a run. Where the
-        model takes a single number: a list, range or array of numbers. By name of an attr of its ops, as for `interact`:
-        a list, range or array of values, or one value. Where several ops have the attr: ``**{"SoftClip.limit": [0.1, 1.0]}``.
+        By name of an input of the model: an array, which is fed to every run, or a list of arrays,
+        each for a run. Where the model takes a single number: a list, range or array of numbers. By
+        name of an attr of its ops, as for `interact`: a list, range or array of values, or one
+        value. Where several ops have the attr: ``**{"SoftClip.limit": [0.1, 1.0]}``.
     executor : Executor, optional
         As for `map`: threads, processes, or a cluster. This thread alone if not given.
 
     Returns
     -------
     Sweep
-        An exception of a run is part of it, unless all runs raise. An interrupt keeps what is done; with an executor it is as
-        for `map`.
+        An exception of a run is part of it, unless all runs raise. An interrupt keeps what is done;
+        with an executor it is as for `map`.
 
     Raises
     ------

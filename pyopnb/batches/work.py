@@ -1,7 +1,7 @@
 """Runs of a session by an executor, which schedules them: this module sends it chunks and takes what comes back, in order.
 
-Threads run the session itself. Any other engine gets pickles: the session goes to a worker when that says that it lacks it, and
-stays there under the digest of its pickle.
+Threads run the session itself. Any other engine gets pickles: the session goes to a worker when
+that says that it lacks it, and stays there under the digest of its pickle.
 """
 
 from __future__ import annotations
@@ -75,9 +75,11 @@ class WorkKind:
     singular, plural : str
         What an item is called.
     begin : callable
-        Called with the session, and whether it is a copy, once in a process; returns the state that all chunks share.
+        Called with the session, and whether it is a copy, once in a process; returns the state
+        that all chunks share.
     ready : callable
-        Called with that state once for each chunk; returns a function of an item that returns a `Run`.
+        Called with that state once for each chunk; returns a function of an item
+        that returns a `Run`.
     """
 
     module: str
@@ -298,7 +300,8 @@ class Work:
         worker, outcomes = reply
         self._keep(chunk.first, outcomes, worker)
         seconds = sum(seconds for _, _, seconds in outcomes) / len(outcomes)
-        # At most twice as many as before: a chunk of fast items does not say that the next are fast.
+        # At most twice as many as before: a chunk of fast items does not say
+        # that the next are fast.
         fitting = int(_CHUNK_SECONDS / max(seconds, 1e-5))
         self._chunk_size = max(1, min(fitting, 2 * self._chunk_size, _MOST_IN_CHUNK))
 

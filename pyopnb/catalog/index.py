@@ -209,8 +209,8 @@ def prefer(*packs: str) -> None:
     Parameters
     ----------
     *packs : str
-        Names of packs, the first before the second; ``"pyopnb"`` is the catalogue's own. Without any, a choice
-        made before ends. Nodes that were filled before keep their op.
+        Names of packs, the first before the second; ``"pyopnb"`` is the catalogue's own. Without
+        any, a choice made before ends. Nodes that were filled before keep their op.
 
     Raises
     ------

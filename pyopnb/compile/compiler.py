@@ -34,7 +34,8 @@ HEADERS = Path(__file__).parent / "include"
 CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
 
-# Numbers as Python has them: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops over std::sqrt be vectorised.
+# Numbers as Python has them: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops over
+# std::sqrt be vectorised.
 _FLAGS = (
     "-std=c++17",
     "-O3",
@@ -182,7 +183,8 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         There is no compiler, or it refuses the text.
     """
     compiler = find_compiler()
-    # The key has all that the machine code depends on: text, headers, compiler, flags and processor.
+    # The key has all that the machine code depends on: text, headers, compiler,
+    # flags and processor.
     flags = (*flags, *_words_of("CXXFLAGS"))
     if platform.machine() in ("x86_64", "AMD64"):
         flags = ("-march=native", *flags)
@@ -193,7 +195,8 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     for part in (text, *headers, *compiler, version, *_FLAGS, *flags, _processor()):
         key.update(part.encode("utf-8", "surrogateescape") + b"\0")
     path = cache_directory() / f"{key.hexdigest()}.so"
-    # A library that was cut off would end the process by SIGBUS when it is loaded, so its digest is compared first.
+    # A library that was cut off would end the process by SIGBUS when it is loaded, so its
+    # digest is compared first.
     if _is_whole(path):
         return path
     try:
@@ -224,7 +227,8 @@ def _digest(path: Path) -> str:
 
 
 def _write_digest(path: Path) -> None:
-    # Written beside it and renamed: another process reads either the old digest or the whole new one.
+    # Written beside it and renamed: another process reads either the old digest
+    # or the whole new one.
     handle, unfinished = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -282,7 +286,8 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
         if done.returncode:
             raise _refused(done.stderr, source, first)
         os.chmod(unfinished, 0o755)  # noqa: S103  # as the compiler leaves what it links; mkstemp's is for the owner alone
-        # What replaces a good library must be on the disk: after a power cut the new name could have no content.
+        # What replaces a good library must be on the disk: after a power cut the new name
+        # could have no content.
         with open(unfinished, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
@@ -298,7 +303,8 @@ _MESSAGE = re.compile(
 def _refused(said: str, source: str, first: int) -> DefinitionError:
     """Quote the compiler's first errors in the user's text, each with its line."""
     lines = source.splitlines()
-    # Errors in the user's text, that is behind the #line with its name; those of headers have other files.
+    # Errors in the user's text, that is behind the #line with its name; those of
+    # headers have other files.
     match = _MESSAGE.findall(said)
     if not match:
         about = [line for line in said.splitlines() if "error" in line]

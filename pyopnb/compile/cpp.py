@@ -44,14 +44,16 @@ def cpp_op(
 ) -> type:
     r"""Make a function in C++ an op, compiled with one call of the compiler and served like an op in Python.
 
-    Its signature is the op's schema: ``Input<float>`` parameters are inputs, ``Output<float>`` ones outputs, all others attrs
-    with their defaults. The header ``pyopnb.h``, which is included, says what else there is. A session calls the function by
-    pointer and without the GIL. What it does wrong with memory ends the process.
+    Its signature is the op's schema: ``Input<float>`` parameters are inputs, ``Output<float>`` ones
+    outputs, all others attrs with their defaults. The header ``pyopnb.h``, which is included, says
+    what else there is. A session calls the function by pointer and without the GIL. What it does
+    wrong with memory ends the process.
 
     Parameters
     ----------
     source : str
-        C++17 with one function that has an ``Output`` among its parameters, beside whatever it needs.
+        C++17 with one function that has an ``Output`` among its parameters,
+        beside whatever it needs.
     name : str, optional
         ``domain::OpType``; the function's own name in the default domain if not given.
     opset : int
@@ -152,7 +154,8 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
             expected="the text of a function in C++",
             got=f"an object of {type(source).__name__}",
         )
-    # The head of the function is read before the compiler starts, so that a wrong parameter is told in a moment.
+    # The head of the function is read before the compiler starts, so that a wrong parameter
+    # is told in a moment.
     signature = read_signature(source, first)
     text = '#include "pyopnb.h"\n' + entry_text(source, signature, first, _ENTRY)
     path = library_of(text, source, first, tuple(flags))

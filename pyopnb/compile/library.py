@@ -28,10 +28,11 @@ __all__ = ["write_library"]
 def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
     """Write ops in C++ to a shared library for plain onnxruntime, in a process that needs neither pyopnb nor Python.
 
-    ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as do its other languages. It is
-    compiled for any processor of this kind of machine, and runs where the C library is not older. ONNX Runtime takes a domain
-    from one library in a session, so that the ops of a domain that a model uses go into one. Where a port is a
-    ``std::vector``, a node has to name the optional inputs before it, if only by an empty name.
+    ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as
+    do its other languages. It is compiled for any processor of this kind of machine, and runs where
+    the C library is not older. ONNX Runtime takes a domain from one library in a session, so that
+    the ops of a domain that a model uses go into one. Where a port is a ``std::vector``, a node has
+    to name the optional inputs before it, if only by an empty name.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     # Before the compiler runs, which takes seconds.
     check_writable(target)
     chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
-    # A library without ops would load and be of no use, so that the mistake would show in another process.
+    # A library without ops would load and be of no use, so that the mistake would
+    # show in another process.
     if not chosen:
         raise InputError("write_library, ops", expected="ops in C++", got="none", next="%%cppop")
     versions = [find_op(op).current for op in chosen]
@@ -76,7 +78,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
                 got=got,
                 next="pyopnb.cpp_op, or pyopnb.lower",
             )
-    # Each op becomes a function with the C interface, and a row of the table that the library registers.
+    # Each op becomes a function with the C interface, and a row of the table that
+    # the library registers.
     texts, rows = [], []
     for number, version in enumerate(versions):
         cls: Any = version.cls
@@ -89,7 +92,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         "  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
     )
     flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]  # a CppOp has them
-    # The compiler's messages quote the first op's text; the lines of the others are not known there.
+    # The compiler's messages quote the first op's text; the lines of the others
+    # are not known there.
     text = "\n".join(['#include "pyopnb_library.h"', *texts, "namespace {", table, "}", register])
     build(text, target, "\n".join(version.source or "" for version in versions[:1]), 1, flags)
     return target

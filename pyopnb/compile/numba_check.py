@@ -1,7 +1,7 @@
 """Compare a compiled ``compute`` with Python's before it serves.
 
-The rules in `numba_rules` say which operations Numba computes as NumPy does. This looks at the numbers
-themselves, on small inputs of the node's types.
+The rules in `numba_rules` say which operations Numba computes as NumPy does. This looks at the
+numbers themselves, on small inputs of the node's types.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyopnb.testing.verify import Trial, draw_trials, verify
 __all__ = ["compare_with_python"]
 
 _MOST_LINES = 300_000
-"""Of Python, over all trials: half a second on most machines. One asks for Numba because loops are slow in
-Python, so that a single call may take minutes."""
+"""Of Python, over all trials: half a second on most machines. One asks for Numba because loops are
+slow in Python, so that a single call may take minutes."""
 _SMALLEST = 3  # size of the first dimension that the node leaves open
 _LARGEST = 16  # a fixed size is cut to this where the inputs would have more elements than Python loops over
 _MAX_ELEMENTS = 10_000

@@ -1,9 +1,10 @@
 """The Numba form of an op: ``compute`` compiled by `numba.njit` for the dtypes and ranks of a node.
 
-Compiled code must never differ from Python's. So ``compute`` sees nothing that can change behind it: its globals are
-modules, ``self`` is a tuple of the instance's own numbers, texts and arrays, and `numba_rules` refuses operations that
-Numba would compute in other dtypes than NumPy. Before a form serves, `numba_check` compares its results with Python's.
-Where the code raises, the call is left to Python, which raises the user's own exception.
+Compiled code must never differ from Python's. So ``compute`` sees nothing that can change behind
+it: its globals are modules, ``self`` is a tuple of the instance's own numbers, texts and arrays,
+and `numba_rules` refuses operations that Numba would compute in other dtypes than NumPy. Before a
+form serves, `numba_check` compares its results with Python's. Where the code raises, the call is
+left to Python, which raises the user's own exception.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def form_of(
     Returns
     -------
     callable or None
-        What serves in the place of ``compute``. None, with the warning `NotCompiled`, where Python is to compute.
+        What serves in the place of ``compute``. None, with the warning `NotCompiled`, where
+        Python is to compute.
     """
     compute = type(instance).compute
     try:

@@ -50,7 +50,8 @@ _WIDE = frozenset({_types.int64, _types.float64})
 _FLOATS = frozenset({_types.float32, _types.float64})
 _COMPARED = frozenset({_types.float32, _types.boolean, *_WIDE})
 
-# Functions by the dtypes of which they compute what NumPy does; of all their numbers, or of their arrays alone.
+# Functions by the dtypes of which they compute what NumPy does; of all their numbers, or
+# of their arrays alone.
 _BOOLS = frozenset({_types.boolean})
 _INT64 = frozenset({_types.int64})
 _DTYPES_OF_NUMBERS = {
@@ -59,8 +60,8 @@ _DTYPES_OF_NUMBERS = {
     "arange": _INT64,
 }
 _DTYPES_OF_ARRAYS = {
-    # Numba adds floats one by one: the mean of 20 million ones in float32 would be 0.84, and a thousand
-    # equal float64 are off in the 15th digit.
+    # Numba adds floats one by one: the mean of 20 million ones in float32 would be 0.84, and a
+    # thousand equal float64 are off in the 15th digit.
     **dict.fromkeys(("sum", "cumsum"), _INT64),
     **dict.fromkeys(("mean", "std", "var"), frozenset[Any]()),
     **dict.fromkeys(("prod", "cumprod"), _WIDE),
@@ -297,7 +298,8 @@ class _Body:
         """Refuse products and sums of integers that grow in a loop: Python's never wrap."""
         if self.arrays(operands) or self.dtype(operands[0]) != _types.int64:
             return
-        # A sum with a constant grows slowly; a product, or a sum of two that grow, can pass 2**63 in a moment.
+        # A sum with a constant grows slowly; a product, or a sum of two that grow, can
+        # pass 2**63 in a moment.
         growing = [self.grows(operand) for operand in operands]
         if (name is operator.mul and any(growing)) or (len(growing) == 2 and all(growing)):
             self.refuse("integers that may grow beyond 64 bits in a loop", loc)

@@ -47,7 +47,8 @@ _ATTRS: dict[str, object] = {
 
 _INT32 = {"int", "int32_t", "vector<int>", "vector<int32_t>"}
 
-# The two forms in which a parameter is read: a type and a name, and what a port's type may be wrapped in.
+# The two forms in which a parameter is read: a type and a name, and what a port's
+# type may be wrapped in.
 _PARAMETER = re.compile(r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", re.DOTALL)
 _INPUT = re.compile(r"(optional<|vector<)?Input<(.*?)>>?")
 _PORTS = "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>"
@@ -121,7 +122,8 @@ class Signature:
     inputs, outputs : tuple of CppPort
     attrs : tuple of CppAttr
     elements : tuple of str
-        C++ element types that the template's parameter stands for; empty where the function is no template.
+        C++ element types that the template's parameter stands for; empty where the
+        function is no template.
     doc : str
         The comment before the function.
     """
@@ -406,8 +408,8 @@ def _value(text: str, python_type: object) -> object:
         if not isinstance(value, str):
             raise TypeError(text)
         return value
-    # Suffixes such as f, and quotes between digits, are C++'s alone. A leading 0, which makes a number octal there,
-    # Python does not take.
+    # Suffixes such as f, and quotes between digits, are C++'s alone. A leading 0, which makes a
+    # number octal there, Python does not take.
     plain = _NUMBER.sub(lambda number: number["value"].replace("'", ""), text)
     value = ast.literal_eval(
         re.sub(r"[{}]|\btrue\b|\bfalse\b", lambda word: _WORDS[word[0]], plain)

@@ -46,19 +46,21 @@ def diff(
     Parameters
     ----------
     a, b : ndarray, scalar, str, None, list, tuple, dict or Result
-        Two values; ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast,
-        cast or reshaped: a different dtype or shape is ``incomparable``. Complex numbers are compared as floats, their parts
-        along a last axis.
+        Two values; ``b`` is the reference. Lists are compared by position, dicts and results by
+        name. Nothing is broadcast, cast or reshaped: a different dtype or shape is
+        ``incomparable``. Complex numbers are compared as floats, their parts along a last axis.
     a, b : path that ends in .npy, .npz or .pb
-        The array, the arrays by name, or the tensor in that file. A str is such a path unless the other side is another text.
+        The array, the arrays by name, or the tensor in that file. A str is such a path unless the
+        other side is another text.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
-        Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a model. Otherwise both sides
-        must end in .onnx or be the bytes of a model; else they are values, or two texts. What holds a model, as for
-        `Session`, is one.
+        Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a
+        model. Otherwise both sides must end in .onnx or be the bytes of a model; else they are
+        values, or two texts. What holds a model, as for `Session`, is one.
     a, b : Trace
-        Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors. The
-        first may be a run in torch, by `pyopnb.torch.trace`, or of the float model of which the second is a quantized one: then
-        tensors are compared after dequantization, and ``quantization`` says what each scale loses.
+        Two runs, whose tensors and nodes may have different names; or one run, and arrays by the
+        names of its tensors. The first may be a run in torch, by `pyopnb.torch.trace`, or of the
+        float model of which the second is a quantized one: then tensors are compared after
+        dequantization, and ``quantization`` says what each scale loses.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     a, b : Profile
@@ -66,13 +68,15 @@ def diff(
     a, b : Training
         Two trainings, as with two optimizers.
     rtol, atol, stol : float, optional
-        An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the largest finite ``|b|`` of
-        the array; for models, an element of a weight. Without any, ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5
-        and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. Where some are
-        given, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and leaves the other two as they are; it
-        is the default for two traces by ONNX Runtime at different levels of optimisation, or of which torch made one: their
-        kernels add up in different orders. Only ``atol`` applies to integers, and none to bools and strings. NaN agrees with
-        NaN at the same index, and an infinity with one of the same sign.
+        An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the
+        largest finite ``|b|`` of the array; for models, an element of a weight. Without any,
+        ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for float32, 1e-3 and
+        1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. Where some are given,
+        the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and leaves the
+        other two as they are; it is the default for two traces by ONNX Runtime at different levels
+        of optimisation, or of which torch made one: their kernels add up in different orders. Only
+        ``atol`` applies to integers, and none to bools and strings. NaN agrees with NaN at the same
+        index, and an infinity with one of the same sign.
 
     Returns
     -------
@@ -85,27 +89,32 @@ def diff(
         - ``different``: some are not,
         - ``incomparable``: types, names or lengths differ.
 
-        ``ok`` says whether it is one of the first three. For runs, a `TraceDiff`: what each node does to the difference, and
-        as ``origin`` the first node that introduces one. For models, a `ModelDiff`: ``identical``, ``close`` (only weights
-        differ, all within the tolerance) or ``different``; other names, another order of nodes, a default that is written out
-        and documentation do not count. For versions of an op, an `OpDiff`: ``identical`` or ``different``. For profiles,
-        a `ProfileDiff`: ``slower``, ``faster`` or ``same`` within the spread of the runs. For trainings, a `TrainingDiff`:
-        ``identical`` to the bit, or ``different``.
+        ``ok`` says whether it is one of the first three. For runs, a `TraceDiff`: what each
+        node does to the difference, and as ``origin`` the first node that introduces one. For
+        models, a `ModelDiff`: ``identical``, ``close`` (only weights differ, all within the
+        tolerance) or ``different``; other names, another order of nodes, a default that is
+        written out and documentation do not count. For versions of an op, an `OpDiff`:
+        ``identical`` or ``different``. For profiles, a `ProfileDiff`: ``slower``, ``faster`` or
+        ``same`` within the spread of the runs. For trainings, a `TrainingDiff`: ``identical``
+        to the bit, or ``different``.
 
     Raises
     ------
     InputError
-        A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
-        have no tensor in common, only b is a run in torch, an array has a name that the run lacks, or a file does not exist.
+        A value is not made of arrays, only one side is a model, a run or an op, a tolerance is
+        negative or not finite, two runs have no tensor in common, only b is a run in torch, an
+        array has a name that the run lacks, or a file does not exist.
     ModelError
         A file does not contain a model.
 
     Notes
     -----
-    For two runs, each node of b runs twice more, in isolation on the tensors of a. A node that is then over the tolerance runs
-    twice on the tensors of each run, which tells how far isolation itself is off. All that calls an op's ``compute`` as well.
+    For two runs, each node of b runs twice more, in isolation on the tensors of a. A node that is
+    then over the tolerance runs twice on the tensors of each run, which tells how far isolation
+    itself is off. All that calls an op's ``compute`` as well.
 
-    With ``stol=True``, a tensor that was computed through float16 or bfloat16 gets that dtype's tolerance.
+    With ``stol=True``, a tensor that was computed through float16 or bfloat16 gets
+    that dtype's tolerance.
 
     Examples
     --------

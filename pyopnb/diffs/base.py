@@ -29,7 +29,8 @@ _MAX_WIDTH = 160
 class DiffBase(Displayable):
     """A result of `pyopnb.diff`.
 
-    It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
+    It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if
+    they agree" by another.
     """
 
     __slots__ = ()
@@ -70,8 +71,8 @@ class DiffBase(Displayable):
         Returns
         -------
         str
-            Strict JSON with everything that the diff knows, for `from_json`. Numbers that JSON lacks are the texts ``"NaN"``,
-            ``"Infinity"`` and ``"-Infinity"``.
+            Strict JSON with everything that the diff knows, for `from_json`. Numbers that JSON
+            lacks are the texts ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
         """
         return json.dumps(self._to_plain(), allow_nan=False)
 
@@ -86,7 +87,8 @@ class DiffBase(Displayable):
         Returns
         -------
         Diff, TraceDiff, ModelDiff or OpDiff
-            One of the class that reads. The verdict follows from the facts; the one in the text is not trusted.
+            One of the class that reads. The verdict follows from the facts; the one in the
+            text is not trusted.
 
         Raises
         ------
@@ -155,8 +157,8 @@ class ToleranceDiff(DiffBase):
     ) -> Self:
         """Apply another tolerance to the same facts, without the arrays.
 
-        The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
-        all pass; ``facts.over`` is None elsewhere.
+        The verdict is exact. How many elements are over is known only for the tolerance of `diff`,
+        for none at all, and where all pass; ``facts.over`` is None elsewhere.
 
         Parameters
         ----------

@@ -48,8 +48,8 @@ def extract(
     model : ModelProto, bytes, path, Session or Trace
         A trace gives the feeds of the cut as well.
     inputs : str or sequence of str, optional
-        Tensors that become inputs; those that the outputs do not depend on are left out. What the nodes read of the model's
-        own inputs besides stays an input.
+        Tensors that become inputs; those that the outputs do not depend on are left out. What the
+        nodes read of the model's own inputs besides stays an input.
     outputs : str or sequence of str, optional
         Tensors that nodes make; by default, the model's outputs.
 
@@ -61,7 +61,8 @@ def extract(
     Raises
     ------
     InputError
-        There is no such tensor, no node makes it, its type is unknown without a trace, or the trace does not have it.
+        There is no such tensor, no node makes it, its type is unknown without a trace, or the
+        trace does not have it.
     ModelError
         The model cannot be used.
 
@@ -107,7 +108,8 @@ def cut_out(
         for name in names:
             feeds[name] = _recorded(values, name)
     inputs_infos = [_info(proto, types, name, feeds) for name in names]
-    # An exporter declares few types of tensors between nodes, and no session takes an input without one.
+    # An exporter declares few types of tensors between nodes, and no session takes
+    # an input without one.
     for info in inputs_infos:
         if not info.HasField("type"):
             advice = "pyopnb.extract(pyopnb.trace(model, x), inputs, outputs)"

@@ -28,9 +28,11 @@ class OpDiff(DiffBase):
     schema : tuple of str
         Each change of attrs, inputs, outputs and flags, in words.
     source : tuple of str
-        Lines of the unified diff of the sources, without its header; empty if they are the same, or one is unknown.
+        Lines of the unified diff of the sources, without its header; empty if they are the
+        same, or one is unknown.
     same_code : bool or None
-        Whether the sources have the same syntax tree, whatever their comments and layout; None if one is unknown.
+        Whether the sources have the same syntax tree, whatever their comments and layout;
+        None if one is unknown.
     """
 
     _FORMAT = "pyopnb.op-diff"

@@ -42,13 +42,15 @@ class NodeChange:
     def verdict(self) -> str:
         """``"slower"``, ``"faster"``, ``"same"``, ``"only in a"`` or ``"only in b"``.
 
-        It is slower or faster if the middle halves of the runs do not overlap, and the medians are over 1 µs apart.
+        It is slower or faster if the middle halves of the runs do not overlap, and the medians
+        are over 1 µs apart.
         """
         if self.a is None:
             return "only in b"
         if self.b is None:
             return "only in a"
-        # Medians of noisy runs nearly always differ. Only a gap between the middle halves is a change.
+        # Medians of noisy runs nearly always differ. Only a gap between the
+        # middle halves is a change.
         if abs(self.b.median - self.a.median) > _CLOCK:
             if self.b.low > self.a.high:
                 return "slower"

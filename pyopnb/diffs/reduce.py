@@ -108,8 +108,9 @@ class Reduction(Displayable):
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model, its feeds, a script that shows the failure, and a text with versions and outputs.
 
-        The script, ``reproduce.py``, needs onnxruntime and NumPy alone. Where nodes run through ops of the registry and there
-        is no pyopnb, it shows the outputs that were recorded here. Files of these names are replaced.
+        The script, ``reproduce.py``, needs onnxruntime and NumPy alone. Where nodes run through ops
+        of the registry and there is no pyopnb, it shows the outputs that were recorded here. Files
+        of these names are replaced.
 
         Returns
         -------
@@ -143,8 +144,8 @@ def reduce(
 ) -> Reduction:
     """Find the smallest model that still fails, for a look at what fails or for a bug report.
 
-    Nodes are removed by bisection from the end and the beginning, then in groups; their outputs become feeds. Then
-    arrays are made smaller.
+    Nodes are removed by bisection from the end and the beginning, then in groups; their outputs
+    become feeds. Then arrays are made smaller.
 
     Parameters
     ----------
@@ -152,12 +153,14 @@ def reduce(
     feeds : mapping
         Arrays by the names of the model's inputs.
     fails : callable, optional
-        Called with a model and its feeds: whether it fails. An exception of a smaller model's counts as another failure. By
-        default, ONNX Runtime runs the models in another process, and the first of these is looked for: the process ends, the
-        session cannot be made, the run raises, outputs with all optimizations differ from those without any, outputs differ
-        from those of ONNX's reference implementation.
+        Called with a model and its feeds: whether it fails. An exception of a smaller model's
+        counts as another failure. By default, ONNX Runtime runs the models in another process, and
+        the first of these is looked for: the process ends, the session cannot be made, the run
+        raises, outputs with all optimizations differ from those without any, outputs differ from
+        those of ONNX's reference implementation.
     on : str or path, optional
-        Another onnxruntime, as for `trace`: the failure is that the outputs here differ from those there.
+        Another onnxruntime, as for `trace`: the failure is that the outputs here
+        differ from those there.
     rtol, atol, stol : float, optional
         As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
     seconds : float
@@ -177,8 +180,8 @@ def reduce(
 
     Notes
     -----
-    The reduced model fails in the same way (the same error apart from names and numbers, or outputs beyond the tolerance)
-    but not necessarily for the same reason.
+    The reduced model fails in the same way (the same error apart from names and numbers, or outputs
+    beyond the tolerance) but not necessarily for the same reason.
 
     Examples
     --------
@@ -462,7 +465,8 @@ class _Parts:
     Attributes
     ----------
     nodes : list of int
-        Positions of the nodes in the graph; those of Constant nodes come along with the nodes that read them.
+        Positions of the nodes in the graph; those of Constant nodes come along with the
+        nodes that read them.
     values : dict
         The known values of its tensors.
     """

@@ -36,8 +36,9 @@ class Failure:
     Attributes
     ----------
     kind : str
-        ``"process"``, ``"session"`` or ``"run"`` where ONNX Runtime fails; ``"levels"``, ``"reference"`` or ``"runtimes"``
-        where outputs differ; ``"fails"`` where the caller's function says so.
+        ``"process"``, ``"session"`` or ``"run"`` where ONNX Runtime fails; ``"levels"``,
+        ``"reference"`` or ``"runtimes"`` where outputs differ; ``"fails"`` where the
+        caller's function says so.
     text : str
     outputs : tuple of dict
         Those of both sides, by name, where they differ.

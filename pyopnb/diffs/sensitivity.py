@@ -1,7 +1,8 @@
 """Which nodes of a quantized model cost most accuracy, measured by running each in float again.
 
 The float model gets nodes that round to the quantized model's levels, each with a switch. So one
-session serves all runs, whatever form the quantized model has: operators on integers cannot be mixed with float ones.
+session serves all runs, whatever form the quantized model has: operators on integers cannot be
+mixed with float ones.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _MOVERS = frozenset(
         "Split", "Squeeze", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-# QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets; with their constants.
+# QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets;
+# with their constants.
 _LEVELS = MappingProxyType(
     {
         "Div": ("scale",),
@@ -56,7 +58,8 @@ _LEVELS = MappingProxyType(
 )
 # The text has so many rows.
 _ROWS = 8
-# A node is worth leaving in float from this gain in dB on, and from this part of the largest gain on.
+# A node is worth leaving in float from this gain in dB on, and from this part of
+# the largest gain on.
 _LEAST_GAIN = 1.0
 _PART = 0.5
 
@@ -92,9 +95,11 @@ class Sensitivity(Displayable):
     nodes : tuple of SensitiveNode
         The nodes, largest gain first.
     measured : float
-        The signal to noise ratio in dB of the quantized model's outputs, over all feeds and outputs on average.
+        The signal to noise ratio in dB of the quantized model's outputs, over all feeds
+        and outputs on average.
     simulated : float
-        The same of the float model with all scales of the quantized one, from which the gains are counted.
+        The same of the float model with all scales of the quantized one, from which
+        the gains are counted.
     """
 
     nodes: tuple[SensitiveNode, ...]
@@ -132,8 +137,8 @@ def sensitivity(
 ) -> Sensitivity:
     """Rank the nodes of a quantized model by what they cost at its outputs.
 
-    Each node in turn is kept in float, with its inputs, weights and outputs. The accuracy regained tells which nodes to
-    leave out of quantization.
+    Each node in turn is kept in float, with its inputs, weights and outputs. The accuracy regained
+    tells which nodes to leave out of quantization.
 
     Parameters
     ----------
@@ -150,13 +155,15 @@ def sensitivity(
     Raises
     ------
     InputError
-        The first model is a quantized one, the second is none, their tensors do not correspond, or there are no feeds.
+        The first model is a quantized one, the second is none, their tensors do not correspond,
+        or there are no feeds.
 
     Notes
     -----
-    The float model runs with the scales and dequantized weights of the quantized one: ``simulated`` says how near that is to
-    ``measured``. onnxruntime quantizes a tensor if one of its neighbours is quantized: where an activation costs most, exclude
-    the nodes on both of its sides. Scales of float8, and tensors that bodies of If, Loop and Scan read, stay as they are.
+    The float model runs with the scales and dequantized weights of the quantized one: ``simulated``
+    says how near that is to ``measured``. onnxruntime quantizes a tensor if one of its neighbours
+    is quantized: where an activation costs most, exclude the nodes on both of its sides. Scales of
+    float8, and tensors that bodies of If, Loop and Scan read, stay as they are.
     """
     samples = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     for sample in samples:
@@ -180,7 +187,8 @@ def sensitivity(
             expected = f"outputs of shape {np.shape(expected_array)}, as of the float model"
             got = str(np.shape(array))
             raise InputError("sensitivity, quantized_model", expected=expected, got=got)
-    # The quantized model itself is only measured: all that follows simulates it with the float model's nodes.
+    # The quantized model itself is only measured: all that follows simulates it with the
+    # float model's nodes.
     measured = _ratio(outputs, expected_outputs)
     nodes = []
     with tracking("nodes in float", len(groups) + 1):

@@ -53,16 +53,18 @@ class StabilityRow:
     Attributes
     ----------
     name : str
-        ``"run to run"``, ``"1 thread"``, ``"no optimizations"``, ``"basic optimizations"``, ``"sample alone"``,
-        ``"inputs + 1 ULP"`` or ``"float64"``.
+        ``"run to run"``, ``"1 thread"``, ``"no optimizations"``, ``"basic optimizations"``,
+        ``"sample alone"``, ``"inputs + 1 ULP"`` or ``"float64"``.
     diff : Diff or None
-        The outputs in this way (a) against those of the usual run (b). In ``"float64"`` the usual run is a. None if the row
-        could not be measured, or was left out.
+        The outputs in this way (a) against those of the usual run (b). In ``"float64"`` the usual
+        run is a. None if the row could not be measured, or was left out.
     reason : str
-        Why the row could not be measured, why no node was found, or what to type to include what was left out; else empty.
+        Why the row could not be measured, why no node was found, or what to type to include what
+        was left out; else empty.
     argmax, order : dict
-        By the names of float outputs: in how many places the largest element, or the order of all elements, is another one,
-        and of how many. They are along the last axis, or along axis 1 where there are four axes or more.
+        By the names of float outputs: in how many places the largest element, or the order of all
+        elements, is another one, and of how many. They are along the last axis, or along axis 1
+        where there are four axes or more.
     node : str
         The first node that differs; empty where none was looked for.
     """
@@ -165,9 +167,10 @@ def stability(
 ) -> Stability:
     """Measure how much a model's numbers change when it is run in other ways.
 
-    The model runs in ONNX Runtime with all optimizations and on all threads. Then it runs again: from run to run, on 1 thread,
-    without optimizations and with the basic ones, with each of a few samples alone, and with inputs that are moved by one unit
-    in the last place. Float64 on ONNX's reference implementation is the yardstick, where it is asked for.
+    The model runs in ONNX Runtime with all optimizations and on all threads. Then it runs again:
+    from run to run, on 1 thread, without optimizations and with the basic ones, with each of a few
+    samples alone, and with inputs that are moved by one unit in the last place. Float64 on ONNX's
+    reference implementation is the yardstick, where it is asked for.
 
     Parameters
     ----------
@@ -178,17 +181,20 @@ def stability(
     rtol, atol, stol : float, optional
         As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
     search : bool
-        Whether the first node is looked for where outputs are beyond the tolerance, or an argmax changed: a trace and its diff
-        with that of the usual run for each such row, about eight times what a session and its run take.
+        Whether the first node is looked for where outputs are beyond the tolerance, or an argmax
+        changed: a trace and its diff with that of the usual run for each such row, about eight
+        times what a session and its run take.
     yardstick : bool
-        Whether the model runs in float64 as well, node by node in Python, which takes most of the time where it is asked for.
+        Whether the model runs in float64 as well, node by node in Python, which takes most of the
+        time where it is asked for.
     fill : bool
         As for `Session`: for a model with nodes that ONNX Runtime lacks.
 
     Returns
     -------
     Stability
-        Its rows by name, as in ``stability(model, x)["1 thread"]``. A row that could not be measured says why.
+        Its rows by name, as in ``stability(model, x)["1 thread"]``. A row that could not
+        be measured says why.
 
     Raises
     ------
@@ -201,13 +207,15 @@ def stability(
 
     Notes
     -----
-    The usual run takes a session and a run; ``"run to run"`` three runs more; ``"1 thread"`` and each level of optimization a
-    session and a run; ``"sample alone"`` at most five runs; ``"inputs + 1 ULP"`` one. So it makes four sessions and at most
-    thirteen runs, and so many calls of an op's ``compute``: about five times what ``pyopnb.run(model, x)`` costs.
-    ``yardstick=True`` and ``search=True`` cost more, and the rows say where they are of use.
+    The usual run takes a session and a run; ``"run to run"`` three runs more; ``"1 thread"`` and
+    each level of optimization a session and a run; ``"sample alone"`` at most five runs;
+    ``"inputs + 1 ULP"`` one. So it makes four sessions and at most thirteen runs, and so many calls
+    of an op's ``compute``: about five times what ``pyopnb.run(model, x)`` costs. ``yardstick=True``
+    and ``search=True`` cost more, and the rows say where they are of use.
 
-    Axis 0 is that of samples where the first input has two axes or more and this one is not fixed; a single sample is repeated
-    to make a batch. Inputs move up or down at random, always in the same way; zeros stay.
+    Axis 0 is that of samples where the first input has two axes or more and this one is not fixed;
+    a single sample is repeated to make a batch. Inputs move up or down at random, always in the
+    same way; zeros stay.
 
     Examples
     --------
@@ -284,7 +292,8 @@ class _Trials:
         # What stands in for nodes is in the model of the session, for all the sessions that follow.
         self.model = self.session.to_model_proto() if fill else model
         if isinstance(self.model, ModelProto) and not self.session._state.taken_out:
-            # Copying and serializing the weights for each of them takes as long as ONNX Runtime does.
+            # Copying and serializing the weights for each of them takes as long
+            # as ONNX Runtime does.
             self.model = self.model.SerializeToString()
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
@@ -305,7 +314,8 @@ class _Trials:
         try:
             way = run()
         except Exception as error:
-            # A fixed batch, a kernel that only some levels have, or an operator without reference: the row says so.
+            # A fixed batch, a kernel that only some levels have, or an operator without
+            # reference: the row says so.
             return StabilityRow(name, reason=_first_line(error))
         diff = compared(way.a, way.b, self.tolerances)
         row = StabilityRow(name, diff, "", *_changed_orders(way.a, way.b))
@@ -315,7 +325,8 @@ class _Trials:
         if is_random:
             return replace(row, reason="not to be told from what differs from run to run")
         if not self.search:
-            # A trace builds its own session and holds all tensors, which costs more than all rows together.
+            # A trace builds its own session and holds all tensors, which costs more
+            # than all rows together.
             return replace(row, reason="search=True finds the first node")
         try:
             node = _first_node(way.find())
@@ -336,7 +347,8 @@ class _Trials:
             verdict = compared(outputs, self.outputs, self.tolerances).verdict
             if VERDICTS.index(verdict) > least:
                 worst, least = outputs, VERDICTS.index(verdict)
-        # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
+        # Sessions of one model draw the same numbers: nodes that run alone, twice
+        # in a session, do not.
         return self._usual_against(worst, self.session, self.feeds)
 
     def _usual_against(
@@ -437,7 +449,8 @@ class _Trials:
         for node in model.graph.node:
             for name in node.output:
                 value = np.asarray(values.get(name))
-                # An op of the user's, or a node that casts, may compute in a narrower float after all.
+                # An op of the user's, or a node that casts, may compute in a
+                # narrower float after all.
                 if is_float(value) and value.dtype != np.float64:
                     label = sanitize(node.name or name, 60)
                     raise _CannotBeError(f"{label} ({node.op_type}) computes in {value.dtype}")

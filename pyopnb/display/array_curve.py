@@ -19,7 +19,8 @@ _SIZE = (480, 160)
 # So few numbers are told apart better as stems than on a line.
 _MOST_STEMS = 32
 _MOST_CHANNELS = 8
-# A matrix is a curve of channels if it is so many times longer than wide; other narrow ones are matrices.
+# A matrix is a curve of channels if it is so many times longer than wide; other
+# narrow ones are matrices.
 _LONGER = 4
 # A longer array is drawn by the least and the largest number of so many cells.
 _CELLS = 240

@@ -55,8 +55,8 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
     ----------
     thing : Diff
     limits : (float, float), optional
-        The least and largest ``|a-b|`` of the picture's colours, of curves ``a-b``, for pictures that are to be compared. By
-        default those of the diff.
+        The least and largest ``|a-b|`` of the picture's colours, of curves ``a-b``, for pictures
+        that are to be compared. By default those of the diff.
 
     Returns
     -------

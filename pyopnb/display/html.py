@@ -1,8 +1,9 @@
 """HTML that survives in a saved and untrusted notebook, in light and dark themes.
 
-Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and images whose data are in the page, so
-nothing here makes anything else; classes and attributes of ours are for a script that a trusted notebook runs (`live_picture`).
-Colours of text and background stay the theme's.
+Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and
+images whose data are in the page, so nothing here makes anything else; classes and attributes
+of ours are for a script that a trusted notebook runs (`live_picture`). Colours of text and
+background stay the theme's.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ def live_picture(
 ) -> str:
     """Make an image of a graph, with what its boxes tell; `script` is needed once beside all of them.
 
-    A front end that does not trust the notebook removes the attribute and the script, and the image stays.
+    A front end that does not trust the notebook removes the attribute and the script,
+    and the image stays.
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ __all__ = [
 ]
 
 _LONGEST_LINE = 300
-# Operators stand beside the code up to this column of a console, and behind it where a line is longer.
+# Operators stand beside the code up to this column of a console, and behind it
+# where a line is longer.
 _COLUMN = 60
 # An excerpt has so many lines before and behind the one that it is about.
 _AROUND = 6

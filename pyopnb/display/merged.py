@@ -71,13 +71,14 @@ def merge(
     Returns
     -------
     tuple of ModelProto, dict and dict
-        A model to be drawn, which need not be valid; the badges by outputs in it; the tensors that only a has, and their names
-        in it.
+        A model to be drawn, which need not be valid; the badges by outputs in it; the tensors that
+        only a has, and their names in it.
 
     Raises
     ------
     ModelError
-        Some of them need what b computes only after what is made of them, so that there is no such graph.
+        Some of them need what b computes only after what is made of them, so that
+        there is no such graph.
     """
     merger = _Merger(a, b, set(only_a), tensors)
     marks = {}

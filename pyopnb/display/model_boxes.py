@@ -42,7 +42,8 @@ class GraphStyle:
     legend : str
         What the values are.
     notes : mapping
-        By the names of tensors. The first line is the tensor's value, which replaces its type; it may be empty.
+        By the names of tensors. The first line is the tensor's value, which replaces its
+        type; it may be empty.
     scale : ColourScale, optional
         The colours of the values.
     """
@@ -160,7 +161,8 @@ class _GraphBuilder:
     def connect(self, name: str, target: int) -> None:
         """Add a line to box ``target`` from the producer of a name."""
         source, port = self.sources.get(name, (target, 0))
-        # What only a later node makes closes a cycle: the model is broken, and the picture has no line up.
+        # What only a later node makes closes a cycle: the model is broken, and the
+        # picture has no line up.
         if source >= target:
             if name not in self._origins:
                 self._origins[name] = self.add(self._origin(name))

@@ -32,8 +32,8 @@ __all__ = ["view_model", "view_session"]
 _NAMES_UP_TO = 80
 # At most so many folded bodies are drawn below the model.
 _MOST_BODIES = 40
-# The SVG of the model takes at most this part of the HTML, as it gets longer by a third in it, and that of a folded body
-# this many bytes.
+# The SVG of the model takes at most this part of the HTML, as it gets longer by a third in it, and
+# that of a folded body this many bytes.
 _PICTURE_SHARE, _BODY_BYTES = 0.55, 30_000
 # A picture that is larger than this many pixels scrolls.
 _WIDTH, _HEIGHT = 1_100, 700
@@ -76,14 +76,18 @@ def view_model(
     unit : str
         Of the numbers, such as ``s``, which is written with prefixes.
     log : bool, optional
-        Whether the colours are logarithmic. By default they are if the largest number is over 1,000 times the smallest.
+        Whether the colours are logarithmic. By default they are if the largest number is over
+        1,000 times the smallest.
     marks : mapping, optional
-        Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``, or another short text.
+        Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``,
+        or another short text.
     notes : mapping, optional
-        What the picture tells, where scripts run, of a node that is pointed at or clicked: texts by the names of its outputs.
-        The first line of a text replaces the output's type, unless it is empty.
+        What the picture tells, where scripts run, of a node that is pointed at or clicked:
+        texts by the names of its outputs. The first line of a text replaces the output's
+        type, unless it is empty.
     room : int
-        The most bytes of the HTML; boxes are left out of it, if need be, but not of what ``save("….svg")`` writes.
+        The most bytes of the HTML; boxes are left out of it, if need be, but not of what
+        ``save("….svg")`` writes.
 
     Returns
     -------

@@ -18,7 +18,8 @@ __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 # A source is cut in HTML after this many characters.
 _SOURCE = 60_000
 _NO_SOURCE = "its source is not known"
-# Lines are wrapped and do not scroll: code far to the right must not be out of sight before somebody runs it.
+# Lines are wrapped and do not scroll: code far to the right must not be out of sight
+# before somebody runs it.
 _WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
 _UNTRUSTED = f"font-family:monospace;margin:4px 0 8px 16px;{_WRAP};background:none;color:inherit"
 _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"

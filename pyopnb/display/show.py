@@ -32,25 +32,30 @@ def show(thing: Any, **options: Any) -> View:
     Parameters
     ----------
     thing : object
-        A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other arrays by name, an array, a diff,
-        a function of a model, an op, a version of an op, or `pyopnb.registry`.
+        A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other
+        arrays by name, an array, a diff, a function of a model, an op, a version of an op,
+        or `pyopnb.registry`.
     **options
-        - of everything with a graph: ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
-          ``notes={output: text}`` adds to what a box tells when the mouse is on it;
+        - of everything with a graph: ``colours={output: number}`` and
+          ``marks={output: text}`` colour and mark nodes, ``notes={output: text}`` adds to
+          what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a profile: ``by="time"`` or ``"python"`` does;
-        - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic; ``smooth=``, of how many
-          batches the loss is the mean; ``beside={"larger rate": training}`` draws others into the same charts;
+        - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic;
+          ``smooth=``, of how many batches the loss is the mean;
+          ``beside={"larger rate": training}`` draws others into the same charts;
         - of a sweep: ``output=`` chooses the output that is drawn;
         - of a diff of arrays: ``limits=(low, high)`` of the errors' colours;
-        - of arrays: ``limits=(low, high)``, the numbers of the first and the last colour, or the ends of a curve's axis, for
-          pictures that are to be compared; ``rgb=True`` and ``False``, whether three or four channels are one picture, which is
-          decided by shape, dtype and range if it is not said; and of a single array ``name=``.
+        - of arrays: ``limits=(low, high)``, the numbers of the first and the last colour, or the
+          ends of a curve's axis, for pictures that are to be compared; ``rgb=True`` and ``False``,
+          whether three or four channels are one picture, which is decided by shape, dtype and range
+          if it is not said; and of a single array ``name=``.
 
     Returns
     -------
     View
-        It shows itself in a notebook and prints as text; ``save(path)`` writes ``.html``, ``.svg``, ``.png`` or ``.json``.
+        It shows itself in a notebook and prints as text; ``save(path)`` writes ``.html``, ``.svg``,
+        ``.png`` or ``.json``.
 
     Raises
     ------

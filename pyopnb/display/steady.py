@@ -23,7 +23,8 @@ __all__ = ["SteadyColours"]
 class SteadyColours:
     """The limits of the colours and axes of outputs and of a diff.
 
-    They widen when a number leaves them, and never narrow: while a slider moves, equal colours are equal numbers.
+    They widen when a number leaves them, and never narrow: while a slider moves, equal
+    colours are equal numbers.
 
     Examples
     --------

@@ -95,7 +95,8 @@ def view_arrays(
     named : iterable of (str, object)
     title : str
     rgb, limits : optional
-        As for `pyopnb.show`; for those of the arrays that they fit. Limits can also be given by name.
+        As for `pyopnb.show`; for those of the arrays that they fit. Limits can
+        also be given by name.
 
     Returns
     -------

@@ -35,8 +35,8 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     ----------
     thing : Trace
     by : str, optional
-        What colours the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output) or ``"std"``. By default the
-        time if the trace has times, and else the size.
+        What colours the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output)
+        or ``"std"``. By default the time if the trace has times, and else the size.
     **options
         As of `view_model`.
 

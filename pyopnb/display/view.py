@@ -5,8 +5,9 @@ A view of a new class is a function in a module of this package, or of a room ab
     @view.register(Sweep)
     def view_sweep(thing: Sweep, *, output: str | None = None) -> View: ...
 
-`pyopnb.display.show` imports every module of this package, so that nothing else names it. Its keyword-only parameters are the
-options that ``show`` takes for such a thing; ``**options`` stands for those of another view that it calls.
+`pyopnb.display.show` imports every module of this package, so that nothing else names it. Its
+keyword-only parameters are the options that ``show`` takes for such a thing; ``**options`` stands
+for those of another view that it calls.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Canvas:
     ----------
     model : ModelProto
     nodes : tuple of (NodeProto, str, str)
-        Nodes of it with their colours as ``#rrggbb``, which may be empty, and what is known of them.
+        Nodes of it with their colours as ``#rrggbb``, which may be empty, and
+        what is known of them.
     scale : ColourScale or None
         What the colours mean, and ``legend`` of what.
     legend : str
@@ -133,7 +135,8 @@ def charts_view(
 ) -> View:
     """Show charts between other HTML; ``alt`` says what they show, by default the title.
 
-    The charts are images side by side, which stand below each other on a narrow page instead of shrinking.
+    The charts are images side by side, which stand below each other on a narrow page
+    instead of shrinking.
     """
     if not charts:
         return View(thing, title, text, join([head, *parts]))

@@ -42,36 +42,40 @@ def grad(
 ) -> ModelProto:
     """Make a model that also computes the gradients of one of its outputs.
 
-    ONNX's own operators are derived by the rules of onnx-ad, an op by the ``backward`` of its class, which becomes a node of
-    the gradient op. A node between ``wrt`` and the loss that has neither is refused by name; it never counts as zero. Where an
-    op declares no rank for an output, neither by a hint nor by ``infer``, it is called with ones to find it.
+    ONNX's own operators are derived by the rules of onnx-ad, an op by the ``backward`` of its
+    class, which becomes a node of the gradient op. A node between ``wrt`` and the loss that has
+    neither is refused by name; it never counts as zero. Where an op declares no rank for an output,
+    neither by a hint nor by ``infer``, it is called with ones to find it.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Local functions are inlined, and operators that onnx-ad derives by their definition (LSTM, Attention) written out.
+        Local functions are inlined, and operators that onnx-ad derives by their definition (LSTM,
+        Attention) written out.
     wrt : sequence of str, or str
         Names of inputs and initializers, float16, float32 or float64.
     loss : str, optional
         The output to derive, with one element. The only such output if not given.
     feeds : mapping of str to array, optional
-        An example of the inputs, at which the gradients are compared first. Others are drawn from the inputs' types; give one
-        where few values make sense.
+        An example of the inputs, at which the gradients are compared first. Others are drawn from
+        the inputs' types; give one where few values make sense.
     verify : bool
-        Compare the gradients with differences of the loss along random directions, at inputs of several sizes and
-        magnitudes. Turn it off for an op whose ``backward`` means to differ, as a straight-through estimator does.
+        Compare the gradients with differences of the loss along random directions, at inputs of
+        several sizes and magnitudes. Turn it off for an op whose ``backward`` means to differ, as a
+        straight-through estimator does.
 
     Returns
     -------
     ModelProto
-        It has the outputs of the model, then ``grad_<name>`` for each name of ``wrt``, of its dtype and shape. The
-        initializers stay what they are. ``pyopnb.gradients`` in its metadata says what was compared.
+        It has the outputs of the model, then ``grad_<name>`` for each name of ``wrt``, of its
+        dtype and shape. The initializers stay what they are. ``pyopnb.gradients`` in its metadata
+        says what was compared.
 
     Raises
     ------
     ModelError
-        A name that is not there or has no influence on the loss (as `torch.autograd.grad` does), a loss with more than one
-        element, a node without a gradient, or a gradient that is wrong.
+        A name that is not there or has no influence on the loss (as `torch.autograd.grad` does), a
+        loss with more than one element, a node without a gradient, or a gradient that is wrong.
     InputError
         ``feeds`` are not those of the model.
     ImportError
@@ -79,8 +83,8 @@ def grad(
 
     Notes
     -----
-    At a kink the gradient is that of one side, and of the several elements that are the largest, one gets it all.
-    onnx-ad: J. Gillis, https://github.com/yacoda/onnx-ad.
+    At a kink the gradient is that of one side, and of the several elements that are the largest,
+    one gets it all. onnx-ad: J. Gillis, https://github.com/yacoda/onnx-ad.
 
     Examples
     --------

@@ -84,7 +84,8 @@ def name_outputs(model: ModelProto) -> None:
 def with_ranks(model: ModelProto) -> ModelProto:
     """Copy a model with the types of its tensors, as far as they can be known.
 
-    An op that declares no shape is called with ones, once, in the place of each of its nodes whose inputs' ranks are known.
+    An op that declares no shape is called with ones, once, in the place of each of its nodes whose
+    inputs' ranks are known.
 
     Parameters
     ----------

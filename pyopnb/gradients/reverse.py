@@ -29,7 +29,8 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 _MAX_CONSTANT = 64
 """Elements of a floating-point initializer that onnx-ad may take for a constant, such as the scales of a Resize.
 
-A larger one is a weight: whoever gives the model other weights later must not meet what was folded of the first.
+A larger one is a weight: whoever gives the model other weights later must not meet what was
+folded of the first.
 """
 
 
@@ -107,7 +108,8 @@ def _passes(
                 got="none, or only through integers or bools",
                 next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
             )
-    # Each node is asked before any is derived, so that the first refusal is of the model's own node.
+    # Each node is asked before any is derived, so that the first refusal is of
+    # the model's own node.
     varying = reachable(work.graph.node, wrt, keep=ctx.is_float)
     for node in work.graph.node:
         if node_reads(node) & varying and influential.intersection(node.output):

@@ -1,8 +1,9 @@
 """Find reverse rules while `grad` works: those of our ops, those of onnx-ad, and refusals for the rest.
 
-onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of ONNX's own operators gets an
-op type of its own meanwhile. Nothing is registered with onnx-ad, and nothing in its modules is changed, which would need a
-lock: the functions of its reverse pass are bound anew, to find this table where they look for their own.
+onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of
+ONNX's own operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
+nothing in its modules is changed, which would need a lock: the functions of its reverse pass are
+bound anew, to find this table where they look for their own.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Rules:
     Parameters
     ----------
     model : ModelProto
-        It is changed: nodes of other domains than ONNX's, and those that an op of the registry serves, get op types of their
-        own.
+        It is changed: nodes of other domains than ONNX's, and those that an op of the registry
+        serves, get op types of their own.
 
     Attributes
     ----------

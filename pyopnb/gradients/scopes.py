@@ -15,8 +15,9 @@ __all__ = ["distinguish"]
 def distinguish(model: ModelProto) -> None:
     """Rename what a body binds and another graph of the model binds as well.
 
-    ONNX lets sibling bodies share names, with values of different types. onnx-ad keeps types and constants by name alone, and
-    repeats the nodes of a body in that of its gradient, where onnx's inference of data takes the second for the first.
+    ONNX lets sibling bodies share names, with values of different types. onnx-ad keeps types and
+    constants by name alone, and repeats the nodes of a body in that of its gradient, where onnx's
+    inference of data takes the second for the first.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ _SETS = (
     ("few values with many ties", 1.0),
     (_ORDER_ONE, 10.0),
 )
-"""Of the values that conversions go wrong with, and by how much they are scaled. Where squares vanish or
-overflow on the way to a loss, gradients are NaN in every framework."""
+"""Of the values that conversions go wrong with, and by how much they are scaled. Where squares
+vanish or overflow on the way to a loss, gradients are NaN in every framework."""
 _VALUES = sets_of(np.empty(0, np.float32))
 
 

@@ -1,8 +1,8 @@
 """Compare the gradients of a derived model with differences of the loss that they were derived from.
 
-Rules of onnx-ad are not taken on trust, nor are ours. The loss is moved along random directions of what
-it was derived in, at the inputs that `pyopnb.testing.verify` draws. How many there are depends on the
-model alone, so that a loaded machine compares as much as an idle one.
+Rules of onnx-ad are not taken on trust, nor are ours. The loss is moved along random directions of
+what it was derived in, at the inputs that `pyopnb.testing.verify` draws. How many there are depends
+on the model alone, so that a loaded machine compares as much as an idle one.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _IN_FLOAT32 = {"Erf", "Gelu"}
 # Arrays that are moved at once.
 _GROUP = 32
 
-# onnx-ad writes LSTM, GRU, RNN and Attention out, so that the outputs are added up in another order.
-# Measured with onnxruntime 1.32.0 on x86-64 over 312 such nodes and every second configuration of the
-# survey: GRU is off by up to 8 units in the last place of the largest number, Attention by 28, the others
-# by 3. Moved inputs account for nearly all of that: with 4 no right model is refused, with none 2 of 8 GRUs.
+# onnx-ad writes LSTM, GRU, RNN and Attention out, so that the outputs are added up in another
+# order. Measured with onnxruntime 1.32.0 on x86-64 over 312 such nodes and every second
+# configuration of the survey: GRU is off by up to 8 units in the last place of the largest number,
+# Attention by 28, the others by 3. Moved inputs account for nearly all of that: with 4 no right
+# model is refused, with none 2 of 8 GRUs.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
 
 
@@ -338,9 +339,9 @@ class _Verification:
 
     def _direction(self, group: Sequence[str], point: _Point) -> np.ndarray:
         """Return how far a step of 1 moves each element, at random; those outside of a group stay."""
-        # Two elements on the lower bound of a Clip and one on the upper, which is twice as large, would
-        # make up for each other if all moved by their size: there would be no kink to see, whatever the
-        # signs are.
+        # Two elements on the lower bound of a Clip and one on the upper, which is twice as large,
+        # would make up for each other if all moved by their size: there would be no kink to see,
+        # whatever the signs are.
         shares = self.random.uniform(-0.5, 0.5, point.x.size)
         shares += np.copysign(0.5, shares)
         is_chosen = [name in group for name in point.elements]

@@ -41,7 +41,8 @@ def annotate(
     LoweredSource
     """
     operators: dict[tuple[str, int], list[str]] = defaultdict(list)
-    # A dict in place of a set, which would forget their order. ``compute`` may be no function, but a partial one.
+    # A dict in place of a set, which would forget their order. ``compute`` may be no
+    # function, but a partial one.
     compute = getattr(getattr(version.cls, "compute", None), "__code__", None)
     codes: dict[CodeType, None] = {} if compute is None else {compute: None}
     for node in nodes:

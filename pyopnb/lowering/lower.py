@@ -36,42 +36,44 @@ def lower(
 ) -> FunctionProto | ModelProto:
     """Turn an op, or the ops of a model, into functions of ONNX's own operators.
 
-    ``compute`` runs once on an example, and its NumPy calls are recorded. The function is then run in plain ONNX Runtime
-    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities. It is
-    returned if all agree.
-    Rows of a million elements are not tried, as ONNX Runtime's own float32 sums and means are off by 0.1 % there.
+    ``compute`` runs once on an example, and its NumPy calls are recorded. The function is
+    then run in plain ONNX Runtime and compared with the op: on the examples, at other sizes,
+    without elements, on other values, with NaN and infinities. It is returned if all agree.
+    Rows of a million elements are not tried, as ONNX Runtime's own float32 sums and means
+    are off by 0.1 % there.
 
     Parameters
     ----------
     op : str, type, ModelProto, bytes or path
         The name of an op in the registry, or its class; or a model.
     *inputs
-        Of an op: an array for each input, None for one that is left out. Without inputs and examples, some are generated from
-        the hints of ``compute``. Of a model: feeds by name, one dict. Without it, the ops are tried on what a run on random
-        arrays gives them.
+        Of an op: an array for each input, None for one that is left out. Without inputs and
+        examples, some are generated from the hints of ``compute``. Of a model: feeds by name, one
+        dict. Without it, the ops are tried on what a run on random arrays gives them.
     examples : sequence
         As for `check`: more examples of an op, of the same dtypes and ranks.
     opset : int, optional
-        The version of ONNX's own operators; the newest that the installed runtime takes if not given, as in `model`. The
-        functions of a model have the model's.
+        The version of ONNX's own operators; the newest that the installed runtime takes if not
+        given, as in `model`. The functions of a model have the model's.
     finite : bool
-        Assume that no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no nodes that check for NaN, and
-        such values are not compared.
+        Assume that no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no
+        nodes that check for NaN, and such values are not compared.
     strict : bool
-        Of a model: raise for an op that cannot become a function. Otherwise it stays as it is, with the warning
-        `StayedInPython`.
+        Of a model: raise for an op that cannot become a function. Otherwise it stays as it is, with
+        the warning `StayedInPython`.
     verify : bool
-        Whether to compare the results. Without it the function is returned as it was traced, after NumPy has run once on the
-        example, and its ``doc_string`` says that nothing was compared.
+        Whether to compare the results. Without it the function is returned as it was traced, after
+        NumPy has run once on the example, and its ``doc_string`` says that nothing was compared.
     **attrs
         Of an op: as for `check`.
 
     Returns
     -------
     FunctionProto or ModelProto
-        Of an op: a function for the dtypes, ranks and attrs of the example, for all sizes. Of a model: a copy
-        with the functions in it. In a `Session` that knows the op, the op serves in place of the function of its name;
-        everywhere else, and for each further function of one op, the function does.
+        Of an op: a function for the dtypes, ranks and attrs of the example, for all sizes. Of a
+        model: a copy with the functions in it. In a `Session` that knows the op, the op serves in
+        place of the function of its name; everywhere else, and for each further function of one
+        op, the function does.
 
     Warns
     -----
@@ -81,7 +83,8 @@ def lower(
     Raises
     ------
     NotLowered
-        A line of ``compute`` has no ONNX operators: it says which, and what to write instead. Or a result differs.
+        A line of ``compute`` has no ONNX operators: it says which, and what to write instead.
+        Or a result differs.
     UnknownName
         The registry has no such op.
     InputError

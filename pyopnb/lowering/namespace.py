@@ -1,7 +1,8 @@
 """NumPy as ``compute`` sees it during a trace: functions that create arrays return traced ones.
 
-NumPy dispatches to us only if an argument is one of ours (NEP 13 and 18). ``np.zeros((n, 3))`` has none, and
-its result may be written to later. So the trace runs a copy of the op's functions in which ``np`` is this object.
+NumPy dispatches to us only if an argument is one of ours (NEP 13 and 18). ``np.zeros((n, 3))`` has
+none, and its result may be written to later. So the trace runs a copy of the op's functions in
+which ``np`` is this object.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
     Returns
     -------
     ModelProto
-        The model itself, or what onnx's converter makes of it, where an operator has changed its meaning.
+        The model itself, or what onnx's converter makes of it, where an operator has
+        changed its meaning.
 
     Raises
     ------

@@ -17,7 +17,8 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["Refusal", "SourceLine", "current_line", "line_of", "noting", "refuse"]
 
-# The files of this room and of NumPy, and code without a file, stand between a call and the user's line.
+# The files of this room and of NumPy, and code without a file, stand between a call
+# and the user's line.
 _NOT_THE_USERS = (
     str(Path(__file__).parent),
     str(Path(np.__file__).parent),

@@ -1,8 +1,9 @@
 """Arrays and numbers that record NumPy calls while ``compute`` is traced.
 
-A `Traced` array and a `Number` know their value on the example and their tensor in the graph. Each call is
-carried out twice: by NumPy on the example, which determines shape, dtype and errors, and by a
-rule of `rules.TABLE`, which records nodes. What depends on nothing but constants is left to NumPy.
+A `Traced` array and a `Number` know their value on the example and their tensor in the graph.
+Each call is carried out twice: by NumPy on the example, which determines shape, dtype and
+errors, and by a rule of `rules.TABLE`, which records nodes. What depends on nothing but
+constants is left to NumPy.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def arithmetic(x: Any, kind: type) -> Tensor:
 class Traced:
     """An array or NumPy scalar computed from the example.
 
-    A write replaces its tensor in the graph. A view that was taken before the write cannot be used after it.
+    A write replaces its tensor in the graph. A view that was taken before the write
+    cannot be used after it.
 
     Parameters
     ----------
@@ -226,7 +228,8 @@ class Traced:
             return call(ufunc, (self, other))
         if self.source is None:
             return call(ufunc, (self, other), {"out": (self,)})
-        # Python assigns the result of y[0] += 1 to y[0] next, and the brackets of y take it from there.
+        # Python assigns the result of y[0] += 1 to y[0] next, and the brackets of
+        # y take it from there.
         result = call(ufunc, (self, other)).astype(self.dtype, casting="same_kind")
         self.source.unassigned = result
         return result

@@ -28,14 +28,14 @@ _MOST_CONSTANTS = 8
 """The most constants of a body that are tried as inputs, as each adds several examples."""
 
 
-# Measured with onnxruntime 1.32.0 on x86-64, over 25 kernels, 11 shapes and numbers from 1e-30 to 1e6.
-# Among the smallest float32 Tanh is off by up to 0.008 times the smallest normal number (3e-6 of its
-# result), Erf by 0.004; a body may multiply that by a hundred.
-# No kernel that works element by element lost more than 1.7 units in the last place of the largest number;
-# twice that is allowed, as a body that subtracts the mean of equal float32 numbers loses 3.
-# Kernels that add lose more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in
-# the 1,600 elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are
-# off by 0.09 %, where NumPy adds in pairs.
+# Measured with onnxruntime 1.32.0 on x86-64, over 25 kernels, 11 shapes and numbers from 1e-30 to
+# 1e6. Among the smallest float32 Tanh is off by up to 0.008 times the smallest normal number (3e-6
+# of its result), Erf by 0.004; a body may multiply that by a hundred. No kernel that works element
+# by element lost more than 1.7 units in the last place of the largest number; twice that is
+# allowed, as a body that subtracts the mean of equal float32 numbers loses 3. Kernels that add lose
+# more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in the 1,600
+# elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are off
+# by 0.09 %, where NumPy adds in pairs.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
 
 
@@ -193,8 +193,9 @@ def tries_empty(lowered: LoweredOp) -> bool:
     Returns
     -------
     bool
-        False also with Unique along an axis in the function, and with RoiAlign: in 1.32, slices without elements
-        and images without pixels end the process. Conv with a kernel of no pixels never returns.
+        False also with Unique along an axis in the function, and with RoiAlign: in 1.32, slices
+        without elements and images without pixels end the process. Conv with a kernel of no
+        pixels never returns.
     """
     for node in nodes_in(lowered.function):
         has_axis = any(attribute.name == "axis" for attribute in node.attribute)

@@ -66,7 +66,8 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
     example : Example
         ``lowered`` gets a `FormInput` for each of its inputs.
     opset : int, optional
-        The version of ONNX's operators that the function imports; by default the one it is written for.
+        The version of ONNX's operators that the function imports; by default the
+        one it is written for.
 
     Returns
     -------
@@ -76,7 +77,8 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
     Raises
     ------
     NotLowered
-        The class refuses these attrs or types by NotImplementedError, the opset is too old, or the text is no function.
+        The class refuses these attrs or types by NotImplementedError, the opset is too old, or the
+        text is no function.
     """
     cls = subject.version.cls
     if not hasattr(cls, _METHOD):

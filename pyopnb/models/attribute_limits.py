@@ -1,7 +1,8 @@
 """Attributes by which a node of a few bytes takes all memory, or the process with it.
 
-onnx's reference implementation and ONNX Runtime make lists as long as some attributes say, and onnx 1.23's inference of
-LayerNormalization writes out of bounds where ``axis`` has more than 32 bits. Whoever hands nodes to one of them asks first.
+onnx's reference implementation and ONNX Runtime make lists as long as some attributes say, and onnx
+1.23's inference of LayerNormalization writes out of bounds where ``axis`` has more than 32 bits.
+Whoever hands nodes to one of them asks first.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def node(
         An empty name leaves an optional port out.
     name : str, optional
     **attrs
-        What `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None leaves the attr out.
+        What `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None
+        leaves the attr out.
 
     Returns
     -------
@@ -74,7 +75,8 @@ def node(
     UnknownName
         A class that is not that of one op in the registry.
     ModelError
-        An attr has a value that ONNX cannot hold: an array of a dtype that no tensor can have, a dict, a list of several kinds.
+        An attr has a value that ONNX cannot hold: an array of a dtype that no tensor can have, a
+        dict, a list of several kinds.
 
     Examples
     --------
@@ -143,17 +145,19 @@ def model(
     nodes : sequence of NodeProto
         In any order; the model has them sorted.
     inputs : mapping
-        Name to type (``"float32[N,3]"``) or to an example array. A list is refused: it may be meant as a shape.
+        Name to type (``"float32[N,3]"``) or to an example array. A list is refused: it may
+        be meant as a shape.
     outputs : mapping, or sequence of names
-        A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own ``infer``, as far as
-        possible; a `Session` infers such types again, so that an op can be redefined with other outputs.
+        A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own
+        ``infer``, as far as possible; a `Session` infers such types again, so that an op can be
+        redefined with other outputs.
     initializers : mapping, optional
         Name to array, or to a TensorProto (whose data may be in another file).
     functions : sequence of FunctionProto
         The model's local functions.
     opset : int, optional
-        Version of ONNX's own operators; the newest that the installed runtime takes if not given. The IR version is always
-        that, and each domain that occurs is imported.
+        Version of ONNX's own operators; the newest that the installed runtime takes if not given.
+        The IR version is always that, and each domain that occurs is imported.
 
     Returns
     -------
@@ -162,9 +166,9 @@ def model(
     Raises
     ------
     ModelError
-        A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is not one of ONNX's, or does
-        not take an attr or its kind (an int stands for a float);
-        an array has a dtype that no tensor can have.
+        A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is
+        not one of ONNX's, or does not take an attr or its kind (an int stands for a float); an
+        array has a dtype that no tensor can have.
     InputError
         A type is not written as ``float32[N,3]``.
 
@@ -255,7 +259,8 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
         # A TensorType can be made with any sizes.
         value_type = value_type.like(shape=value_type.shape)
     elif isinstance(value, (type, np.dtype, list, tuple)):
-        # A list may be meant as a shape or as an example, and a guess would be wrong half of the time.
+        # A list may be meant as a shape or as an example, and a guess would be
+        # wrong half of the time.
         expected, got = "a type, or an example array", describe(value)
         raise ModelError(where, expected=expected, got=got, next='"float32[N,3]"')
     else:
@@ -311,8 +316,9 @@ def type_outputs(model_proto: ModelProto) -> None:
     try:
         typed = infer_types(without_weights(model_proto).proto)
     except Exception:
-        # An op's infer or __init__ raised, or two types contradict each other. The session will say so in full, and the op may
-        # be corrected before; until then the model is as if the op were not defined.
+        # An op's infer or __init__ raised, or two types contradict each other. The session will
+        # say so in full, and the op may be corrected before; until then the model is as if the
+        # op were not defined.
         return
     for info in typed.graph.output:
         output_type = inferred_type(info.type)

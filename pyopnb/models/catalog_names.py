@@ -38,7 +38,8 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
         and version in _VERSIONS
         and onnx.defs.has(node.op_type, version, domain)
     ):
-        # A model imports one version for all operators; each has the last one of its own before that.
+        # A model imports one version for all operators; each has the last one of
+        # its own before that.
         version = onnx.defs.get_schema(node.op_type, version, domain).since_version
     return find_entry(full_name(node), len(node.input), version)
 

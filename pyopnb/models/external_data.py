@@ -77,7 +77,8 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     Raises
     ------
     ModelError
-        A key is there twice: readers that take the first and those that take the last would read different files.
+        A key is there twice: readers that take the first and those that take the last would
+        read different files.
     """
     entries_by_key: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}, external data"

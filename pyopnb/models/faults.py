@@ -1,7 +1,7 @@
 """What a model must not have: names, operators, attributes and inputs that are wrong.
 
-One list serves all. `pyopnb.model` and `pyopnb.parse` refuse the first fault, and the explanation of a refusal by ONNX Runtime
-picks the fault that the runtime's own text mentions.
+One list serves all. `pyopnb.model` and `pyopnb.parse` refuse the first fault, and the explanation
+of a refusal by ONNX Runtime picks the fault that the runtime's own text mentions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFaul
     ----------
     proto : ModelProto
     exact : bool
-        Whether the runtime has refused the model. Then an op may not be defined later, an int is no float, and inputs are
-        counted.
+        Whether the runtime has refused the model. Then an op may not be defined later, an int is no
+        float, and inputs are counted.
 
     Yields
     ------

@@ -1,8 +1,9 @@
 """The local functions of a model: whether writing out all calls of them ends, and after how many nodes.
 
-onnx and ONNX Runtime follow every call on its own. Twenty-five functions that each call the next one twice are two kilobytes,
-and 2²⁵ nodes to them; a long chain of calls, or of bodies and calls, goes as deep on their stacks. Whoever hands a model to
-them, or follows its calls as they do, asks here first.
+onnx and ONNX Runtime follow every call on its own. Twenty-five functions that each call the next
+one twice are two kilobytes, and 2²⁵ nodes to them; a long chain of calls, or of bodies and
+calls, goes as deep on their stacks. Whoever hands a model to them, or follows its calls as they
+do, asks here first.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def check_functions(model: ModelProto) -> None:
     Raises
     ------
     ModelError
-        Two functions have one name, one calls itself directly or indirectly, or the calls expand to more than `MOST_NODES`
-        nodes or go deeper than `MOST_DEEP`.
+        Two functions have one name, one calls itself directly or indirectly, or the calls expand to
+        more than `MOST_NODES` nodes or go deeper than `MOST_DEEP`.
     """
     if not model.functions:
         return
@@ -80,7 +81,8 @@ def expansion(model: ModelProto) -> Expansion:
     Raises
     ------
     ModelError
-        Two functions have one name, one calls itself directly or indirectly, or calls go deeper than `MOST_DEEP`.
+        Two functions have one name, one calls itself directly or indirectly, or calls go
+        deeper than `MOST_DEEP`.
     """
     sizes = _Sizes(model)
     count, deepest, added = sizes.measure(model.graph, 0)

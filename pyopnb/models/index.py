@@ -1,6 +1,7 @@
 """One reading of a graph: producers, consumers, bodies, what bodies capture, and an order in which the nodes can run.
 
-Every part is built once, and only when it is asked for. Nothing recurses: a deep nest of bodies costs no stack.
+Every part is built once, and only when it is asked for. Nothing recurses: a deep nest of
+bodies costs no stack.
 
 The short version of the longest part, which the tests compare with `GraphIndex.free`::
 
@@ -45,8 +46,8 @@ _SHOWN = 12
 class GraphIndex:
     """A graph, body or function, by the names of its values. Nodes are known by their index in ``scope.node``.
 
-    It reads a broken graph as well: of a name with several meanings the first counts, in the order initializer, input, node.
-    What the protobuf becomes after it was read is not looked at.
+    It reads a broken graph as well: of a name with several meanings the first counts, in the order
+    initializer, input, node. What the protobuf becomes after it was read is not looked at.
 
     Parameters
     ----------
@@ -81,7 +82,8 @@ class GraphIndex:
     @cached_property
     def nodes(self) -> list[NodeProto]:
         """Return the nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
-        # Passes over all nodes iterate over the scope itself: objects that live for a moment cost a third.
+        # Passes over all nodes iterate over the scope itself: objects that live for a
+        # moment cost a third.
         return list(self.scope.node)
 
     # ---- names ---------------------------------------------------------------------------------------------------------------
@@ -179,7 +181,8 @@ class GraphIndex:
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
         """Node index to the names that the node's bodies read from outside them, whoever defines these."""
-        # Inner bodies come first, so that each finds what its own bodies read, and nothing recurses.
+        # Inner bodies come first, so that each finds what its own bodies read,
+        # and nothing recurses.
         for graph in reversed(list(self.walk())[1:]):
             _ = graph.free
         captures = {}
@@ -216,8 +219,8 @@ class GraphIndex:
     def order(self) -> Sequence[int]:
         """Return all nodes, each after those whose outputs it or a body in it reads; as in the file where that will do.
 
-        Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on a cycle, and those that wait
-        for them, come last as they stand.
+        Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on
+        a cycle, and those that wait for them, come last as they stand.
         """
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
         if stuck:
@@ -258,7 +261,8 @@ class GraphIndex:
     def unknown_names(self) -> Iterator[tuple[NodeProto | None, str, ModelError]]:
         """Yield the names that a node, a body in it or an output reads and that nothing defines, each with its error.
 
-        Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
+        Only the bodies of ONNX's own operators count: what another op does with a
+        graph is its own affair.
         """
         graphs = [self]
         # The list grows while it is walked.

@@ -81,13 +81,15 @@ def read_model(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an ``onnx_ir.Model``.
+        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's,
+        an ``onnx_ir.Model``.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is. That of a path is beside it.
     data : bool
         Whether the external data must be there; an edit that does not read weights needs none.
     absent : bool
-        Whether files may be absent, as options of a session can have their initializers: see `ModelSource`.
+        Whether files may be absent, as options of a session can have their
+        initializers: see `ModelSource`.
 
     Returns
     -------
@@ -96,7 +98,8 @@ def read_model(
     Raises
     ------
     ModelError
-        No such file, no model in it, or external data in an unknown folder or with two entries of one key.
+        No such file, no model in it, or external data in an unknown folder or with
+        two entries of one key.
     """
     model, folder = held_model(model)
     where, given, path = _given(model)
@@ -190,8 +193,8 @@ def to_model(source: ModelSource) -> ModelProto:
 _folders: dict[str, str] = {}
 """Folders of external data by the tokens in the metadata of edited models.
 
-Were the folder itself in the metadata, any file could name any folder. A token means nothing in another process and cannot be
-guessed.
+Were the folder itself in the metadata, any file could name any folder. A token means nothing in
+another process and cannot be guessed.
 """
 
 

@@ -121,8 +121,9 @@ class Loaded(Displayable):
 def _fold_data(source: str, name: str) -> str:
     """Replace the text of a fitted estimator, hundreds of lines that nobody can read, by one line that says how long it is.
 
-    A line is left out only if no reader of Python could take it for code: it is one literal without quotes or backslashes
-    inside, and the literals begin right below ``stored = (``, a line in which no string can begin or end.
+    A line is left out only if no reader of Python could take it for code: it is one literal without
+    quotes or backslashes inside, and the literals begin right below ``stored = (``, a line in which
+    no string can begin or end.
     """
     match = _STORED.search(source)
     if match is None:
@@ -144,15 +145,15 @@ def load(
 ) -> Loaded:
     """Read a model file with ops, and run those that are named.
 
-    A source in a file can do whatever you can do. Load the file without ``ops`` first, read the sources that it shows, then
-    name those to run. There is no way to name all at once.
+    A source in a file can do whatever you can do. Load the file without ``ops`` first, read the
+    sources that it shows, then name those to run. There is no way to name all at once.
 
     Parameters
     ----------
     model : path, bytes or ModelProto
     ops : list of str
-        Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name runs what the file has under
-        that name now; a digest runs only that very source.
+        Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name
+        runs what the file has under that name now; a digest runs only that very source.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is.
 
@@ -164,8 +165,8 @@ def load(
     Raises
     ------
     ModelError
-        There is no model, an entry is not what `save` writes, a digest is of another source, or the file does not have one of
-        ``ops``. Nothing was run then.
+        There is no model, an entry is not what `save` writes, a digest is of another source, or the
+        file does not have one of ``ops``. Nothing was run then.
     Exception
         What a source raises. The registry is unchanged then.
 
@@ -218,7 +219,8 @@ def _check_names(ops: Any) -> list[str]:
 
 
 def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
-    # Patterns, a part of a digest and "all" would run what nobody has read, so names and digests are whole.
+    # Patterns, a part of a digest and "all" would run what nobody has read, so names
+    # and digests are whole.
     for op in ops.values():
         if name in (op.name, op.digest):
             return op

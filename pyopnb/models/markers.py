@@ -1,8 +1,9 @@
 """Numbers and private domains for the nodes of a session's own copy of a model.
 
-ONNX Runtime tells a kernel neither which node of the file it belongs to nor the node's attributes; an attribute with the node's
-number does. The node's domain gets the prefix ``pyopnb:``. An op in place of ``::Relu`` is then no Relu to the runtime's
-optimizer, and ops of other libraries, or of a bare registration on the same options, cannot collide with it.
+ONNX Runtime tells a kernel neither which node of the file it belongs to nor the node's attributes;
+an attribute with the node's number does. The node's domain gets the prefix ``pyopnb:``. An op in
+place of ``::Relu`` is then no Relu to the runtime's optimizer, and ops of other libraries, or of a
+bare registration on the same options, cannot collide with it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class NumberedNode:
     site : Site
         Its node has the domain and op type of the file until `add_markers` changes them.
     fixed : tuple of int
-        The runtime's element types of the outputs whose rank is unknown, 0 for others; they become part of the op type.
+        The runtime's element types of the outputs whose rank is unknown, 0 for others; they become
+        part of the op type.
     """
 
     site: Site
@@ -50,7 +52,8 @@ class NumberedNode:
     @property
     def runtime_name(self) -> tuple[str, str]:
         """Domain and op type of the node in the session's model."""
-        # Never the op type of an ONNX operator: in places the runtime looks at op types without domains.
+        # Never the op type of an ONNX operator: in places the runtime looks at op
+        # types without domains.
         if any(self.fixed):
             suffix = "".join(f".{n}" for n in self.fixed)
         else:

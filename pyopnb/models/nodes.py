@@ -1,7 +1,8 @@
 """The nodes of a model at any depth, the values of their attributes, and the types that the file declares.
 
-One walk serves all readers, so that none forgets a part: the main graph, the bodies of If, Loop and Scan (in single and in
-list attributes), and the model's local functions. It is iterative: a deep nest costs no stack.
+One walk serves all readers, so that none forgets a part: the main graph, the bodies of If, Loop and
+Scan (in single and in list attributes), and the model's local functions. It is iterative: a deep
+nest costs no stack.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Site:
     scope : GraphProto or FunctionProto
         The graph or function whose names the node uses.
     path : str
-        ``""`` in the main graph, else ``"function local::Twice"`` or ``"If 'choose', then_branch"``.
+        ``""`` in the main graph, else ``"function local::Twice"`` or
+        ``"If 'choose', then_branch"``.
     """
 
     node: NodeProto
@@ -176,7 +178,8 @@ def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
 
 def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
     """Return the graphs among attributes, as `named_bodies` has them."""
-    # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
+    # Both kinds: which of them counts is for the attribute's reader to say, and nothing
+    # hides beside the other.
     graphs: list[tuple[str, GraphProto]] = []
     for attribute in attributes:
         if attribute.HasField("g"):
@@ -232,8 +235,9 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
     Returns
     -------
     dict
-        int, float (the float32 that the model stores, exactly), str (bytes where they are no UTF-8), lists of these, ndarray,
-        and ModelProto for a graph, with the opset imports and functions of the model around it.
+        int, float (the float32 that the model stores, exactly), str (bytes where they are no
+        UTF-8), lists of these, ndarray, and ModelProto for a graph, with the opset imports and
+        functions of the model around it.
 
     Raises
     ------
@@ -351,8 +355,8 @@ def mark_inferred(info: ValueInfoProto, kind: TensorType) -> None:
 def forget_inferred(model: ModelProto) -> None:
     """Remove the types that `mark_inferred` gave; one that was changed since then counts as declared.
 
-    A session gets these types from the ops themselves. As declarations they would conflict with an op that is redefined with
-    other outputs.
+    A session gets these types from the ops themselves. As declarations they would conflict with an
+    op that is redefined with other outputs.
     """
     for info in model.graph.output:
         for position, entry in reversed(list(enumerate(info.metadata_props))):

@@ -130,7 +130,8 @@ def _inputs(ports: Sequence[Port]) -> list[Any]:
     parameters: list[Any] = []
     for port in ports:
         if port.optional and ports[-1].variadic:
-            # onnx requires an optional input before a variadic one, so from here on all are one variadic input.
+            # onnx requires an optional input before a variadic one, so from here on all
+            # are one variadic input.
             return [*parameters, _parameter(ports[-1].name, ANY, _Option.Variadic)]
         if port.variadic:
             option = _Option.Variadic

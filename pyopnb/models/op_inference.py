@@ -1,14 +1,17 @@
 """Ops of the registry in ``onnx.defs``, with their ``infer`` as shape inference.
 
-What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing that a session runs:
+What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing
+that a session runs:
 
 - An operator that onnx has keeps onnx's schema: other models mean that one.
-- A schema lists its attributes, each of one kind, and the checker refuses all others. An op with ``**attrs``, or with an attr
-  of no known kind, is not registered. The checker then treats its nodes like those of any unknown op.
-- ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper`` writes into every model.
+- A schema lists its attributes, each of one kind, and the checker refuses all others. An op with
+  ``**attrs``, or with an attr of no known kind, is not registered. The checker then treats its
+  nodes like those of any unknown op.
+- ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper``
+  writes into every model.
 
-Without the GIL nothing is registered but the stand-in of `infer_types`, before anything else runs: ``onnx.defs`` is read by
-whatever infers or checks on another thread, and nothing guards it.
+Without the GIL nothing is registered but the stand-in of `infer_types`, before anything else runs:
+``onnx.defs`` is read by whatever infers or checks on another thread, and nothing guards it.
 
 `infer_types` goes through these ops as well.
 """
@@ -72,10 +75,11 @@ _DRAIN = 1.0
 def _follow(name: str) -> None:
     """Make ``onnx.defs`` say of an op what the registry says.
 
-    onnx goes on using a schema after the inference that it calls through it has returned, so none may be freed during such a
-    call. If one is under way, on another thread or on this very stack, the old schema stays in ``onnx.defs`` until the next
-    definition or `infer_types`. Until then only onnx's checker sees the earlier form of the op: sessions read the registry
-    itself, and inference always uses the current version.
+    onnx goes on using a schema after the inference that it calls through it has returned, so none
+    may be freed during such a call. If one is under way, on another thread or on this very stack,
+    the old schema stays in ``onnx.defs`` until the next definition or `infer_types`. Until then
+    only onnx's checker sees the earlier form of the op: sessions read the registry itself, and
+    inference always uses the current version.
     """
     _stale.add(name)
     locked(_lock, _update_each)
@@ -100,7 +104,8 @@ def _update(name: str) -> bool:
     if name in _registered and _registered[name] != form and not _deregister(name):
         return False
     if version is not None and form is not None and name not in _registered and _belongs(version):
-        # onnx's reference evaluator, as it is imported, refuses two operators of one name in two domains.
+        # onnx's reference evaluator, as it is imported, refuses two operators of one
+        # name in two domains.
         import onnx.reference.op_run  # noqa: F401
 
         schema = op_schema(version)
@@ -186,9 +191,9 @@ _CALL = object()
 def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
     """Infer the types of a node for onnx, which calls this: of an op of that name, or of a stand-in for None.
 
-    Each call holds a reference to `_CALL` from before its first instruction until it has returned to onnx; `_is_inferring`
-    counts these references. A counter that the function itself keeps would be late: the interpreter can switch to another
-    thread at its first instruction.
+    Each call holds a reference to `_CALL` from before its first instruction until it has returned
+    to onnx; `_is_inferring` counts these references. A counter that the function itself keeps would
+    be late: the interpreter can switch to another thread at its first instruction.
     """
     if _closed.is_set() and threading.current_thread().daemon:
         del call
@@ -268,8 +273,8 @@ _PLACE = "pyopnb_place"
 def infer_types(model: ModelProto) -> ModelProto:
     """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
 
-    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those that replace ONNX's
-    operators and those with attrs that ``onnx.defs`` cannot list.
+    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those
+    that replace ONNX's operators and those with attrs that ``onnx.defs`` cannot list.
 
     Parameters
     ----------

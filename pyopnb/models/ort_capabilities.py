@@ -1,7 +1,7 @@
 """What the installed ONNX Runtime can take. Below `pyopnb.runtime`, this is the only module that imports onnxruntime.
 
-The runtime is asked, so that no table can go stale: it loads a model of one node with falling version numbers until it accepts
-one, and it lists its operators and kernels.
+The runtime is asked, so that no table can go stale: it loads a model of one node with falling
+version numbers until it accepts one, and it lists its operators and kernels.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def runtime_version() -> str:
 def takes_empty() -> bool:
     """Tell whether kernels of the installed onnxruntime can be trusted with tensors that have no elements.
 
-    Asking may end the process, so this goes by the version: in 1.25 TopK divides by their size, and MatMul leaves its
-    result as it finds the memory; 1.32 was tried.
+    Asking may end the process, so this goes by the version: in 1.25 TopK divides by their size, and
+    MatMul leaves its result as it finds the memory; 1.32 was tried.
 
     Returns
     -------
@@ -112,7 +112,8 @@ def takes_empty() -> bool:
 def compares_int64() -> bool:
     """Tell whether Max and Min of the installed onnxruntime compare all 64 bits of int64.
 
-    In 1.25 they compare the lower 32 bits where an input has more than one element; 1.32 compares all of them.
+    In 1.25 they compare the lower 32 bits where an input has more than one element; 1.32
+    compares all of them.
 
     Returns
     -------
@@ -172,7 +173,8 @@ def schema_domains() -> dict[str, int]:
 def newest_version(domain: str) -> int | None:
     """Return the newest version of a domain that the installed onnxruntime loads.
 
-    The runtime lists operators of versions that it does not load yet, and may load versions that the installed onnx lacks.
+    The runtime lists operators of versions that it does not load yet, and may load versions that
+    the installed onnx lacks.
 
     Parameters
     ----------
@@ -257,7 +259,8 @@ class RuntimeKernel:
     def serves(self, since: int) -> bool:
         """Tell whether it serves the version of an operator that came with a version of the domain.
 
-        A kernel without a last version serves only its first one: a later one may have another meaning.
+        A kernel without a last version serves only its first one: a later one may
+        have another meaning.
 
         Parameters
         ----------

@@ -45,9 +45,9 @@ def save(
 ) -> tuple[KeptOp, ...]:
     """Write a model and the sources of its ops to a file.
 
-    The file is an ordinary ONNX model; the ops are in its metadata, as text. `pyopnb.load` shows them and runs those that are
-    named. What a source uses comes along: imports, functions and classes whose text is known, and plain constants; anything
-    else that it uses is refused by name.
+    The file is an ordinary ONNX model; the ops are in its metadata, as text. `pyopnb.load` shows
+    them and runs those that are named. What a source uses comes along: imports, functions and
+    classes whose text is known, and plain constants; anything else that it uses is refused by name.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
         # The digest is part of the file's name, so it is computed while the data is written.
         checksum = hashlib.sha256()
         locations = list(_write_data(source, external, file.stream, checksum))
-        # The name has the digest of the data, so that a model that is not replaced after all still finds its own.
+        # The name has the digest of the data, so that a model that is not replaced after all
+        # still finds its own.
         file.path = target.with_name(f"{target.name}.{checksum.hexdigest()[:8]}.data")
     for tensor, offset, length in locations:
         _point(tensor, file.path.name, offset, length)

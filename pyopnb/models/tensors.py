@@ -1,7 +1,8 @@
 """Every tensor that a model carries, wherever ONNX's format has room for one.
 
-The places come from the format's own description, so that a field which a later onnx adds is looked into as well, and one that
-a node should not have, such as graphs beside a graph in one attribute, hides nothing.
+The places come from the format's own description, so that a field which a later onnx adds is
+looked into as well, and one that a node should not have, such as graphs beside a graph in one
+attribute, hides nothing.
 """
 
 from __future__ import annotations

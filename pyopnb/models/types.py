@@ -1,7 +1,7 @@
 """The types of a model's values as far as they are known before a session: what the file declares, and what is inferred.
 
-This is the inference for a whole model; ONNX's own does it, through the registry's ops and the type variables of the runtime's
-operators. `pyopnb.onnx_reference.operator` asks for one node alone.
+This is the inference for a whole model; ONNX's own does it, through the registry's ops and the type
+variables of the runtime's operators. `pyopnb.onnx_reference.operator` asks for one node alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Types:
     proto : ModelProto
         As it is now; later changes are not looked at.
     limit : int, optional
-        Nodes of a model, with all calls of functions written out, above which only the declared types count.
+        Nodes of a model, with all calls of functions written out, above which only the
+        declared types count.
 
     Attributes
     ----------
@@ -66,8 +67,9 @@ class Types:
                 return
             inferred = infer_types(self._sorted_copy(proto))
         except Exception as error:
-            # An op's own infer may raise anything, and a model that onnx does not understand can be one that the runtime does:
-            # what the file declares is still known, and whoever displays the types says why there are no more.
+            # An op's own infer may raise anything, and a model that onnx does not understand can be
+            # one that the runtime does: what the file declares is still known, and whoever displays
+            # the types says why there are no more.
             self.failure = sanitize(error)
             return
         twins: dict[int, GraphProto | FunctionProto] = {id(proto.graph): inferred.graph}

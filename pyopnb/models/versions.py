@@ -1,6 +1,7 @@
 """Models of newer versions than the installed ONNX Runtime takes, and the older numbers under which they mean the same.
 
-Only numbers change: a node that would have to be rewritten is named instead, and `pyopnb.fill` runs it in its own version.
+Only numbers change: a node that would have to be rewritten is named instead, and `pyopnb.fill` runs
+it in its own version.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _REWORDED = {
 def changed_in(domain: str, op_type: str, version: int, older: int) -> int | None:
     """Return the version after an older one in which an operator came or changed its meaning.
 
-    A version that only allows more types, or more attrs, means the same for the others: the runtime refuses those that are new.
+    A version that only allows more types, or more attrs, means the same for the others: the runtime
+    refuses those that are new.
 
     Parameters
     ----------
@@ -150,8 +152,9 @@ class NewImport:
 def new_imports(proto: ModelProto) -> Iterator[NewImport]:
     """Yield the imports of a model and its functions that are too new for the runtime.
 
-    A runtime may take a version of ONNX's operators before it has kernels for all that came with it. Such an import is too new
-    if every node of it means the same in an older version for which there are kernels.
+    A runtime may take a version of ONNX's operators before it has kernels for all that came with
+    it. Such an import is too new if every node of it means the same in an older version for
+    which there are kernels.
     """
     sites: dict[int, Site] | None = None
     for scope in (proto, *proto.functions):

@@ -35,7 +35,8 @@ def complete_call(text: str) -> tuple[list[str], str]:
     Returns
     -------
     tuple of list of str and str
-        The candidates, of which there are none for functions of others, and the fragment that they replace.
+        The candidates, of which there are none for functions of others, and the
+        fragment that they replace.
     """
     callee, arguments = _open_call(text)
     function = _look_up(callee)

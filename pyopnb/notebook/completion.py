@@ -1,6 +1,7 @@
 """Complete the lines of the magics, ``%%onnx`` cells, and arguments that IPython cannot know: feeds, attrs and names of ops.
 
-Keys, as in ``trace["``, and parameters of functions are completed by IPython itself, which asks the object.
+Keys, as in ``trace["``, and parameters of functions are completed by IPython itself,
+which asks the object.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def load(shell: Any) -> None:
         comms.register_target(
             TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message))
         )
-    # A skeleton that ends a cell is put below it, ready to run. Registered by name, so that nothing is imported for it.
+    # A skeleton that ends a cell is put below it, ready to run. Registered by name, so that
+    # nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(
         _SKELETON, lambda cell: shell.set_next_input(str(cell))
     )
@@ -92,5 +93,6 @@ def _on_netron_click(shell: Any, message: Any) -> None:
     try:
         clicked(str(data.get("view")), str(data.get("node")))
     except Exception:
-        # From the user's callback: displayed below the view like a cell's error; the kernel would only log it.
+        # From the user's callback: displayed below the view like a cell's error; the
+        # kernel would only log it.
         shell.showtraceback()

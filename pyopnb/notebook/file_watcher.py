@@ -1,7 +1,7 @@
 """Files whose ops are redefined whenever they are saved.
 
-A thread polls the files, so that live outputs follow an editor. Each cell polls them too before it runs, so that no cell runs
-with ops older than the last save.
+A thread polls the files, so that live outputs follow an editor. Each cell polls them too before it
+runs, so that no cell runs with ops older than the last save.
 """
 
 from __future__ import annotations

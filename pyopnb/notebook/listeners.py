@@ -47,6 +47,7 @@ def close_all(shell: Any) -> None:
 def is_ours(part: object) -> bool:
     """Tell whether this room defined the object.
 
-    Decided by name, not by identity: a freshly imported package must recognise what its former self left in the shell.
+    Decided by name, not by identity: a freshly imported package must recognise what its former
+    self left in the shell.
     """
     return (getattr(part, "__module__", None) or "").startswith("pyopnb.notebook.")

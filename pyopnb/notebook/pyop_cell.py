@@ -1,8 +1,8 @@
 """A ``%%pyop`` cell: how it becomes Python that IPython itself compiles, and how its classes become ops.
 
-The first line is rewritten as a statement, so that the body keeps its line numbers, and IPython handles tracebacks, syntax
-errors, breakpoints and the value of the last expression as in any cell. Calls are added to the syntax tree and not to the text,
-so that they never show in a traceback.
+The first line is rewritten as a statement, so that the body keeps its line numbers, and IPython
+handles tracebacks, syntax errors, breakpoints and the value of the last expression as in any cell.
+Calls are added to the syntax tree and not to the text, so that they never show in a traceback.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 def transform_lines(lines: list[str]) -> list[str]:
     """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognises, as an input transformer.
 
-    ``%%pyop`` without a body is left as it is: a prompt then waits for the body, as for any cell magic.
+    ``%%pyop`` without a body is left as it is: a prompt then waits for the body,
+    as for any cell magic.
     """
     first = _FIRST_LINE.fullmatch(lines[0].rstrip()) if lines else None
     if first is None or (first["line"] or "").endswith("?") or not "".join(lines[1:]).strip():
@@ -61,19 +62,21 @@ def transform_lines(lines: list[str]) -> list[str]:
 class OpRegistration(ast.NodeTransformer):
     """The syntax tree transformer: the body runs in a `Cell`, which defines each class where its statement ends.
 
-    The last expression is passed through the cell and out again, so that IPython displays its value, and a test written there
-    can reject the op.
+    The last expression is passed through the cell and out again, so that IPython displays its
+    value, and a test written there can reject the op.
     """
 
     def visit(self, tree: ast.AST) -> ast.AST:
         line = _magic_line(tree)
         if line is None or not isinstance(tree, ast.Module):
             return tree
-        # The literal that stands for the magic's line goes, and its position is kept for the calls that are added.
+        # The literal that stands for the magic's line goes, and its position is kept for the
+        # calls that are added.
         first, *body = tree.body
         last = tree.body[-1]
         end = _call(f"end({_assigned_names(body)!r})", at=last)
-        # The value of the last expression is handed to the cell, so that a failing assertion there still withdraws the op.
+        # The value of the last expression is handed to the cell, so that a failing assertion there
+        # still withdraws the op.
         if body and isinstance(last, ast.Expr):
             end.args.append(last.value)
             body.pop()
@@ -84,7 +87,8 @@ class OpRegistration(ast.NodeTransformer):
                 futures.append(statement)
                 continue
             guarded.append(statement)
-            # After each statement that may bind a class, ``A = made()`` included, as a later one may already run a session.
+            # After each statement that may bind a class, ``A = made()`` included, as a later one
+            # may already run a session.
             names = _assigned_names([statement])
             if names:
                 guarded.append(_statement(_call(f"define({names!r})", at=statement)))
@@ -316,9 +320,10 @@ def value() -> object:
 def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], None]:
     """Give a class of a cell a module of its own, which inspect, pickle and cloudpickle need.
 
-    They look for a class in its module's ``__file__``, and a notebook's ``__main__`` has none. The module's name has no dot,
-    because pickle imports the parent of a dotted name. The previous class of that name returns to ``__main__``: the module now
-    has the new source, which must not be shown for the old class.
+    They look for a class in its module's ``__file__``, and a notebook's ``__main__`` has none. The
+    module's name has no dot, because pickle imports the parent of a dotted name. The previous
+    class of that name returns to ``__main__``: the module now has the new source, which must not
+    be shown for the old class.
 
     Returns
     -------

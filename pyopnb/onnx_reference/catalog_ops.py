@@ -66,8 +66,8 @@ def op_named(name: str, inputs: int | None = None) -> Op | None:
     Returns
     -------
     Op or None
-        In the domain of `CATALOG_DOMAIN`, so that plain sessions see no op of that name; None if the catalogue
-        does not have it, or only versions of it that no new model has.
+        In the domain of `CATALOG_DOMAIN`, so that plain sessions see no op of that name; None if
+        the catalogue does not have it, or only versions of it that no new model has.
     """
     domain, op_type = split_name(name if "::" in name else f"::{name}")
     for entry in entries_named(f"{domain}::{op_type}"):

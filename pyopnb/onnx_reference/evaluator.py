@@ -1,8 +1,9 @@
 """A whole model in ONNX's reference implementation.
 
-``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. What each node computes comes from here: an op of the
-registry, the operator as `Evaluation` runs it, or, where ONNX has words only, ONNX Runtime's kernel. Calls of functions are
-written out before. So a traced run, `pyopnb.reference` and a stand-in of `pyopnb.fill` are one implementation.
+``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. What each node computes comes
+from here: an op of the registry, the operator as `Evaluation` runs it, or, where ONNX has words
+only, ONNX Runtime's kernel. Calls of functions are written out before. So a traced run,
+`pyopnb.reference` and a stand-in of `pyopnb.fill` are one implementation.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Evaluator:
     Raises
     ------
     ModelError
-        A node cannot run, nodes form a cycle, a local function calls itself, or a tensor has its data in a file.
+        A node cannot run, nodes form a cycle, a local function calls itself, or a tensor
+        has its data in a file.
     """
 
     def __init__(self, model: ModelProto, ops: Iterable[Op]) -> None:
@@ -63,7 +65,8 @@ class Evaluator:
             with_data(tensor, None)
         copy = inlined_functions(model)
         for function in copy.functions:
-            # onnx inlines no function that imports another version of ONNX's operators than the model.
+            # onnx inlines no function that imports another version of ONNX's
+            # operators than the model.
             raise ModelError(
                 path_of_function(function),
                 expected="the versions that the model imports",
@@ -76,7 +79,8 @@ class Evaluator:
         sort_nodes(copy.graph)
         for node in nodes_in(copy.graph):
             node.domain = canonical_domain(node.domain)
-        # onnx's evaluator wants the nodes in order, each domain imported once, and no other name of ONNX's own.
+        # onnx's evaluator wants the nodes in order, each domain imported once, and no
+        # other name of ONNX's own.
         _import_all(copy, nodes_in(copy.graph))
         self._ops = {op.name: op for op in ops}
         # The evaluator asks once an op type, so one node stands for all of them.
@@ -119,7 +123,8 @@ class Evaluator:
         Raises
         ------
         Exception
-            What an op or the reference implementation raised, unchanged, with a note that names the node.
+            What an op or the reference implementation raised, unchanged, with a note
+            that names the node.
         """
         self._failures.clear()
         try:
@@ -127,7 +132,8 @@ class Evaluator:
                 values: dict[str, Any] = self._evaluator.run(None, dict(feeds), intermediate=True)
             return values
         except Exception as error:
-            # If, Loop and Scan raise another exception in its place, which says "issues with types".
+            # If, Loop and Scan raise another exception in its place, which says
+            # "issues with types".
             if not self._failures or self._failures[0] is error:
                 raise
             raise self._failures.pop() from None

@@ -21,10 +21,10 @@ KernelMaker = Callable[[NodeProto, Mapping[str, int]], Kernel]
 def reference_ops() -> list[type]:
     """Return every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
 
-    Pass them as ``new_ops``. They follow the registry: a redefined op is used from the next run on. Attrs, optional inputs,
-    read-only views or copies, and the checks of results are those of a `Session`; an op's exception arrives unchanged, with a
-    note. The evaluator uses them in bodies but not in local functions: for these, evaluate
-    ``onnx.inliner.inline_local_functions(model)``.
+    Pass them as ``new_ops``. They follow the registry: a redefined op is used from the next run on.
+    Attrs, optional inputs, read-only views or copies, and the checks of results are those of a
+    `Session`; an op's exception arrives unchanged, with a note. The evaluator uses them in bodies
+    but not in local functions: for these, evaluate ``onnx.inliner.inline_local_functions(model)``.
 
     Returns
     -------
@@ -61,7 +61,8 @@ def node_class(domain: str, op_type: str, make_kernel: KernelMaker) -> type:
     make_kernel : callable
         Called once for each node.
     """
-    # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
+    # The evaluator finds a class by its name. Without op_schema, it would use that of any
+    # operator of this name.
     attributes = {
         "op_domain": domain,
         "op_schema": None,
@@ -85,7 +86,8 @@ def _base() -> type:
         def __init__(
             self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None
         ) -> None:
-            # The kernel reads the attributes. onnx would convert them: a float to np.float32, a graph to an evaluator.
+            # The kernel reads the attributes. onnx would convert them: a float to np.float32, a
+            # graph to an evaluator.
             bare = NodeProto()
             bare.CopyFrom(onnx_node)
             del bare.attribute[:]

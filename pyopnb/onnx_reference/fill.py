@@ -78,30 +78,34 @@ def fill(
 ) -> ModelProto:
     """Return a copy of a model in which ops written in Python run every node that the runtime lacks.
 
-    They are ONNX's reference implementation, ``onnx.reference::Celu_12`` for version 12 of Celu, and for operators
-    that ONNX does not define those of the catalogue, ``pyopnb.catalog.TRT::EfficientNMS_TRT``. An op of yours with
-    the node's own name goes before both. The opset of a model
-    that is too new for the runtime is lowered: a node whose operator has not changed since, or only in its allowed types, stays
-    the runtime's; any other runs through the reference in its own version.
+    They are ONNX's reference implementation, ``onnx.reference::Celu_12`` for version 12 of Celu,
+    and for operators that ONNX does not define those of the catalogue,
+    ``pyopnb.catalog.TRT::EfficientNMS_TRT``. An op of yours with the node's own name goes before
+    both. The opset of a model that is too new for the runtime is lowered: a node whose operator has
+    not changed since, or only in its allowed types, stays the runtime's; any other runs through the
+    reference in its own version.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
         It is not changed. External data stays in its files.
     nodes : as for `replace`, optional
-        Nodes to run through the reference although the runtime has a kernel: kernels refuse some attrs.
+        Nodes to run through the reference although the runtime has a kernel:
+        kernels refuse some attrs.
     base_dir : path, optional
         The folder of the external data of a model in memory.
 
     Returns
     -------
     ModelProto
-        For `Session`. After saving it, load it by ``Session(path, fill=True)``, which defines its stand-ins again.
+        For `Session`. After saving it, load it by ``Session(path, fill=True)``, which defines
+        its stand-ins again.
 
     Warns
     -----
     Filled
-        What was filled, what could not be, and why; ``nodes`` lists them all. Without a warning, nothing was missing.
+        What was filled, what could not be, and why; ``nodes`` lists them all. Without a warning,
+        nothing was missing.
 
     Examples
     --------
@@ -140,7 +144,8 @@ def fill_source(
         if row.site is None:
             continue
         if row.kind == MIXED:
-            # Inputs of two types where the operator takes one: no implementation gives that a meaning.
+            # Inputs of two types where the operator takes one: no implementation
+            # gives that a meaning.
             filling.leave(row.site, row.reason)
         else:
             lacking.append((row.site, row.reason))
@@ -191,7 +196,8 @@ class _Filling:
             changed = [site for site, _ in new.changed()]
             reason = f"changed after version {new.newest}, the newest of {new.domain or 'ai.onnx'} that the runtime takes"
             self.fill_nodes([(site, reason) for site in changed])
-            # Where one could not be replaced, the model keeps its version, and the runtime says why.
+            # Where one could not be replaced, the model keeps its version, and
+            # the runtime says why.
             if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
                 new.entry.version = new.newest
 

@@ -1,7 +1,8 @@
 """``Loop`` as ONNX defines it: each scan output is stacked along a new first axis.
 
-onnx's own class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars two axes and matrices only two,
-and fails where the loop does not run at all. Models that torch exports collect scalars so.
+onnx's own class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars
+two axes and matrices only two, and fails where the loop does not run at all. Models that torch
+exports collect scalars so.
 """
 
 from __future__ import annotations

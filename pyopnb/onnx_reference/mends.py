@@ -1,7 +1,8 @@
 """Operators of which onnx's reference implementation gives wrong results, corrected or refused.
 
-Each was tried with onnx 1.23.2, the newest, so no version ends them yet; `docs/upstream.md` has the reports. `Evaluation` asks
-here, so a correction holds for `pyopnb.reference`, for stand-ins, skeletons and traces on the reference alike.
+Each was tried with onnx 1.23.2, the newest, so no version ends them yet; `docs/upstream.md` has the
+reports. `Evaluation` asks here, so a correction holds for `pyopnb.reference`, for stand-ins,
+skeletons and traces on the reference alike.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def as_defined(
 ) -> tuple[int, Mapping[str, Any]]:
     """Return the version and attrs with which onnx's classes do what an operator's definition says.
 
-    From version 7 to 13, BatchNormalization trains only if the node has more than one output, but onnx's classes for these
-    versions always train. Version 14 has an attr for that, and does not train by default.
+    From version 7 to 13, BatchNormalization trains only if the node has more than one output,
+    but onnx's classes for these versions always train. Version 14 has an attr for that, and does
+    not train by default.
     """
     if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1:
         return opset, attrs
@@ -122,7 +124,8 @@ def _optional(value: Any = None) -> tuple[Any]:
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
     """Gather along an axis; onnx uses `numpy.choose`, which has 64 choices at most, and wants equal other lengths."""
     axis %= data.ndim
-    # The indices may be shorter than the data along the other axes; take_along_axis wants them equal.
+    # The indices may be shorter than the data along the other axes;
+    # take_along_axis wants them equal.
     region = [slice(length) for length in indices.shape]
     region[axis] = slice(None)
     return (np.take_along_axis(data[tuple(region)], indices, axis),)

@@ -1,7 +1,8 @@
 """ONNX's reference implementation of one operator, as a function of arrays.
 
-``onnx.reference`` evaluates models. Here one operator, in one version and with its attrs, can be called: either the reference
-has a class for it, or ONNX defines it by a function of other operators, and that runs.
+``onnx.reference`` evaluates models. Here one operator, in one version and with its attrs, can be
+called: either the reference has a class for it, or ONNX defines it by a function of other
+operators, and that runs.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def reference(
     Parameters
     ----------
     op : str
-        ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; of other domains, an operator of the catalogue.
+        ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; of other domains, an
+        operator of the catalogue.
     *inputs : array, or list of arrays for a sequence
         None omits an optional input.
     opset : int, optional
@@ -295,7 +297,8 @@ class Evaluation:
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Return the outputs' types as far as onnx infers them from the inputs'.
 
-        It asks for a model of one node, since onnx follows functions and graph attrs only in a model.
+        It asks for a model of one node, since onnx follows functions and graph
+        attrs only in a model.
         """
         inputs = []
         for name, type_ in zip(_input_names(types), types, strict=True):
@@ -358,7 +361,8 @@ class Evaluation:
         from onnx.reference import ReferenceEvaluator
 
         model = self._model(node, inputs, _value_infos(node.output))
-        # It refuses attributes by which the reference would take all memory, or call itself for ever.
+        # It refuses attributes by which the reference would take all memory, or
+        # call itself for ever.
         return ReferenceEvaluator(inlined_functions(model))
 
     def _model(
@@ -386,7 +390,8 @@ def _value_infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
 class StandIn:
     """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one per operator.
 
-    ``reference_outputs`` is the node's number of outputs, which ``compute`` has no other way to know.
+    ``reference_outputs`` is the node's number of outputs, which ``compute`` has
+    no other way to know.
     """
 
     operator: tuple[str, str, int]

@@ -1,6 +1,7 @@
 """The ``%%pyop`` cell for a node: its ports, types and attrs, and a body that runs where ONNX has a reference.
 
-Text from a model never becomes code: names are used only if they are identifiers, everything else is written as a literal.
+Text from a model never becomes code: names are used only if they are identifiers, everything else
+is written as a literal.
 """
 
 from __future__ import annotations
@@ -69,16 +70,16 @@ def skeleton(
     Returns
     -------
     SkeletonCell
-        A str. For an operator of the catalogue it is the source that `fill` runs. Where the installed
-        ONNX Runtime lacks the node, the cell defines the node's own operator and the model runs;
-        otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one operator run through
-        one class: a type or a default in the cell holds for each of them.
+        A str. For an operator of the catalogue it is the source that `fill` runs. Where the
+        installed ONNX Runtime lacks the node, the cell defines the node's own operator and the
+        model runs; otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one
+        operator run through one class: a type or a default in the cell holds for each of them.
 
     Raises
     ------
     ModelError
-        There is no such node, several match, its operator has a name that no op can have, or it reads or makes a sequence, a
-        map or an optional, which no op can.
+        There is no such node, several match, its operator has a name that no op can have, or it
+        reads or makes a sequence, a map or an optional, which no op can.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Arguments of public functions, checked by the functions' own annotations before anything is done with them.
 
-The annotation of a parameter says what it takes, mypy holds the callers in this package to it, and this module those in
-notebooks. What an annotation cannot say (a size, an op that is there) the functions check themselves.
+The annotation of a parameter says what it takes, mypy holds the callers in this package to it, and
+this module those in notebooks. What an annotation cannot say (a size, an op that is there) the
+functions check themselves.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ def check_arguments(
     Parameters
     ----------
     function : callable
-        Its annotations are text (``from __future__ import annotations``); one that `_RULES` does not have is not checked.
+        Its annotations are text (``from __future__ import annotations``); one that `_RULES` does
+        not have is not checked.
     but : collection of str
         Parameters that the function checks itself, as it has more to say.
     advice : mapping of str to str, optional
-        What to type instead of a wrong argument, by its name. Names that other libraries have are keys as well.
+        What to type instead of a wrong argument, by its name. Names that other libraries
+        have are keys as well.
 
     Returns
     -------

@@ -1,8 +1,9 @@
 """The gradient op of an op whose class has ``backward``: what it is called, takes and gives, and the check of what it returns.
 
-``backward(self, inputs, outputs, grads)`` gets tuples of arrays, with None for an optional input that is left out and for an
-output whose gradient is not there, and returns the gradients of the inputs. The gradient op is a class derived from the op's
-own, so it has the same attrs and an instance of its own; its node takes the op's inputs, its outputs and their gradients.
+``backward(self, inputs, outputs, grads)`` gets tuples of arrays, with None for an optional input
+that is left out and for an output whose gradient is not there, and returns the gradients of the
+inputs. The gradient op is a class derived from the op's own, so it has the same attrs and an
+instance of its own; its node takes the op's inputs, its outputs and their gradients.
 """
 
 from __future__ import annotations

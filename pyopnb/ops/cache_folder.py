@@ -39,7 +39,8 @@ def cache_folder(name: str, purpose: str) -> Path:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "pyopnb")
     folder = Path(base).expanduser() / name
     if not folder.is_absolute():
-        # It would be another folder after each os.chdir, such as one in a repository that was cloned.
+        # It would be another folder after each os.chdir, such as one in a
+        # repository that was cloned.
         advice = f"PYOPNB_CACHE={shlex.quote(os.path.abspath(base))}"
         raise bad_cache(purpose, folder, "an absolute path", sanitize(base), advice)
     try:

@@ -32,7 +32,8 @@ class Definition(NamedTuple):
     source: str | None
 
 
-# With the thread that collects: without the GIL, a new thread begins with the context of the one that starts it.
+# With the thread that collects: without the GIL, a new thread begins with the context of
+# the one that starts it.
 _collecting: ContextVar[tuple[int, list[Definition]] | None] = ContextVar(
     "collecting", default=None
 )

@@ -1,7 +1,7 @@
 """Objects with pictures.
 
-Data does not know how it is displayed: a class that can be displayed inherits `Displayable`, and `pyopnb.display`, which is
-imported when a front end first asks for a picture, does the rest.
+Data does not know how it is displayed: a class that can be displayed inherits `Displayable`, and
+`pyopnb.display`, which is imported when a front end first asks for a picture, does the rest.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Displayable:
         Parameters
         ----------
         path : path
-            The suffix is the format: ``.html``, ``.svg``, ``.png``, ``.json`` where it can be read back, or ``.csv`` of a
-            training.
+            The suffix is the format: ``.html``, ``.svg``, ``.png``, ``.json`` where it can be read
+            back, or ``.csv`` of a training.
 
         Raises
         ------

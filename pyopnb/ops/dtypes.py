@@ -1,6 +1,7 @@
 """The dtypes of tensors in models, one row each, and how to find a row.
 
-ONNX Runtime numbers its element types differently from ``onnx.TensorProto.DataType`` from float8 on, so a row has both numbers.
+ONNX Runtime numbers its element types differently from ``onnx.TensorProto.DataType`` from float8
+on, so a row has both numbers.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class DType:
     runtime : int
         Number in ONNX Runtime's ``ONNXTensorElementDataType``.
     numpy : numpy.dtype
-        The dtype of the arrays that an op's ``compute`` gets; ``object`` (holding ``str``) for ``string``.
+        The dtype of the arrays that an op's ``compute`` gets; ``object`` (holding
+        ``str``) for ``string``.
     bits : int
-        Bits of one element in ONNX Runtime's memory; 4- and 2-bit types are packed. 0 for ``string``.
+        Bits of one element in ONNX Runtime's memory; 4- and 2-bit types are
+        packed. 0 for ``string``.
     carried : bool
         Whether a custom op of ONNX Runtime can have inputs and outputs of it.
     """
@@ -148,7 +151,8 @@ def dtype(value: object) -> DType:
     Parameters
     ----------
     value : str, numpy.dtype, type or int
-        ``"float32"``, ONNX's ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1`` all name the same row.
+        ``"float32"``, ONNX's ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1``
+        all name the same row.
 
     Returns
     -------

@@ -20,11 +20,13 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
     Parameters
     ----------
     name : str
-        The module's name in ``sys.modules``. If the text raises, the module that had the name keeps it.
+        The module's name in ``sys.modules``. If the text raises, the module that
+        had the name keeps it.
     file : str
         The file name in tracebacks.
     text : str or bytes
-        A str is given to `linecache`, for tracebacks and `inspect`; bytes are the content of the file.
+        A str is given to `linecache`, for tracebacks and `inspect`; bytes are the
+        content of the file.
 
     Returns
     -------

@@ -42,7 +42,8 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     Returns
     -------
     str
-        With control characters, bidirectional marks, which can reorder a line, and characters that nobody sees as escapes.
+        With control characters, bidirectional marks, which can reorder a line, and characters that
+        nobody sees as escapes.
 
     Examples
     --------
@@ -62,8 +63,8 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     return "".join(characters)
 
 
-# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of Braille: two names that differ
-# in one of them look the same.
+# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of
+# Braille: two names that differ in one of them look the same.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -145,7 +146,8 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     """
     import difflib  # 3 ms, and only on the way to an error
 
-    # Ops are compared by their types: that demo::Zebra shares a domain with demo::Order makes them no more alike.
+    # Ops are compared by their types: that demo::Zebra shares a domain with demo::Order
+    # makes them no more alike.
     by_type: dict[str, list[str]] = {}
     for candidate in known:
         # A name that differs in upper and lower case only is closer than any that difflib ranks.
@@ -238,7 +240,8 @@ def hide_internal_frames(
 def require_native(module: str) -> None:
     """Import a compiled module of pyopnb, with advice where it is missing.
 
-    Python that runs in the root of a checkout finds the sources before the installed package, and they are not compiled.
+    Python that runs in the root of a checkout finds the sources before the installed package, and
+    they are not compiled.
 
     Parameters
     ----------

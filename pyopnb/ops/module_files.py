@@ -28,13 +28,15 @@ def save_module(
 ) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
-    What the classes use comes along: imports, functions and classes whose text is known, and plain constants (numbers, strings,
-    containers of these, small arrays). Anything else that they use is refused by name.
+    What the classes use comes along: imports, functions and classes whose text is known, and
+    plain constants (numbers, strings, containers of these, small arrays). Anything else that they
+    use is refused by name.
 
     Parameters
     ----------
     path : path
-        It ends in ``.py``. A file that this function wrote, and that was not changed since, is replaced.
+        It ends in ``.py``. A file that this function wrote, and that was not
+        changed since, is replaced.
     *ops : str
         Names of ops; all of the registry if none is given.
     overwrite : bool
@@ -50,7 +52,8 @@ def save_module(
     UnknownName
         There is no such op, or the registry is empty.
     DefinitionError
-        The file would not be self-contained: see `pyopnb.ops.source`. Or a file of somebody else is there.
+        The file would not be self-contained: see `pyopnb.ops.source`. Or a file of
+        somebody else is there.
 
     Examples
     --------

@@ -35,7 +35,8 @@ def split_name(name: str) -> tuple[str, str]:
     Raises
     ------
     DefinitionError
-        The op type is no identifier, or the domain has other characters than letters, digits, ``.``, ``-`` and ``_``.
+        The op type is no identifier, or the domain has other characters than letters, digits,
+        ``.``, ``-`` and ``_``.
     """
     if not isinstance(name, str):
         raise DefinitionError(
@@ -51,7 +52,8 @@ def split_name(name: str) -> tuple[str, str]:
         typed = name.removeprefix(
             "::"
         )  # which `call` and `node` put before a name without a domain
-        # Advise the name with ``::`` in the place of what was typed for it, where that makes it right.
+        # Advise the name with ``::`` in the place of what was typed for it, where
+        # that makes it right.
         domain, _, op_type = _SEPARATOR.sub("::", typed).rpartition("::")
         advice = f"{domain}::{op_type}" if _is_name(domain, op_type) else "demo::SoftClip"
         raise DefinitionError(

@@ -42,7 +42,8 @@ class Version(Displayable):
     restored : int or None
         Number of the version that a rollback restored as this one.
     gradient : Version or None
-        That of the gradient op, where the class has ``backward``: both are defined, restored and withdrawn together.
+        That of the gradient op, where the class has ``backward``: both are defined, restored
+        and withdrawn together.
     gradient_of : str or None
         Of a gradient op's version, the name of the op that it is the gradient of.
     """
@@ -88,11 +89,14 @@ class Op(Displayable):
     name : str
         ``domain::OpType``.
     versions : tuple of Version
-        Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
+        Each definition replaces the tuple, so that a run on another thread can go on
+        reading the old one.
     lock : threading.RLock
-        Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
+        Held around ``compute`` if the class has ``serial = True``. Reentrant, because
+        ``compute`` may run a session.
     base : Op or None
-        Of a gradient op, the op whose class has ``backward``: it has the versions of both, and changes them together.
+        Of a gradient op, the op whose class has ``backward``: it has the versions of both, and
+        changes them together.
     last_number : int
         The highest number that a version had, withdrawn ones included.
     """

@@ -1,7 +1,7 @@
 """Progress of long work: callables that get two numbers, and the bars that a front end makes of them.
 
-A front end sets once how it shows a bar. A trace shows one on request; other work, such as the diff of large arrays, shows one
-once it has taken `_PATIENCE` seconds.
+A front end sets once how it shows a bar. A trace shows one on request; other work, such as the diff
+of large arrays, shows one once it has taken `_PATIENCE` seconds.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def set_bar(make: Callable[[str, float], Progress] | None) -> None:
     Parameters
     ----------
     make : callable or None
-        Called with what is counted (``"tensors"``) and the `time.monotonic` at which the work began, once for each bar; None
-        goes back to text.
+        Called with what is counted (``"tensors"``) and the `time.monotonic` at which the work
+        began, once for each bar; None goes back to text.
     """
     _make_bar[:] = [] if make is None else [make]
 

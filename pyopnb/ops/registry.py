@@ -101,7 +101,8 @@ class Registry(Displayable):
         Raises
         ------
         DefinitionError
-            The class cannot be an op, or the name of one of the two ops is taken by the other kind; the registry is unchanged.
+            The class cannot be an op, or the name of one of the two ops is taken by the other kind;
+            the registry is unchanged.
         Exception
             The first that a listener raises, after all of them were called.
         """
@@ -150,7 +151,8 @@ class Registry(Displayable):
         if gradient is not None:
             gradient = replace(gradient, number=number, defined=now, epoch=epoch)
         version = replace(draft, number=number, defined=now, epoch=epoch, gradient=gradient)
-        # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
+        # A removed op that is defined again is the same op to the sessions that use it,
+        # so its numbers go on.
         op.add(version)
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
@@ -228,7 +230,8 @@ class Registry(Displayable):
         Returns
         -------
         Op
-            The registry's, if it had none of that name. Else an op beside it, which serves whoever keeps it.
+            The registry's, if it had none of that name. Else an op beside it, which
+            serves whoever keeps it.
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
@@ -496,7 +499,8 @@ class Registry(Displayable):
         self._listeners.tell((), locked(self._lock, self._clear))
 
     def _clear(self) -> list[str]:
-        # The removed ones are forgotten as well: a session does not follow what is defined from now on.
+        # The removed ones are forgotten as well: a session does not follow what is
+        # defined from now on.
         names = [op.name for op in self]
         self._ops.clear()
         self._removed.clear()

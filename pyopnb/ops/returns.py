@@ -147,7 +147,8 @@ class Output:
             raise self.refusal(value, got, cast_expression("{}", want))
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise self.refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
-        # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
+        # NumPy's own string arrays drop trailing zeros, and turn numbers beside
+        # strings into strings.
         is_text = want.name == "string" and isinstance(value, (str, list, tuple))
         try:
             array = np.asanyarray(value, dtype=object if is_text else None)

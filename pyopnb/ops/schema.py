@@ -230,7 +230,8 @@ class Schema:
         Raises
         ------
         ModelError
-            An attr without default is missing, an attribute is unknown, or a value is of another kind.
+            An attr without default is missing, an attribute is unknown, or a
+            value is of another kind.
         """
         known = {attr.name: attr for attr in self.attrs}
         arguments = {}

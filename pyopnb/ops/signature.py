@@ -41,8 +41,8 @@ def schema_of(cls: type) -> Schema:
     Parameters
     ----------
     cls : type
-        A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are inputs
-        (``x=None`` optional, ``*xs`` variadic), its return annotation the outputs.
+        A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are
+        inputs (``x=None`` optional, ``*xs`` variadic), its return annotation the outputs.
 
     Returns
     -------
@@ -258,7 +258,8 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
         return None  # Python's own float, as without the __future__ import
     if isinstance(hint, str) and not _is_notation(hint):
         evaluated = _evaluate(hint, compute)
-        # What is no Python expression either was meant as a type, and tensor_type says why it is none.
+        # What is no Python expression either was meant as a type, and tensor_type
+        # says why it is none.
         hint = hint if evaluated is None and hint != "None" else evaluated
     if isinstance(hint, (str, TensorType)):
         try:

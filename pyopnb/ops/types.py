@@ -99,8 +99,9 @@ class TensorType:
         ----------
         other : TensorType
         sizes : dict, optional
-            Sizes of this type's symbols. A symbol that is not in it yet is bound to the other type's size; one that is there
-            must agree. Without it, symbols are not compared with each other.
+            Sizes of this type's symbols. A symbol that is not in it yet is bound to the
+            other type's size; one that is there must agree. Without it, symbols are not
+            compared with each other.
 
         Returns
         -------
@@ -168,7 +169,8 @@ def tensor_type(value: object) -> TensorType:
     Parameters
     ----------
     value : str or TensorType
-        ``float32[N,3]``; ``int4[...]`` or ``int4`` (rank unknown); ``string[]`` (a scalar); ``any[?,3]``.
+        ``float32[N,3]``; ``int4[...]`` or ``int4`` (rank unknown); ``string[]`` (a
+        scalar); ``any[?,3]``.
 
     Returns
     -------
@@ -177,7 +179,8 @@ def tensor_type(value: object) -> TensorType:
     Raises
     ------
     InputError
-        Where the text is not of that form, the dtype is unknown, or a dimension is negative or over 2**63 - 1.
+        Where the text is not of that form, the dtype is unknown, or a dimension is
+        negative or over 2**63 - 1.
 
     Examples
     --------
@@ -205,7 +208,8 @@ def _dim(text: str, where: str) -> Dim:
     """Read one dimension of the notation."""
     if text == "?":
         return None
-    # 19 digits are enough for 2**63 - 1; int() takes other digits than ASCII's, and any number of them.
+    # 19 digits are enough for 2**63 - 1; int() takes other digits than ASCII's,
+    # and any number of them.
     if re.fullmatch("[0-9]{1,19}", text) and int(text) <= _LARGEST:
         return int(text)
     if _SYMBOL.fullmatch(text):

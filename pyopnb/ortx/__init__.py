@@ -1,8 +1,8 @@
 """The Python operators of onnxruntime-extensions, run by pyopnb: only the line that imports them changes.
 
-``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. What
-a function was decorated as is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in
-live sessions, `pyopnb.Session` runs it as well, and an exception in it is an exception. The operators that
+``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. What a function was decorated
+as is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in live sessions,
+`pyopnb.Session` runs it as well, and an exception in it is an exception. The operators that
 onnxruntime-extensions has in C++ are not here.
 """
 

@@ -166,9 +166,10 @@ def onnx_op(
 
     Notes
     -----
-    The function gets arrays that it may write to. A number in another dtype than declared is converted where
-    the value stays, and to fewer digits of a float; all else is a `ResultError`. The same name again
-    replaces the op, in live sessions as well. ``PyCustomOpDef.undefined`` takes several dtypes.
+    The function gets arrays that it may write to. A number in another dtype than declared is
+    converted where the value stays, and to fewer digits of a float; all else is a `ResultError`.
+    The same name again replaces the op, in live sessions as well. ``PyCustomOpDef.undefined``
+    takes several dtypes.
 
     Examples
     --------

@@ -53,15 +53,18 @@ def call(
     op : str, type or Op
         ``"demo::SoftClip"``, or its class; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
     *inputs
-        Arrays, and what `numpy.asarray` makes arrays of. Python's own numbers and lists of them get the dtype that the op or
-        operator declares, or else that of the arrays which must have the same, if that has their values; what has a dtype
-        keeps it. None leaves an optional input out.
+        Arrays, and what `numpy.asarray` makes arrays of. Python's own numbers and lists of
+        them get the dtype that the op or operator declares, or else that of the arrays which
+        must have the same, if that has their values; what has a dtype keeps it. None leaves
+        an optional input out.
     outputs : int, optional
-        The number of outputs. By default, as many as the op's hints say, or as the ONNX operator always has, or 1.
+        The number of outputs. By default, as many as the op's hints say, or as the ONNX
+        operator always has, or 1.
     opset : int, optional
         Version of ONNX's own operators; the newest that the installed runtime takes if not given.
     **attrs
-        As `node` takes them. An attr that is named ``outputs`` or ``opset`` needs a model: `pyopnb.model`.
+        As `node` takes them. An attr that is named ``outputs`` or ``opset`` needs a
+        model: `pyopnb.model`.
 
     Returns
     -------
@@ -81,9 +84,10 @@ def call(
 
     Notes
     -----
-    Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's instance: what an op keeps
-    on ``self`` lives from one such call to the next, until the op is redefined or `KEPT` other kinds of calls were made.
-    If each call must start afresh, `run` a model. A redefined op serves from the next call on.
+    Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's
+    instance: what an op keeps on ``self`` lives from one such call to the next, until the op is
+    redefined or `KEPT` other kinds of calls were made. If each call must start afresh, `run` a
+    model. A redefined op serves from the next call on.
 
     Examples
     --------
@@ -144,7 +148,8 @@ def call(
 class _Definition:
     """One call's op or ONNX operator, with the names and declared types of its inputs.
 
-    ``alike`` has the places of the inputs whose dtype an input must have, as they share a type parameter.
+    ``alike`` has the places of the inputs whose dtype an input must have, as they
+    share a type parameter.
     """
 
     domain: str
@@ -196,7 +201,8 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     registered = registry.find(domain, op_type)
     is_served = (domain, op_type) in kernels()
     if not domain and opset is None and not onnx.defs.has(op_type):
-        # ImageScaler and its kin have kernels for opsets of before 10 alone, and ONNX never had them.
+        # ImageScaler and its kin have kernels for opsets of before 10 alone, and
+        # ONNX never had them.
         is_served = False
     if registered is None and not is_served:
         registered = op_named(op, count)
@@ -245,7 +251,8 @@ def _names(ports: Sequence[Any], count: int) -> list[str]:
     names: list[str] = []
     for number in range(count):
         name = ports[min(number, len(ports) - 1)].name if ports else "input"
-        # A variadic port has many, some ports have no name, and two of some operators have the same.
+        # A variadic port has many, some ports have no name, and two of some
+        # operators have the same.
         if number >= len(ports) or not name or name in names or _is_variadic(ports[number]):
             name = f"{name or 'output'}_{number}"
         names.append(name)

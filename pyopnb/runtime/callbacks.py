@@ -1,7 +1,7 @@
 """The custom-op library that ONNX Runtime loads, and the Python functions that it calls.
 
-The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `make_kernel` while a session is built,
-`failed` when something raised, and the methods of `Kernel` in a run.
+The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `make_kernel`
+while a session is built, `failed` when something raised, and the methods of `Kernel` in a run.
 """
 
 from __future__ import annotations
@@ -58,11 +58,13 @@ _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
 def get_library_path() -> str:
     """Return the path of the custom-op library for a plain ``onnxruntime.InferenceSession``.
 
-    Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime asks for the ops before it
-    reads a model, so each registered op adds some 0.1 ms to such a session. It reads attrs by the names that
-    ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
-    nodes; `pyopnb.Session` has all of these. Where an output's dtype is not the first input's, a hint of ``compute`` has to say
-    so, or ``infer`` with a rank: with onnxruntime before 1.28 it says so for the first output alone.
+    Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime
+    asks for the ops before it reads a model, so each registered op adds some 0.1 ms to such a
+    session. It reads attrs by the names that ``__init__`` has, and cannot have ``**attrs``,
+    graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's nodes;
+    `pyopnb.Session` has all of these. Where an output's dtype is not the first input's, a hint
+    of ``compute`` has to say so, or ``infer`` with a rank: with onnxruntime before 1.28 it says
+    so for the first output alone.
 
     Returns
     -------
@@ -162,11 +164,13 @@ _Signature = tuple[str, str, int, int, int, list[int]]
 def signatures(plan: Plan | None) -> list[_Signature]:
     """List what ONNX Runtime registers, for the session that is being built or for bare ones.
 
-    Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
+    Domain, op type, most inputs, most outputs, inputs that a node must have, and
+    fixed types of outputs.
     """
     if plan is None:
         return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
-    # Several nodes can have one op type of the runtime's, which must take as many as the longest of them.
+    # Several nodes can have one op type of the runtime's, which must take as many as
+    # the longest of them.
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
@@ -217,8 +221,9 @@ def _is_shadowed(op: Op) -> bool:
 def _min_inputs() -> dict[str, int]:
     """Count the fewest inputs that a node of each of ONNX's own operators has.
 
-    In places ONNX Runtime looks at op types without their domains, and ends the process over an ``Add`` of one input in any
-    domain. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
+    In places ONNX Runtime looks at op types without their domains, and ends the process over an
+    ``Add`` of one input in any domain. A session of pyopnb gives nodes other op types; in a bare
+    one the runtime must refuse such a node.
     """
     fewest: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
@@ -308,7 +313,8 @@ def _promised_by_plan(
     plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
 ) -> Sequence[TensorType | None]:
     """Ask the op for its promises before ONNX Runtime makes the kernel, which reuses the instance."""
-    # Of the plan's epoch, and not the newest: an op that is redefined meanwhile must not change half of the graph.
+    # Of the plan's epoch, and not the newest: an op that is redefined meanwhile must not
+    # change half of the graph.
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where)

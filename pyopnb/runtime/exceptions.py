@@ -29,8 +29,8 @@ def call_runtime(
 ) -> Any:
     """Call ONNX Runtime, and re-raise an op's exception unchanged.
 
-    An exception of an op reaches ONNX Runtime as a status, and ONNX Runtime's own exception reaches us. The op's is raised, and
-    ONNX Runtime's becomes the last of its contexts.
+    An exception of an op reaches ONNX Runtime as a status, and ONNX Runtime's own exception reaches
+    us. The op's is raised, and ONNX Runtime's becomes the last of its contexts.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ def call_runtime(
     plan : Plan, optional
         The plan of the session being built.
     feeds : object, optional
-        The owners of the memory that the run reads. If unknown, ops get copies of what ONNX Runtime does not own.
+        The owners of the memory that the run reads. If unknown, ops get copies of what ONNX
+        Runtime does not own.
     always : bool
         Raise an op's exception even if ONNX Runtime continued without an error.
     shrinks : bool
@@ -127,8 +128,8 @@ _LAST = 0.1  # … and then for threads that have just left compute to return to
 def _stop_here() -> None:
     """Refuse a run while the interpreter exits.
 
-    A daemon thread is put to sleep instead: the exception would only be printed, and a thread that is inside ONNX Runtime when
-    CPython ends it takes the process down with it.
+    A daemon thread is put to sleep instead: the exception would only be printed, and a thread that
+    is inside ONNX Runtime when CPython ends it takes the process down with it.
     """
     if (
         threading.current_thread() is not threading.main_thread()

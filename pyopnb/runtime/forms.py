@@ -1,6 +1,7 @@
 """Compiled forms of ops: what ONNX Runtime's side calls instead of ``compute``.
 
-This room does not know how Numba's form is made: that is handed down, and imported when a class first asks for it.
+This room does not know how Numba's form is made: that is handed down, and imported when a
+class first asks for it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     Parameters
     ----------
     instance : object
-        Of an op's class. A maker is asked where that says ``kernel = "numba"``, or decorates ``compute`` with `numba.njit`.
+        Of an op's class. A maker is asked where that says ``kernel = "numba"``, or decorates
+        ``compute`` with `numba.njit`.
     inputs, outputs : sequence of (TensorType or None)
         Of the node; None for what is left out.
     where : str
@@ -64,7 +66,8 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     try:
         compute = handed_down("numba_form")(instance, inputs, outputs, where)
     except ModuleNotFoundError as error:
-        # Numba is installed but one of its dependencies is not: report that instead of falling back.
+        # Numba is installed but one of its dependencies is not: report that
+        # instead of falling back.
         if error.name != "numba":
             raise
         text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"

@@ -1,6 +1,7 @@
 """An op at a node: the Python half of a kernel, from the node's attributes to the checks on results.
 
-The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to one version of the op.
+The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to
+one version of the op.
 """
 
 from __future__ import annotations
@@ -92,10 +93,12 @@ class Kernel:
         self.first_epoch = epoch
         self.settings = settings or Settings(Setting())
         self._made_with: Values = 0, values
-        # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
+        # Two threads that meet a new version at once must not make two instances; reentrant, as
+        # __init__ may run a session.
         self._lock = threading.RLock()
-        # By version and the number of the attrs; only those that a run can still ask for. Other threads add and remove some
-        # while one reads: the dict is changed in place, one entry at a time, and copied before a look at all of it.
+        # By version and the number of the attrs; only those that a run can still ask for. Other
+        # threads add and remove some while one reads: the dict is changed in place, one entry at a
+        # time, and copied before a look at all of it.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.first_epoch)
         instance = None
@@ -302,7 +305,8 @@ class Kernel:
                 codes.append(int(code))
             return number, strict, codes
 
-        # The symbols of hints and those of the graph are different ones, even where they have one name.
+        # The symbols of hints and those of the graph are different ones, even
+        # where they have one name.
         takes, gives = [], []
         for number, fact in enumerate(self.given):
             hint = schema.port(number).type if schema.inputs else ANY
@@ -329,7 +333,8 @@ class Kernel:
                 value, want, arrays_only=self.legacy is not None
             )
         except PyopError as error:
-            # Its frames are pyopnb's, and hold a result that may be a view of an input, as if the op had kept it.
+            # Its frames are pyopnb's, and hold a result that may be a view of an input, as
+            # if the op had kept it.
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
@@ -424,7 +429,8 @@ class Kernel:
         for version, kept_state in list(self._states.values()):
             if kept_state is state:
                 return version
-        # Without a state the call did not come as far as `compute`: the newest version names its ports.
+        # Without a state the call did not come as far as `compute`: the newest
+        # version names its ports.
         return self.op.current
 
     def notes(

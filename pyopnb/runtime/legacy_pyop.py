@@ -1,8 +1,9 @@
 """Nodes of ONNX Runtime's retired Python Operator: how they are read, checked and matched with a class.
 
-A node of op type ``PyOp`` names a module and a class. ONNX Runtime's operator imported whatever a file named. Here
-the names are keys: a class comes from the registry (``%%pyop --module``), or from a module that the caller allowed by its exact
-name, and then only if that module itself defines it. All nodes are checked before anything is imported.
+A node of op type ``PyOp`` names a module and a class. ONNX Runtime's operator imported whatever a
+file named. Here the names are keys: a class comes from the registry (``%%pyop --module``), or from
+a module that the caller allowed by its exact name, and then only if that module itself defines it.
+All nodes are checked before anything is imported.
 """
 
 from __future__ import annotations

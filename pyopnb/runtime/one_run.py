@@ -43,7 +43,8 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     ----------
     model : ModelProto, bytes or path
     *feeds, **named
-        By name, or in the order of the model's inputs, or one dict of all by name: also for a feed that is called ``fill``.
+        By name, or in the order of the model's inputs, or one dict of all by name: also for a feed
+        that is called ``fill``.
     fill : bool
         As for `Session`.
 
@@ -81,7 +82,8 @@ def session_for_run(
     try:
         return Session(model, providers=providers, base_dir=base_dir, fill=fill)
     except PyopError as error:
-        # The session's advice names its own constructor; here `fill` is an argument of the called function.
+        # The session's advice names its own constructor; here `fill` is an argument of
+        # the called function.
         if error.next != FILL:
             raise
         raise moved(error, error.where, "fill=True") from None
@@ -103,8 +105,8 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
 def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
     """Make a function for a few short runs of a model, which logs nothing of what fails.
 
-    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs. So does a plan
-    of ours, which only ops need.
+    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs. So does
+    a plan of ours, which only ops need.
     """
     options = new_options("no", threads=1)
     # Planning memory for each new size takes longer than the few runs that have it.
@@ -117,8 +119,8 @@ def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
         else:
             session = Session(model, options)
     except Exception:
-        # Looking first for what lacks a kernel takes longer than making the session. What filling does
-        # not mend is raised again, in our words.
+        # Looking first for what lacks a kernel takes longer than making the session. What filling
+        # does not mend is raised again, in our words.
         session = Session(model, options, fill=fill)
     return lambda names, feeds: list(session.run(names, feeds, QUIET))
 

@@ -86,7 +86,8 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
     ----------
     providers, options : object
     available : bool
-        Also refuse those that this build of ONNX Runtime lacks. Without, ONNX Runtime warns of them.
+        Also refuse those that this build of ONNX Runtime lacks. Without, ONNX
+        Runtime warns of them.
     """
     names = onnxruntime.get_available_providers()
     # Scripts for several machines list CUDA before the CPU; what no build knows is a typo,
@@ -179,8 +180,9 @@ def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
 
 # ---- options for another process ---------------------------------------------------------------------------------------------
 
-# Options do not tell which entries they have: one must ask for each. These are of onnxruntime_session_options_config_keys.h, as
-# far as a user of the CPU or of a plug-in may set them.
+# Options do not tell which entries they have: one must ask for each. These are of
+# onnxruntime_session_options_config_keys.h, as far as a user of the CPU or of a
+# plug-in may set them.
 _ENTRIES = (
     "ep.context_embed_mode",
     "ep.context_enable",

@@ -97,7 +97,8 @@ def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
     array = numpy_helper.to_array(tensor)
     if array.dtype.isbuiltin != 2:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    # onnxruntime takes an array of ml_dtypes as integers of the same size, with the element type beside.
+    # onnxruntime takes an array of ml_dtypes as integers of the same size, with the
+    # element type beside.
     integers = "uint8"
     if array.itemsize == 2:
         integers = "uint16"

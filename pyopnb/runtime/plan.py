@@ -199,9 +199,9 @@ class Plan:
     def learn(self) -> bool:
         """Declare the dtypes that the last build asked for, and tell whether to build again.
 
-        An attempt ends at the first node whose types ONNX Runtime refuses: nothing is known of those behind it. What was
-        learned behind a wrong dtype may be wrong and is corrected in the next one: in the order of the graph, each attempt
-        settles one node at least.
+        An attempt ends at the first node whose types ONNX Runtime refuses: nothing is known of
+        those behind it. What was learned behind a wrong dtype may be wrong and is corrected in the
+        next one: in the order of the graph, each attempt settles one node at least.
         """
         dtypes, self.wanted = self.wanted, {}
         self._mistaken.clear()
@@ -292,7 +292,8 @@ def planned_nodes(
             None if legacy is None else legacy.legacy,
             number=len(planned),
         )
-        # While it infers, ONNX Runtime shows an unknown rank as a scalar's: only the file tells which is which.
+        # While it infers, ONNX Runtime shows an unknown rank as a scalar's: only the file
+        # tells which is which.
         scalars = []
         for number, name in enumerate(site.node.input):
             if types.get(name, ANY).shape == ():

@@ -11,8 +11,8 @@ __all__ = ["are_frames_held"]
 def are_frames_held() -> bool:
     """Tell whether a Dask worker in this process profiles its tasks.
 
-    A frame that another thread holds keeps its variables past the end of the call, so an input can seem to have been kept.
-    Other profilers that sample from a thread do not say that they run.
+    A frame that another thread holds keeps its variables past the end of the call, so an input can
+    seem to have been kept. Other profilers that sample from a thread do not say that they run.
 
     Returns
     -------

@@ -21,8 +21,9 @@ _Values = dict[str, onnxruntime.OrtValue]
 class RecurrentSession:
     """Runs a model that takes a state and gives the next one, without copying it.
 
-    There are two places for the state, bound in turn as inputs and as outputs: a run writes into the one that it does not read.
-    A run that fails, or that is not accepted, leaves the state as it was.
+    There are two places for the state, bound in turn as inputs and as outputs: a run writes
+    into the one that it does not read. A run that fails, or that is not accepted, leaves
+    the state as it was.
 
     Parameters
     ----------
@@ -46,13 +47,15 @@ class RecurrentSession:
         following: Mapping[str, str],
         results: Mapping[str, str],
     ) -> None:
-        # The highest level puts convolutions into blocks of channels, and each gradient that reads their results undoes it.
+        # The highest level puts convolutions into blocks of channels, and each gradient that reads
+        # their results undoes it.
         self.session = Session(model, new_options("extended"))
         self._following = dict(following)
         first = {name: np.array(value, order="C") for name, value in state.items()}
         second = {name: np.empty_like(value) for name, value in first.items()}
         self._arrays = [first, second]
-        # OrtValues over the memory of these arrays: what a run writes to an output is in the array at once.
+        # OrtValues over the memory of these arrays: what a run writes to an output is
+        # in the array at once.
         self._values: list[_Values] = [as_ortvalues(first), as_ortvalues(second)]
         self._results = {name: np.empty((), dtype) for name, dtype in results.items()}
         self._result_values = as_ortvalues(self._results)

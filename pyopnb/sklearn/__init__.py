@@ -1,7 +1,8 @@
 """Models of scikit-learn in ONNX Runtime, also where skl2onnx has no converter.
 
-`convert` asks skl2onnx for everything that it converts rightly, and makes an op of each fitted estimator that it does not;
-`filled` lists these. scikit-learn and skl2onnx are imported when a name of this package is first used.
+`convert` asks skl2onnx for everything that it converts rightly, and makes an op of each fitted
+estimator that it does not; `filled` lists these. scikit-learn and skl2onnx are imported when a name
+of this package is first used.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ _RTOL = TOLERANCES["float32"].rtol
 # Rows of the example, in trials of other values.
 _FEW_ROWS = 24
 _REACH = 1000.0
-"""How much larger than the example's numbers those are that are tried. Distances are squared, and far
-outside of what an estimator was fitted on they say nothing but how they were rounded."""
+"""How much larger than the example's numbers those are that are tried. Distances are squared, and
+far outside of what an estimator was fitted on they say nothing but how they were rounded."""
 
 
 class Comparison:
@@ -181,9 +181,9 @@ class _Reference:
     ) -> list[np.ndarray]:
         """Replace what agrees to the dtype's tolerance by what the estimator gives.
 
-        An estimator computes in float64 and skl2onnx's kernels in float32, so that an element may be off
-        by a part of the largest: a probability of 1e-30 by a part of 1. A label between whose scores
-        there is no more than that may be either.
+        An estimator computes in float64 and skl2onnx's kernels in float32, so that an element may
+        be off by a part of the largest: a probability of 1e-30 by a part of 1. A label between
+        whose scores there is no more than that may be either.
         """
         # A label is decided by the scores beside it.
         scores = next((want for want in expected if want.dtype.kind == "f"), None)

@@ -42,12 +42,12 @@ def convert(
 ) -> ModelProto:
     """Make a model of a fitted estimator.
 
-    skl2onnx converts what it has converters for; a fitted estimator for which it has none becomes
-    an op that calls it, wherever it is inside the pipeline. Each conversion is compared with
-    scikit-learn: on ``X``, on one row and on more, on unusual numbers, texts that ``X`` has not, NaN
-    and infinities, as far as the estimator takes them. Where skl2onnx fails, or its labels or
-    numbers are others, the estimator that this comes from is made an op too, in the worst case the
-    whole pipeline.
+    skl2onnx converts what it has converters for; a fitted estimator for which it has none
+    becomes an op that calls it, wherever it is inside the pipeline. Each conversion is compared
+    with scikit-learn: on ``X``, on one row and on more, on unusual numbers, texts that ``X`` has
+    not, NaN and infinities, as far as the estimator takes them. Where skl2onnx fails, or its
+    labels or numbers are others, the estimator that this comes from is made an op too, in the
+    worst case the whole pipeline.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def convert(
     DefinitionError
         ``pipeline`` is not a fitted estimator, or has none of the methods.
     ModelError
-        ``X`` cannot be fed to a model, an output has texts and numbers, or skl2onnx fails with these
-        options.
+        ``X`` cannot be fed to a model, an output has texts and numbers, or skl2onnx
+        fails with these options.
     Exception
         What the estimator raises for ``X``.
 

@@ -1,8 +1,8 @@
 """Send NaN down the branch of a decision tree that scikit-learn takes.
 
 skl2onnx (up to 1.20) writes for every node of a decision tree or forest that NaN goes to the right.
-scikit-learn decides it for each node in fit, also where fit saw no NaN. The version of skl2onnx that
-writes `missing_go_to_left` ends this file.
+scikit-learn decides it for each node in fit, also where fit saw no NaN. The version of skl2onnx
+that writes `missing_go_to_left` ends this file.
 """
 
 from __future__ import annotations

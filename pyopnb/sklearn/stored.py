@@ -1,6 +1,7 @@
 """Fitted estimators as text in a model file: by skops where it can hold one, else pickled.
 
-Nothing here runs because of a file: `load` is called for the op that the caller of `pyopnb.load` has named.
+Nothing here runs because of a file: `load` is called for the op that the caller of
+`pyopnb.load` has named.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
     Returns
     -------
     tuple
-        The text, its format (``skops`` or ``pickle``), and the types that skops must be told to trust.
+        The text, its format (``skops`` or ``pickle``), and the types that skops
+        must be told to trust.
 
     Raises
     ------

@@ -51,9 +51,11 @@ def assert_close(
     Raises
     ------
     AssertionError
-        The values are not close. Its message has at most twelve lines; its attribute ``diff`` is the diff.
+        The values are not close. Its message has at most twelve lines; its attribute
+        ``diff`` is the diff.
     InputError
-        The two cannot be compared, a tolerance is negative or not finite, or there is no such verdict.
+        The two cannot be compared, a tolerance is negative or not finite, or
+        there is no such verdict.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Derive by central differences, with an estimate of their error and the kinks left out.
 
-Richardson's extrapolation of three steps; what its last column changes is the error (C. J. F. Ridders, "Accurate computation of
-F'(x) and F'(x)F''(x)", Advances in Engineering Software 4, 1982). The one-sided differences tell a kink: what is left of their
-disagreement where the step goes to zero.
+Richardson's extrapolation of three steps; what its last column changes is the error (C. J.
+F. Ridders, "Accurate computation of F'(x) and F'(x)F''(x)", Advances in Engineering
+Software 4, 1982). The one-sided differences tell a kink: what is left of their disagreement
+where the step goes to zero.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _TINY = np.finfo(np.float64).tiny
 Move = Callable[[float], tuple[np.ndarray, float]]
 """Takes a step along some direction, where a step of 1 is as large as what is moved.
 
-Returns float64 terms, of any shape, whose sum is the function's value there, and how far the step went:
-less or more than asked for, if it was rounded. Terms that a step leaves alone cancel exactly, so that
-their rounding is no noise.
+Returns float64 terms, of any shape, whose sum is the function's value there, and how far the step
+went: less or more than asked for, if it was rounded. Terms that a step leaves alone cancel exactly,
+so that their rounding is no noise.
 """
 
 
@@ -126,7 +127,8 @@ def _best_slope(move: Move, middle: np.ndarray, precision: float) -> _Slope:
         if shrink < precision**0.25:
             break
         slope = _slope(move, middle, base * shrink, precision)
-        # Clearly: a small step has small errors by luck, as its noise is estimated from sums that may cancel.
+        # Clearly: a small step has small errors by luck, as its noise is estimated from
+        # sums that may cancel.
         is_better = slope.error + slope.noise < 0.1 * (best.error + best.noise)
         if is_better or not np.isfinite(best.value):
             best = slope
@@ -142,7 +144,8 @@ def _slope(move: Move, middle: np.ndarray, step: float, precision: float) -> _Sl
         down, behind = move(-size)
         central.append(_rise(up, down, ahead - behind))
         jumps.append(_rise(up, middle, ahead) - _rise(middle, down, -behind))
-    # Central differences err in even powers of the step: the first pass removes its square, the second its fourth.
+    # Central differences err in even powers of the step: the first pass removes its square,
+    # the second its fourth.
     once = []
     for coarse, fine in pairwise(central):
         once.append((4 * fine - coarse) / 3)
@@ -154,7 +157,8 @@ def _slope(move: Move, middle: np.ndarray, step: float, precision: float) -> _Sl
     # The step can have been lost in rounding.
     half_width = max((ahead - behind) / 2, _TINY)
     noise = precision * rounded / half_width
-    # One-sided slopes err in proportion to the step, so this is their disagreement at a step of zero.
+    # One-sided slopes err in proportion to the step, so this is their
+    # disagreement at a step of zero.
     jump = 2 * jumps[2] - jumps[1]
     return _Slope(value, abs(value - once[1]), jump, noise)
 

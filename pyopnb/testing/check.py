@@ -107,11 +107,11 @@ def check(
     op : str or type
         The name of an op in the registry, or its class.
     *inputs
-        As `call` takes them: what numpy.asarray makes arrays of, None for an optional input that is left out. Without inputs
-        and examples, some are generated from the hints of ``compute``.
+        As `call` takes them: what numpy.asarray makes arrays of, None for an optional input that is
+        left out. Without inputs and examples, some are generated from the hints of ``compute``.
     examples : sequence
-        More examples: each an array, for an op with one input, or a tuple with an array for each input. Its last item may be a
-        dict of attrs for this example.
+        More examples: each an array, for an op with one input, or a tuple with an array for each
+        input. Its last item may be a dict of attrs for this example.
     **attrs
         Attrs for all examples.
 
@@ -121,24 +121,29 @@ def check(
         True if the op is ready for use; a dict with a verdict for each of these tests:
 
         - ``schema``: hints and ``infer`` agree with what ``compute`` takes and returns,
-        - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory that is reused,
-        - ``shapes``: the results have the promised shapes at several sizes, with symbols for the dimensions,
+        - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of
+          memory that is reused,
+        - ``shapes``: the results have the promised shapes at several sizes, with
+          symbols for the dimensions,
         - ``repeatable``: two calls and two instances give the same bits,
         - ``threads``: many threads in one session give the same bits as one,
-        - ``empty``: inputs with no elements work, or a ``ValueError`` or ``NotImplementedError`` says why not,
+        - ``empty``: inputs with no elements work, or a ``ValueError`` or
+          ``NotImplementedError`` says why not,
         - ``runtime``: ONNX Runtime gives the same bits as a plain call of the class,
-        - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from the op's own float64,
-        - ``operator``: the results agree with ONNX's operator of that name, by ONNX Runtime's kernel or else by
-          ONNX's reference implementation,
-        - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``, as `check_grad` finds.
+        - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from
+          the op's own float64,
+        - ``operator``: the results agree with ONNX's operator of that name, by ONNX Runtime's
+          kernel or else by ONNX's reference implementation,
+        - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``,
+          as `check_grad` finds.
 
     Raises
     ------
     UnknownName
         The registry has no such op.
     InputError
-        An example is not made of arrays, or their number is not that of the op's inputs. Errors of the op itself are not
-        raised: they are in the verdicts.
+        An example is not made of arrays, or their number is not that of the op's inputs. Errors of
+        the op itself are not raised: they are in the verdicts.
 
     Examples
     --------
@@ -183,7 +188,8 @@ def _try_gradient(subject: Subject) -> str:
 def _judge(
     name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]
 ) -> Verdict:
-    # The trial of the schema is the first to run the op, and the others' errors would all be that one.
+    # The trial of the schema is the first to run the op, and the others' errors
+    # would all be that one.
     if not subject.runs and name != "schema":
         return Verdict(name, _SKIP, "the op does not run on the examples: see schema")
     if failed_before:

@@ -42,9 +42,11 @@ class InputGradient:
     name : str
         Of the input, and of the output whose gradient alone was given, if not all were.
     outcome : str
-        ``"right"``, ``"wrong"``, or ``"undecided"``: no element has a derivative that differences can tell.
+        ``"right"``, ``"wrong"``, or ``"undecided"``: no element has a derivative that
+        differences can tell.
     text : str
-        How many elements were moved, and where ``backward`` and the differences differ most; or what was raised.
+        How many elements were moved, and where ``backward`` and the differences differ
+        most; or what was raised.
     dtype : str
         In which the op was called.
     tried, kinks : int
@@ -118,16 +120,18 @@ def check_grad(
 ) -> GradientReport:
     """Test whether an op's ``backward`` is the gradient of its ``compute``.
 
-    Every floating-point input is moved element by element, and what the outputs change is compared with what ``backward``
-    says, for random gradients of the outputs. The op is called in float64 if it takes that, otherwise in the example's own
-    dtype with a looser tolerance. An element where the one-sided differences disagree, a kink, is left out and counted.
+    Every floating-point input is moved element by element, and what the outputs change is compared
+    with what ``backward`` says, for random gradients of the outputs. The op is called in float64 if
+    it takes that, otherwise in the example's own dtype with a looser tolerance. An element where
+    the one-sided differences disagree, a kink, is left out and counted.
 
     Parameters
     ----------
     op : str or type
         The name of an op in the registry, or its class.
     *inputs, examples, **attrs
-        As for `check`. Without inputs and examples, some are generated from the hints of ``compute``.
+        As for `check`. Without inputs and examples, some are generated from the
+        hints of ``compute``.
 
     Returns
     -------
@@ -145,14 +149,16 @@ def check_grad(
 
     Notes
     -----
-    Of an input with more than 100 elements, 100 are drawn, and the others are moved in groups: where the derivative along a
-    group is not the sum of its elements of the gradient, halving the group leads to an element that is moved as well. What
-    rounding can do to a difference is allowed for; at kinks that lie closer together than float16 can step, a right gradient
-    may still be called wrong.
+    Of an input with more than 100 elements, 100 are drawn, and the others are moved in groups:
+    where the derivative along a group is not the sum of its elements of the gradient, halving the
+    group leads to an element that is moved as well. What rounding can do to a difference is
+    allowed for; at kinks that lie closer together than float16 can step, a right gradient may
+    still be called wrong.
 
-    Of several outputs, each is also derived alone, with None as the gradient of the others. Each call gets a new instance, so
-    that an op that draws random numbers draws the same. A right gradient is asked for again, for other gradients of the outputs
-    and twice of one instance: it is linear, and keeps nothing.
+    Of several outputs, each is also derived alone, with None as the gradient of the others. Each
+    call gets a new instance, so that an op that draws random numbers draws the same. A right
+    gradient is asked for again, for other gradients of the outputs and twice of one instance: it is
+    linear, and keeps nothing.
 
     Examples
     --------
@@ -252,7 +258,8 @@ class _Comparison:
         outputs, factor = tuple(self._weights), -3
         instance = self._subject.instance(self._example)
         first = self._backward(outputs, instance=instance)
-        # A gradient is linear in those of the outputs; a lost sign or an abs shows with a negative factor.
+        # A gradient is linear in those of the outputs; a lost sign or an abs shows
+        # with a negative factor.
         expected = [None if array is None else factor * array for array in first]
         if not self._are_equal(self._backward(outputs, factor), expected):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"

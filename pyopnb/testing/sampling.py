@@ -1,7 +1,8 @@
 """Choose elements of a large array to move: some at random, and one that sums of the others point to.
 
-A wrong element among thousands is hardly ever drawn. So the others are moved together, in groups along random signs: the
-derivative along a group is the sum of the gradient's elements in it. Where the two disagree, halving the group leads to one.
+A wrong element among thousands is hardly ever drawn. So the others are moved together, in groups
+along random signs: the derivative along a group is the sum of the gradient's elements in it. Where
+the two disagree, halving the group leads to one.
 """
 
 from __future__ import annotations

@@ -173,7 +173,8 @@ class Draws:
         if element.name == "string":
             texts = [f"text {number}" for number in range(math.prod(shape))]
             return np.array(texts, object).reshape(shape)
-        # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most indices may be 0 and 1.
+        # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most
+        # indices may be 0 and 1.
         if element.name.startswith(("int", "uint", "bool")):
             return self._random.integers(0, 2, shape).astype(element.numpy)
         return self._random.normal(size=shape).astype(element.numpy)
@@ -245,7 +246,8 @@ class Subject:
         Raises
         ------
         ResultError
-            The number, dtype or shape of the results is not what the op promises. What the op raises passes through.
+            The number, dtype or shape of the results is not what the op promises. What the op
+            raises passes through.
         """
         if instance is None:
             instance = self.instance(example)

@@ -50,20 +50,22 @@ def trace(
     *feeds, **named
         By name, or in the order of the model's inputs, or one dict of all by name.
     on : str or path
-        What runs it. ``"onnxruntime"``: ONNX Runtime, as `Session.trace` does. ``"reference"``: ONNX's reference implementation
-        with the ops of the registry, node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies. A
-        node whose operator ONNX defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's
-        kernel, alone. ``"onnxruntime==1.25.0"``, or the path of another Python: the onnxruntime there, or another build of it,
-        as ``"onnxruntime-openvino==1.24.1"``; see the notes.
+        What runs it. ``"onnxruntime"``: ONNX Runtime, as `Session.trace` does. ``"reference"``:
+        ONNX's reference implementation with the ops of the registry, node by node in Python:
+        nothing is fused, nothing is timed, and it looks into no bodies. A node whose operator ONNX
+        defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's
+        kernel, alone. ``"onnxruntime==1.25.0"``, or the path of another Python: the onnxruntime
+        there, or another build of it, as ``"onnxruntime-openvino==1.24.1"``; see the notes.
     only, level, bodies, check, times, optimised
         As for `Session.trace`.
     providers : list of str or of (str, dict), optional
-        As for `Session`, in this process: the CPU's run, where there are none. A provider that this onnxruntime has not is
-        refused.
+        As for `Session`, in this process: the CPU's run, where there are none. A provider that this
+        onnxruntime has not is refused.
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        As for `Session`, where this process's ONNX Runtime runs it; on the reference implementation, nothing is missing.
+        As for `Session`, where this process's ONNX Runtime runs it; on the reference
+        implementation, nothing is missing.
 
     Returns
     -------
@@ -72,21 +74,23 @@ def trace(
     Raises
     ------
     InputError
-        A feed does not fit, or a name in ``only`` is that of no tensor. Or the version cannot be installed, or the other Python
-        has no onnxruntime.
+        A feed does not fit, or a name in ``only`` is that of no tensor. Or the version cannot be
+        installed, or the other Python has no onnxruntime.
     ModelError
-        The model cannot be used, or not there: it is newer than that runtime, or has ops and there is no pyopnb.
+        The model cannot be used, or not there: it is newer than that runtime, or has ops
+        and there is no pyopnb.
     Exception
         Whatever an op, or the reference implementation, raised.
 
     Notes
     -----
-    The environment of a version is made when it is first asked for, by uv where it is installed, else by venv and pip, in
-    ``runtimes`` in the user's cache folder (``$PYOPNB_CACHE``, or ``~/.cache/pyopnb``); nothing is installed into the
-    environment of this process. The model, with its tensors exposed, and the feeds go there as files, and plain onnxruntime
-    runs them. Nothing is timed, it looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16, are left
-    out. Versions that are newer than that runtime's are lowered where the model means the same in older ones. Nodes with ops
-    run where pyopnb can be imported.
+    The environment of a version is made when it is first asked for, by uv where it is installed,
+    else by venv and pip, in ``runtimes`` in the user's cache folder (``$PYOPNB_CACHE``, or
+    ``~/.cache/pyopnb``); nothing is installed into the environment of this process. The model, with
+    its tensors exposed, and the feeds go there as files, and plain onnxruntime runs them. Nothing
+    is timed, it looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16,
+    are left out. Versions that are newer than that runtime's are lowered where the model means the
+    same in older ones. Nodes with ops run where pyopnb can be imported.
 
     Examples
     --------

@@ -70,8 +70,8 @@ class RunLog:
         """Return the events of the run as JSON, those of Python on tracks of their own."""
         lines = zlib.decompress(self.packed).split(b",\n")
         first = json.loads(lines[0])
-        # Perfetto drops what does not nest in a track, and ONNX Runtime counts whole microseconds, so that the spans
-        # of Python, which are exact, must not be among its own.
+        # Perfetto drops what does not nest in a track, and ONNX Runtime counts whole microseconds,
+        # so that the spans of Python, which are exact, must not be among its own.
         process = first["pid"] + 1
         spans = [Span(f"call {self.number}", self.call), *self.computes]
         for number, span in enumerate(spans):
@@ -103,7 +103,8 @@ def _named(kind: str, name: str, process: int, track: int) -> bytes:
 def clock_offset(runtime: onnxruntime.InferenceSession) -> int:
     """Return the nanoseconds that Python's clock is ahead of a profile that has just begun.
 
-    ONNX Runtime's clock is the system's on Linux and a monotonic one elsewhere: the right one is that which has moved least.
+    ONNX Runtime's clock is the system's on Linux and a monotonic one elsewhere: the right one is
+    that which has moved least.
     """
     start = int(runtime.get_profiling_start_time_ns())
     now = time.perf_counter_ns()

@@ -90,7 +90,8 @@ class Outcome:
     outputs : list of list of dict
         Of each session, for each of the feeds, by name; empty where one failed.
     stage : str
-        Where it failed: ``"session"``, ``"run"`` or ``"process"``, which ended; empty where it did not.
+        Where it failed: ``"session"``, ``"run"`` or ``"process"``, which ended;
+        empty where it did not.
     error : str
         What ONNX Runtime said, or how the process ended.
     report : dict
@@ -173,8 +174,9 @@ class OtherProcess:
         with tempfile.TemporaryDirectory(prefix="pyopnb-", dir=self._folder) as folder:
             job = _Job(Path(folder), model, feeds, sessions)
             report = job.report(self._call)
-            # Most models say newer versions than they need, as tools write their own newest ones. The runtime
-            # complains of one after the other: the IR version, ONNX's opset, that of ai.onnx.ml.
+            # Most models say newer versions than they need, as tools write their own newest
+            # ones. The runtime complains of one after the other: the IR version, ONNX's
+            # opset, that of ai.onnx.ml.
             for _ in range(3):
                 if job.lower(report.get("error", "")):
                     report = job.report(self._call)
@@ -267,7 +269,8 @@ class _Job:
         for number, arrays in enumerate(feeds):
             members = {str(n): storable(*feed) for n, feed in enumerate(arrays.items())}
             np.savez(folder / f"feeds-{number}.npz", **members)  # type: ignore[arg-type]  # all keys are digits
-        # Weights beyond a kilobyte go into a file that all models share. Saving takes them out of the copy.
+        # Weights beyond a kilobyte go into a file that all models share. Saving takes
+        # them out of the copy.
         copy = ModelProto()
         copy.CopyFrom(model)
         onnx.save_model(

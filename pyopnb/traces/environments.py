@@ -21,7 +21,8 @@ from pyopnb.ops.progress import bar
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]
 
-# A build of onnxruntime and its version; the version alone is no requirement, as nobody could repeat the run.
+# A build of onnxruntime and its version; the version alone is no requirement, as nobody
+# could repeat the run.
 _REQUIREMENT = re.compile(r"onnxruntime(?:-[a-z0-9-]+)?==(?P<major>\d+)\.(?P<minor>\d+)[\w.]*")
 _LONGEST = 1800  # seconds: some builds have gigabytes
 _HERE = ("onnxruntime", "reference")
@@ -74,7 +75,8 @@ def python_for(on: str | os.PathLike[str]) -> Path:
         if not (python.is_file() and os.access(python, os.X_OK)):
             expected = "the path of a Python, such as /path/to/environment/bin/python"
             raise InputError("trace, on", expected=expected, got=sanitize(text))
-        # Not resolved: the link of an environment leads to a Python that does not know the environment.
+        # Not resolved: the link of an environment leads to a Python that does not
+        # know the environment.
         return python.absolute()
     folder = _folder_of(text)
     if not is_made(on):
@@ -105,7 +107,8 @@ def _python_in(folder: Path) -> Path:
 def _make(requirement: str, folder: Path) -> None:
     """Make an environment; it is there whole or not at all."""
     progress = bar(f"steps of an environment with {requirement}, which is kept")
-    # Made beside its place and renamed, so that what an interrupt leaves is not taken for an environment.
+    # Made beside its place and renamed, so that what an interrupt leaves is not
+    # taken for an environment.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
         progress(0, 2)
@@ -167,7 +170,8 @@ def _call(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         return str(error)
     finally:
-        # Also what it started, such as venv's ensurepip, which would write on into a folder that is removed.
+        # Also what it started, such as venv's ensurepip, which would write on into a
+        # folder that is removed.
         if process.poll() is None:
             if os.name == "posix":
                 os.killpg(process.pid, signal.SIGKILL)

@@ -20,8 +20,8 @@ class Exposure:
     Attributes
     ----------
     differing : dict
-        The largest difference of each output that is not bitwise equal, by name; None where there is no such number, as with
-        strings, different shapes, or a NaN on one side.
+        The largest difference of each output that is not bitwise equal, by name; None where there
+        is no such number, as with strings, different shapes, or a NaN on one side.
     compared : int
         How many outputs were compared.
     """
@@ -70,7 +70,8 @@ def _same(a: Any, b: Any) -> bool:
         return type(a) is type(b) and bool(a == b)
     if a.dtype != b.dtype:
         return False
-    # Texts are objects, whose bytes are addresses. All others are views, as copies of large outputs would double the memory.
+    # Texts are objects, whose bytes are addresses. All others are views, as copies of large outputs
+    # would double the memory.
     if a.shape == b.shape and a.dtype.kind != "O":
         a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
     return bool(np.array_equal(a, b))

@@ -19,7 +19,8 @@ class Initializers(Mapping[str, np.ndarray]):
     Parameters
     ----------
     load : callable
-        Gives the initializers as tensors, and the folder of their external data or None. Called once, when first needed.
+        Gives the initializers as tensors, and the folder of their external data or None. Called
+        once, when first needed.
     """
 
     def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
@@ -28,7 +29,8 @@ class Initializers(Mapping[str, np.ndarray]):
 
     @cached_property
     def _source(self) -> tuple[dict[str, TensorProto], str | None]:
-        # Once: the file is read when somebody first asks for a weight, and most traces are never asked.
+        # Once: the file is read when somebody first asks for a weight, and most
+        # traces are never asked.
         tensors, folder = self._load()
         by_name = {tensor.name: tensor for tensor in tensors}
         # What the function holds, as the bytes of a model, is not needed any more.

@@ -48,7 +48,8 @@ def run_optimized(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _INFO
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    # The graph is wanted; the weights go into a file beside it, as a file of more than 2 GB could not be read.
+    # The graph is wanted; the weights go into a file beside it, as a file of more than 2
+    # GB could not be read.
     entry = "session.optimized_model_external_initializers_file_name"
     options.add_session_config_entry(entry, "weights")
     with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:

@@ -36,15 +36,16 @@ class Origin:
 def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     """Group the nodes of an optimised graph with those of the graph that it was made of.
 
-    Tensors keep their names through ONNX Runtime's optimisations unless they are optimised away, and a tensor that both graphs
-    have bounds what could be fused. Between such tensors, names of nodes tell more, as in a chain of convolutions whose tensors
-    all have another layout; where the edges of the two graphs speak against a name, the executed nodes stay together.
+    Tensors keep their names through ONNX Runtime's optimisations unless they are optimised away,
+    and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
+    nodes tell more, as in a chain of convolutions whose tensors all have another layout; where the
+    edges of the two graphs speak against a name, the executed nodes stay together.
 
     Returns
     -------
     list of Origin
-        Each executed node is in one of them. A user's node that was folded or eliminated is in none, or in that of the node
-        that gives its result.
+        Each executed node is in one of them. A user's node that was folded or eliminated is in
+        none, or in that of the node that gives its result.
 
     Examples
     --------
@@ -69,7 +70,8 @@ class _Origins:
     groups : DisjointSets
         Kernels that cannot be told apart.
     before, after : dict
-        By the user's nodes: those that pass them, or that they pass, a tensor which the executed graph lacks.
+        By the user's nodes: those that pass them, or that they pass, a tensor which the
+        executed graph lacks.
     """
 
     def __init__(self, user: GraphIndex, ran: GraphIndex) -> None:
@@ -212,7 +214,8 @@ class _Origins:
             kernels_by_node[index] = kernels
             for kernel in kernels:
                 nodes_by_kernel[kernel].append(index)
-        # Names are believed where each edge of the user's graph is one of the executed graph, or inside one kernel.
+        # Names are believed where each edge of the user's graph is one of the executed graph,
+        # or inside one kernel.
         for index, start in self.labels.items():
             for reader in self.after[index]:
                 for end in kernels_by_node[reader]:
@@ -251,7 +254,8 @@ class _Origins:
         name = self.ran.nodes[copy].input[0]
         root = self.tensors.root(name)
         neighbours = [self.producers[root], self.consumers[root]]
-        # A tensor of the user's was converted for those that read it, any other one back for the user's graph.
+        # A tensor of the user's was converted for those that read it, any other one back
+        # for the user's graph.
         if self._is_known(name):
             neighbours.reverse()
         for kernels in neighbours:

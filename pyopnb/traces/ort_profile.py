@@ -96,7 +96,8 @@ class RunEvents:
 
     def add_kernel(self, kernel: KernelEvent) -> None:
         """Add a kernel; events come in the order of their ends."""
-        # A kernel that began later and ended earlier is in a body of this one, whose time includes it.
+        # A kernel that began later and ended earlier is in a body of this one,
+        # whose time includes it.
         while self.kernels and self.kernels[-1].begin > kernel.begin:
             inner = self.kernels.pop()
             kernel.looks += inner.took if inner.place == LOOKS else inner.looks
@@ -135,7 +136,8 @@ def profiled_runs(
     looks : str
         What the names of the trace's own nodes begin with; without it there are none.
     skipped : int
-        Runs at the beginning whose nodes are not read: a run of 60,000 nodes takes a second to read.
+        Runs at the beginning whose nodes are not read: a run of 60,000 nodes
+        takes a second to read.
 
     Yields
     ------
@@ -183,8 +185,9 @@ def profiled_runs(
 class _Places:
     """Indices of nodes in the optimised graph, by what the profile says of a kernel.
 
-    Names can be the same or missing, and the profile numbers nodes otherwise than the file. Nodes of the same name and op type
-    are taken in the order in which they run, which is that of the file.
+    Names can be the same or missing, and the profile numbers nodes otherwise than the
+    file. Nodes of the same name and op type are taken in the order in which they run,
+    which is that of the file.
     """
 
     def __init__(self, executed: GraphProto) -> None:

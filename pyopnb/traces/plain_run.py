@@ -1,7 +1,8 @@
 """Run models in another Python, which needs NumPy and a build of onnxruntime; pyopnb copies this file there.
 
-Each line of stdin names a folder. What is to be done is in its ``job.json``, what came of it goes into ``report.json`` and into
-an ``.npz`` file for each run. Nothing of pyopnb is imported unless the model has ops of its registry.
+Each line of stdin names a folder. What is to be done is in its ``job.json``, what came of it goes
+into ``report.json`` and into an ``.npz`` file for each run. Nothing of pyopnb is imported unless
+the model has ops of its registry.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def _session(onnxruntime: Any, folder: Path, job: dict[str, Any], model: dict[st
     make_session = onnxruntime.InferenceSession
     if job["ops"]:
         try:
-            # By its name: this file is also a part of the package, whose rooms must not import the top.
+            # By its name: this file is also a part of the package, whose rooms
+            # must not import the top.
             session_class = importlib.import_module("pyopnb").Session
             # It is in the folder of the first job, and defines the ops of all.
             sys.path.insert(0, str(folder))

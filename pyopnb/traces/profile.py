@@ -40,11 +40,13 @@ class NodeProfile:
     outputs : tuple of str
         First outputs of the nodes of the group, or of the node.
     totals : ndarray
-        float64[runs], microseconds: from the start of its kernels to that of the next ones, as ``NodeTime.total``.
+        float64[runs], microseconds: from the start of its kernels to that of the next ones,
+        as ``NodeTime.total``.
     kernels : ndarray
         float64[runs], microseconds: in its kernels, those in its bodies included.
     pythons : ndarray or None
-        float64[runs], microseconds: in ``compute`` of the op, or of the ops in its bodies. None where there is no op.
+        float64[runs], microseconds: in ``compute`` of the op, or of the ops in its bodies. None
+        where there is no op.
     """
 
     node: str
@@ -95,17 +97,20 @@ class NodeProfile:
 class Profile(Displayable):
     """The times of many runs of a session, as `profile` measures them; all of them microseconds.
 
-    In each run, the nodes of the main graph and what is `unattributed` add up to the whole. Medians do not: the median of a
-    sum is not the sum of medians. So shares are those of the mean run among the middle half of the runs, and add up.
+    In each run, the nodes of the main graph and what is `unattributed` add up to the whole. Medians
+    do not: the median of a sum is not the sum of medians. So shares are those of the mean run among
+    the middle half of the runs, and add up.
 
     Attributes
     ----------
     model : ModelProto
-        The model that ran, with the names of its user and the attrs that the session had; without the data of large weights.
+        The model that ran, with the names of its user and the attrs that the session had; without
+        the data of large weights.
     nodes : list of NodeProfile
         Nodes of the main graph, in its order.
     walls : ndarray
-        float64[runs]: each run as its caller waited for it, from the feeds' check to the arrays that it gave.
+        float64[runs]: each run as its caller waited for it, from the feeds' check to the
+        arrays that it gave.
     sessions : ndarray
         float64[runs]: the part of it in ONNX Runtime.
     pythons : ndarray
@@ -113,7 +118,8 @@ class Profile(Displayable):
     unprofiled : Spread or None
         Of some runs of the session itself without a profile; None where it writes one anyway.
     asked : int
-        How many runs were wanted; there are less if they were interrupted, or were too much for ONNX Runtime's profile.
+        How many runs were wanted; there are less if they were interrupted, or were too much for
+        ONNX Runtime's profile.
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
     logs : list of RunLog
@@ -239,7 +245,8 @@ class Profile(Displayable):
         -------
         list of NodeProfile
         """
-        # One reduction over all nodes: a mean of NumPy's a node takes seconds where there are thousands.
+        # One reduction over all nodes: a mean of NumPy's a node takes seconds where
+        # there are thousands.
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
         return [self.nodes[index] for index in np.argsort(-means, kind="stable")]
 

@@ -45,8 +45,8 @@ def profile(
     ----------
     session : Session, or a model
     *feeds, **named
-        As for a call of the session. A feed that is called ``runs`` or ``warmup`` goes into a dict of feeds by name, given
-        alone.
+        As for a call of the session. A feed that is called ``runs`` or ``warmup`` goes into a dict
+        of feeds by name, given alone.
     runs : int
         How many runs are measured.
     warmup : int
@@ -62,7 +62,8 @@ def profile(
     InputError
         A feed does not fit.
     InputError
-        The number of runs is not positive, or ONNX Runtime's profile does not hold so many runs of this model.
+        The number of runs is not positive, or ONNX Runtime's profile does not hold so
+        many runs of this model.
     ModelError
         The model is in ONNX Runtime's own format.
     Exception
@@ -70,13 +71,15 @@ def profile(
 
     Notes
     -----
-    The runs are those of a session that is built beside this one and released after it, with the same providers and options:
-    ONNX Runtime optimises it as it does this one, and nothing is exposed. The weights are in memory twice meanwhile. Up to 20
-    more runs of this session's own model without a profile tell what the profile itself costs, which is some microseconds for
-    each node. Ops have new instances in all of these runs: what they keep on ``self`` in this session is not touched. A session
-    that is not profiled has nothing of all this.
+    The runs are those of a session that is built beside this one and released after it, with the
+    same providers and options: ONNX Runtime optimises it as it does this one, and nothing is
+    exposed. The weights are in memory twice meanwhile. Up to 20 more runs of this session's own
+    model without a profile tell what the profile itself costs, which is some microseconds for each
+    node. Ops have new instances in all of these runs: what they keep on ``self`` in this session is
+    not touched. A session that is not profiled has nothing of all this.
 
-    Nodes that ONNX Runtime fused have one time. The time of If, Loop or Scan is that of its bodies as well.
+    Nodes that ONNX Runtime fused have one time. The time of If, Loop or Scan is that
+    of its bodies as well.
 
     Examples
     --------
@@ -121,7 +124,8 @@ def _unprofiled(
     __tracebackhide__ = True
     if state.config.options is not None and state.config.options.enable_profiling:
         return None
-    # A session that shares ONNX Runtime's, with instances of its own: what ops keep on self is not touched.
+    # A session that shares ONNX Runtime's, with instances of its own: what ops keep on
+    # self is not touched.
     shared = session.with_attrs()
     calls = _calls(shared._update(), feeds, min(runs, _UNPROFILED), "before the profile")
     return Spread.of(np.array([call.took for call in calls]))

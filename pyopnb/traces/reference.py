@@ -41,7 +41,8 @@ def trace_on_reference(
     named_feeds : dict
         Feeds by name.
     only, keep
-        The tensors to look at, and whether they are kept or only summarised. The evaluator itself holds all of them at once.
+        The tensors to look at, and whether they are kept or only summarised. The evaluator itself
+        holds all of them at once.
     ops : iterable of Op
         Those that nodes may call.
     """

@@ -76,7 +76,8 @@ def run_traced(
     outputs = list(state.feeds.outputs)
     instances, unchecked = _instances(state, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    # Exposing a tensor keeps ONNX Runtime from fusing it away, which can change numbers: a plain run tells.
+    # Exposing a tensor keeps ONNX Runtime from fusing it away, which can change
+    # numbers: a plain run tells.
     unexposed, unprofiled = None, None
     if checks:
         unexposed, unprofiled = _timed_run(session, state, outputs, feeds)
@@ -152,7 +153,8 @@ class _TracedRun:
     ) -> tuple[dict[str, Any], Times | None]:
         """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
-        # Taps look at tensors of bodies, which cannot be outputs, and at those that are not to be kept.
+        # Taps look at tensors of bodies, which cannot be outputs, and at those
+        # that are not to be kept.
         sums = self.options.level == "summaries"
         looked_at = [t for t in self.tensors if t.inside is not None or sums]
         self.tapped = tappable_tensors(source.proto, looked_at)
@@ -163,7 +165,8 @@ class _TracedRun:
                 exposed_names.append(tensor.name)
         expose(source.proto, exposed_names)
         changes: dict[str, Any] = {
-            # An arena is freed with the last array in it: a small tensor would keep the memory of all.
+            # An arena is freed with the last array in it: a small tensor would
+            # keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
@@ -221,7 +224,8 @@ class _TracedRun:
         values: dict[str, Any] = {}
         summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}
         tensors = {**self.sink.values, **arrays}
-        # In the order of the nodes, in which the reader looks for the first that is wrong; the outputs are in every trace.
+        # In the order of the nodes, in which the reader looks for the first that is wrong; the
+        # outputs are in every trace.
         for name in dict.fromkeys([*self._in_order(), *outputs]):
             if name in self.sink.summaries:
                 summaries[name] = self.sink.summaries[name]
@@ -275,8 +279,9 @@ class _Instance:
 def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instance], str]:
     """Collect the ops' instances by the number of their node, and say why they could not be copied.
 
-    Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
-    compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
+    Two runs on one instance would count twice in the state that the op keeps on itself. The
+    unexposed run, which is only compared, uses the session's own instances, as any run does, and
+    the exposed run copies. Without copies there is one run.
     """
     instances: dict[int, _Instance] = {}
     for kernel in list(state.kernels):

@@ -33,7 +33,8 @@ class NamedTensor:
     scope : GraphProto
     node : NodeProto
     inside : str or None
-        Of a tensor in a body: the first output of the node of the main graph that the body belongs to.
+        Of a tensor in a body: the first output of the node of the main graph that
+        the body belongs to.
     repeats : bool
         Whether that body can run more than once.
     """
@@ -105,7 +106,8 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
     """Select what a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
-    # Inferring the types of a large model takes longer than most traces, which look at outputs alone.
+    # Inferring the types of a large model takes longer than most traces, which
+    # look at outputs alone.
     if not named:
         return []
     types = Types(model)

@@ -147,7 +147,8 @@ def _changed_options(
             )
     if saved:  # ONNX Runtime warns that what it saves is for this machine alone
         fields["log_severity_level"] = max(options.log_severity_level, 3)
-    # No copy has the libraries and weights that options hold: the user's are changed, and changed back.
+    # No copy has the libraries and weights that options hold: the user's are
+    # changed, and changed back.
     with _changing:
         before = {name: getattr(options, name) for name in fields}
         try:
@@ -170,7 +171,8 @@ def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
 def can_save(state: SessionState, source: ModelSource) -> bool:
     """Tell whether ONNX Runtime can save the optimised graph without writing many weights.
 
-    Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
+    Other providers than these compile nodes, which cannot be saved. An entry of the user's options
+    could not be taken back.
     """
     # ONNX Runtime writes the weights with the graph.
     weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)

@@ -34,12 +34,14 @@ class Summary:
     count : int
         Elements; of a sequence or a map, its items.
     least, greatest, mean, std : float, int, bool or None
-        Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
-        more than float64 holds. For complex numbers, of their moduli.
+        Of the finite elements; None where there are none. ``std`` is the population's, and infinite
+        where the squares are more than float64 holds. For complex numbers, of their moduli.
     nan, posinf, neginf : int
-        How many there are. A complex number counts as NaN if a part is, otherwise as +Inf if a part is infinite.
+        How many there are. A complex number counts as NaN if a part is, otherwise as +Inf
+        if a part is infinite.
     bins : tuple of int
-        How many finite elements are in each of `BINS` equal parts of least … greatest; empty where there are none.
+        How many finite elements are in each of `BINS` equal parts of least … greatest; empty
+        where there are none.
     longest : str or None
         Of strings, the longest text (the first of them).
     distinct : int or None
@@ -263,7 +265,8 @@ def _spread(array: np.ndarray, tally: _Tally) -> tuple[float, tuple[int, ...]]:
         bins += np.bincount(np.minimum(heights, BINS - 1).astype(np.int64), minlength=BINS)
         with np.errstate(over="ignore"):
             wide -= tally.mean
-            # np.dot's threads would compete with ONNX Runtime's, which spin for a while after a run.
+            # np.dot's threads would compete with ONNX Runtime's, which spin for
+            # a while after a run.
             wide *= wide
             squares += float(wide.sum())
     return math.sqrt(squares / tally.count), tuple(bins.tolist())

@@ -32,7 +32,8 @@ class Sink:
     Attributes
     ----------
     keeps : bool
-        Whether the tensors of bodies are kept. Those of the main graph are outputs of the run instead.
+        Whether the tensors of bodies are kept. Those of the main graph are
+        outputs of the run instead.
     """
 
     keeps: bool
@@ -104,7 +105,8 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
 def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
     """Put the taps into their graphs, each right behind the node whose output it looks at.
 
-    ONNX Runtime's order by priority, which is that of the file among equals, then runs a tap right after its node.
+    ONNX Runtime's order by priority, which is that of the file among equals, then runs a tap
+    right after its node.
     """
     scopes: dict[int, tuple[GraphProto, list[tuple[NodeProto, NodeProto]]]] = {}
     for tensor, tap in zip(tensors, taps, strict=True):

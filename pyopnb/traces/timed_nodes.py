@@ -39,7 +39,8 @@ class TimedNodes:
     named : GraphProto
         The main graph with the names that the profile has.
     clocks : dict
-        Those of the ops, by the first output of the node of the main graph that they are, or are in.
+        Those of the ops, by the first output of the node of the main graph that
+        they are, or are in.
     """
 
     labels: list[str] = field(default_factory=list)
@@ -97,7 +98,8 @@ class TimedNodes:
 def _name_nodes(proto: ModelProto) -> list[str]:
     """Give every node a unique name, where it has none that a profile can hold; return the main graph's labels.
 
-    A node in a body without a name gets one from ONNX Runtime, which can be that of a node of the main graph.
+    A node in a body without a name gets one from ONNX Runtime, which can be that of a
+    node of the main graph.
     """
     labels = [node.name or first_output(node) for node in proto.graph.node]
     names = {site.node.name for site in walk(proto)}

@@ -27,11 +27,12 @@ class NodeTime:
     op_type : str
         Of a group ``"Conv + Relu"``.
     total : float
-        What passed from the start of its kernels to that of the next ones. An instant in which several nodes ran is divided
-        between them.
+        What passed from the start of its kernels to that of the next ones. An instant in which
+        several nodes ran is divided between them.
     kernel : float
-        What passed in its kernels, those of nodes in its bodies and of conversions to another layout included. The rest of
-        ``total`` is ONNX Runtime's own: it records the kernel's time, releases tensors and prepares the next kernel.
+        What passed in its kernels, those of nodes in its bodies and of conversions to another
+        layout included. The rest of ``total`` is ONNX Runtime's own: it records the kernel's time,
+        releases tensors and prepares the next kernel.
     python : float or None
         Of an op: the time in ``compute``. None for other nodes.
     outputs : tuple of str
@@ -64,8 +65,9 @@ class NodeTime:
 class Times(dict[str, NodeTime]):
     """The `NodeTime` of each node of the main graph, or group of nodes, by the first output of its last node.
 
-    ``times["c"]`` also finds the group that the node with the first output ``c`` is part of; it is listed once. A node that
-    was folded or eliminated before the run has no time. All times are microseconds.
+    ``times["c"]`` also finds the group that the node with the first output ``c`` is part of;
+    it is listed once. A node that was folded or eliminated before the run has no time. All
+    times are microseconds.
 
     Parameters
     ----------
@@ -75,8 +77,9 @@ class Times(dict[str, NodeTime]):
     looking : float
         What passed beside ``total`` in the trace's own looks at tensors, for summaries and bodies.
     unprofiled : float or None
-        How long the unexposed run took that the trace compares itself with, conversion of feeds and outputs included; None
-        where there was none. ONNX Runtime's profile itself costs some microseconds for each node.
+        How long the unexposed run took that the trace compares itself with, conversion of feeds and
+        outputs included; None where there was none. ONNX Runtime's profile itself costs some
+        microseconds for each node.
     """
 
     def __init__(

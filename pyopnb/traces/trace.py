@@ -44,19 +44,21 @@ class _Summaries(dict[str, Summary]):
 class Trace(Displayable):
     """Every named tensor of one run.
 
-    It can be indexed by name, iterated over (names: feeds first, then the nodes' outputs in the order in which they ran) and
-    asked with ``in``; ``dict(trace)`` gives all arrays. It keeps neither the session nor ONNX Runtime's memory alive.
+    It can be indexed by name, iterated over (names: feeds first, then the nodes' outputs in the
+    order in which they ran) and asked with ``in``; ``dict(trace)`` gives all arrays. It keeps
+    neither the session nor ONNX Runtime's memory alive.
 
     Attributes
     ----------
     model : ModelProto
-        The model that ran, with the domains, op types and names of its user, and the attrs that the session had: those that
-        `Session.set_attrs` changed are not the file's. Local functions that hold ops are inlined. The data of large
-        initializers is left out: it is in ``initializers``.
+        The model that ran, with the domains, op types and names of its user, and the attrs that the
+        session had: those that `Session.set_attrs` changed are not the file's. Local functions that
+        hold ops are inlined. The data of large initializers is left out: it is in ``initializers``.
     initializers : Mapping
-        Arrays of the model's initializers by name, read when they are first asked for, external data included. Where the
-        session's options replace a weight of the file (``SessionOptions.add_initializer``), it is the file's, though the run
-        had theirs, unless ONNX Runtime folded the weight into a constant: options cannot be asked for what they hold.
+        Arrays of the model's initializers by name, read when they are first asked for, external
+        data included. Where the session's options replace a weight of the file
+        (``SessionOptions.add_initializer``), it is the file's, though the run had theirs, unless
+        ONNX Runtime folded the weight into a constant: options cannot be asked for what they hold.
     feeds : dict
         Arrays that the run was fed, by name; copies.
     values : dict
@@ -66,20 +68,23 @@ class Trace(Displayable):
     summaries : dict
         A `Summary` of each tensor of the trace, by name; feeds included.
     times : Times or None
-        A `NodeTime` by the name of the node's first output, and the time of the whole run; None where nothing was timed.
+        A `NodeTime` by the name of the node's first output, and the time of the whole run; None
+        where nothing was timed.
     versions : dict
         The `Version` of each op that served the run, by the op's name.
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
     exposure : Exposure or None
-        How the outputs of an unexposed run differ from those of this run; None where they were not compared.
+        How the outputs of an unexposed run differ from those of this run; None where
+        they were not compared.
     unchecked : str
         Why they could not be compared, where that was wanted; empty otherwise.
     by_model : bool
-        Whether the nodes of ``model`` gave the values. False where another program did that the model was made from, and the
-        model only names them.
+        Whether the nodes of ``model`` gave the values. False where another program did that the
+        model was made from, and the model only names them.
     sources : dict
-        The line of that program that each tensor comes from, by name; empty where nothing is known of it.
+        The line of that program that each tensor comes from, by name; empty where
+        nothing is known of it.
     remarks : dict
         By tensor, what that program does otherwise than the model.
     other_python : OtherPython or None

@@ -54,7 +54,8 @@ class TrainingBatches:
                     got=sanitize(repr(size)),
                     next="batch_size=None for all",
                 )
-            # The first batch in the order of the data is what checks and the verification of the gradient look at.
+            # The first batch in the order of the data is what checks and the verification of
+            # the gradient look at.
             self.first = self._cut(np.arange(self.size))
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
@@ -105,7 +106,8 @@ class TrainingBatches:
         if self._arrays is None:
             yield from self._feeds_of_epoch(skip)
             return
-        # A generator for each epoch, so that a training that goes on shuffles as an uninterrupted one.
+        # A generator for each epoch, so that a training that goes on shuffles as
+        # an uninterrupted one.
         order = np.arange(self.samples)
         if self._seed is not None:
             order = np.random.default_rng([self._seed, number]).permutation(self.samples)
@@ -117,7 +119,8 @@ class TrainingBatches:
             yield self._cut(order[start : start + self.size])
 
     def _feeds_of_epoch(self, skip: int) -> Iterator[dict[str, np.ndarray]]:
-        # Feeds are gone through anew in each epoch; of a generator there is one, which was begun already.
+        # Feeds are gone through anew in each epoch; of a generator there is one,
+        # which was begun already.
         feeds, self._once = self._once, None
         if feeds is None:
             feeds = self._feeds

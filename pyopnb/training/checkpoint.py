@@ -66,7 +66,8 @@ class Checkpoint:
             target = path / f"step-{len(self.losses):08}{_SUFFIX}"
         else:
             target = path
-        # Everything but the arrays is one JSON text, and the arrays are numbered: names of weights may hold anything.
+        # Everything but the arrays is one JSON text, and the arrays are numbered: names of
+        # weights may hold anything.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
         facts |= {"format": _FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
@@ -134,7 +135,8 @@ class Checkpoint:
                 expected, got = sanitize(expected), sanitize(got)
                 where = f"train, resume: {name}"
                 raise InputError(where, expected=expected, got=got, next=f"{name}={expected}")
-        # With other names or shapes the state is that of another model, and would not run in this one.
+        # With other names or shapes the state is that of another model, and would
+        # not run in this one.
         ours, theirs = _types(self.state), _types(state)
         if ours != theirs:
             expected = _listed(ours - theirs)

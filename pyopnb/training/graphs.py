@@ -54,7 +54,8 @@ class Loss:
         if self.classes == 0:
             return
         labels = feeds[self.labels]
-        # GatherElements takes negative indices for ones from the end, so that -1 would train the last class.
+        # GatherElements takes negative indices for ones from the end, so that -1 would
+        # train the last class.
         wrong = labels < 0
         expected = "a class from 0 on"
         if self.classes is not None:
@@ -75,8 +76,8 @@ def with_loss(
     ----------
     model : ModelProto
     loss : str or NodeProto
-        An output, which is the loss itself; the name of a loss, or of an op of the registry, of an output and the labels; or a
-        node that reads outputs and labels.
+        An output, which is the loss itself; the name of a loss, or of an op of the registry, of an
+        output and the labels; or a node that reads outputs and labels.
     output : str or None
         What the loss is put on; the first output if not given.
     labels : mapping
@@ -128,7 +129,8 @@ def with_loss(
         loss_name = _mean_square(model.graph, output, tensor_type, name, array)
         return Loss(loss_name, output, name)
     loss_name = _cross_entropy(model.graph, output, tensor_type, name, array)
-    # Where the model declares the number of classes, labels beyond it are refused before they are gathered.
+    # Where the model declares the number of classes, labels beyond it are refused
+    # before they are gathered.
     classes = None
     if tensor_type.shape is not None and isinstance(tensor_type.shape[1], int):
         classes = tensor_type.shape[1]
@@ -228,7 +230,8 @@ def find_weights(
 ) -> dict[str, np.ndarray]:
     """Return the initializers that are trained, by name.
 
-    By default those of float32 and float64 that have an axis and lead to the loss, but no statistics of BatchNormalization.
+    By default those of float32 and float64 that have an axis and lead to the loss, but no
+    statistics of BatchNormalization.
     """
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     if names is None:
@@ -305,7 +308,8 @@ def step_of(
     make_inputs(proto.graph, weights)
     update = _Update(Nodes(proto.graph, "step"), optimizer, weights)
     squares = [update.append(name, array) for name, array in weights.items()]
-    # ONNX Runtime keeps no output that nobody declares: the gradients themselves need not leave the run.
+    # ONNX Runtime keeps no output that nobody declares: the gradients themselves
+    # need not leave the run.
     del proto.graph.output[:]
     results = update.declare_outputs(loss, squares)
     GraphIndex(proto.graph).refuse_duplicates()

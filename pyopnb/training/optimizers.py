@@ -37,7 +37,8 @@ class Optimizer:
     ----------
     learning_rate : float
     weight_decay : float
-        Of the L2 regularization, whose gradient ``weight_decay * weight`` is added to that of the loss.
+        Of the L2 regularization, whose gradient ``weight_decay * weight`` is added
+        to that of the loss.
 
     Raises
     ------
@@ -168,7 +169,8 @@ class Adagrad(Optimizer):
 class Adam(Optimizer):
     """Adam, as ONNX's operator ``Adam`` defines it (Kingma and Ba, 2014).
 
-    The first step is t = 1, as in the paper; the operator leaves the correction of the bias out where it is given t = 0.
+    The first step is t = 1, as in the paper; the operator leaves the correction of the bias out
+    where it is given t = 0.
 
     Parameters
     ----------

@@ -67,50 +67,59 @@ def train(
 ) -> Training:
     """Train a model: gradient and update run in ONNX Runtime, and the weights stay in its session between steps.
 
-    Ctrl-C ends it after the step in hand, with a `Training` that can go on; a second one interrupts the step. An op that is
-    redefined meanwhile serves from the next step on, and the curve shows where.
+    Ctrl-C ends it after the step in hand, with a `Training` that can go on; a second one
+    interrupts the step. An op that is redefined meanwhile serves from the next step on, and
+    the curve shows where.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. Nodes that behave otherwise in training, such as Dropout, do what they do in any other run.
+        It is not changed. Nodes that behave otherwise in training, such as Dropout, do what they
+        do in any other run.
     data : mapping, or iterable of mappings
-        Arrays by name, whose first axis is the samples'; or feeds, one for each batch. Of the names, one that is no input of
-        the model is that of the labels.
+        Arrays by name, whose first axis is the samples'; or feeds, one for each batch. Of the
+        names, one that is no input of the model is that of the labels.
     loss : str, NodeProto or type
-        The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"`` of float[N,C,...] and the
-        classes' numbers int[N,...], or ``"mse"``, the mean of squared differences. An op of yours, by name or class, gets the
-        output and the labels; a node reads what it names.
+        The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"``
+        of float[N,C,...] and the classes' numbers int[N,...], or ``"mse"``, the mean of squared
+        differences. An op of yours, by name or class, gets the output and the labels; a node
+        reads what it names.
     output : str, optional
         What the loss is put on; the first output if not given.
     optimizer : str or Optimizer
-        ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or `pyopnb.training.Adam` and its kind with a learning rate.
+        ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or `pyopnb.training.Adam` and its kind
+        with a learning rate.
     epochs : int
         How often all data are gone through, with what was done before a ``resume``.
     batch_size : int, optional
-        Samples of a step; None, or more than there are, takes all. The last batch of an epoch is smaller where the samples
-        do not divide, and left out where the model's inputs have a fixed number of samples. Feeds are used as they are.
+        Samples of a step; None, or more than there are, takes all. The last batch of an epoch is
+        smaller where the samples do not divide, and left out where the model's inputs have a fixed
+        number of samples. Feeds are used as they are.
     train : sequence of str, or str, optional
-        Names of initializers. By default those of float32 and float64 that have an axis and lead to the loss; the
-        statistics of BatchNormalization stay.
+        Names of initializers. By default those of float32 and float64 that have an axis and lead to
+        the loss; the statistics of BatchNormalization stay.
     validation : as ``data``, optional
         After each epoch the metric is computed on it.
     metric : str or callable, optional
-        ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise; or ``metric(outputs, feeds)`` of a batch,
-        two dicts of arrays, whose mean over samples is taken.
+        ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise;
+        or ``metric(outputs, feeds)`` of a batch, two dicts of arrays, whose mean
+        over samples is taken.
     seed : int, optional
         Of the shuffles; None leaves the samples in their order.
     checkpoint : path, optional
-        A file ``.npz``, or a folder for a file of each: written after so many steps (``every``) and at the end. A file is
-        replaced whole or not at all, whenever the process ends.
+        A file ``.npz``, or a folder for a file of each: written after so many steps (``every``) and
+        at the end. A file is replaced whole or not at all, whenever the process ends.
     every : int
     resume : path or bool, optional
-        What to continue from, with the same model, data and optimizer; the steps are those of an uninterrupted training, to
-        the bit on the same machine. True takes ``checkpoint``, and begins where there is none.
+        What to continue from, with the same model, data and optimizer; the steps are those of an
+        uninterrupted training, to the bit on the same machine. True takes ``checkpoint``, and
+        begins where there is none.
     progress : bool
-        Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line of text on a terminal.
+        Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line
+        of text on a terminal.
     verify : bool
-        Compare the gradients with differences of the loss first, as `grad` does, at the first batch among others.
+        Compare the gradients with differences of the loss first, as `grad` does, at the
+        first batch among others.
 
     Returns
     -------
@@ -126,7 +135,8 @@ def train(
     InputError
         An argument of another kind.
     NotFinite
-        The loss or a gradient is NaN or infinite: it says in which step, and at which node that began.
+        The loss or a gradient is NaN or infinite: it says in which step, and at
+        which node that began.
     OSError
         A checkpoint cannot be written, as on a full disk: ``error.training`` has the steps so far.
     Exception
@@ -162,7 +172,8 @@ def train(
     _check_position(start, batches)
     if metric is None:
         metric = "accuracy" if loss == "cross_entropy" else "loss"
-    # The metric is checked even where no validation needs it, so that a typo does not wait for the next call.
+    # The metric is checked even where no validation needs it, so that a typo does not
+    # wait for the next call.
     measure = _metric(metric, trained.loss)
     score = None
     if validation is not None:
@@ -186,7 +197,8 @@ def _check_numbers(**numbers: tuple[int | None, int]) -> None:
 
 def _batches(data: Any, size: int | None, seed: int | None, epochs: int) -> TrainingBatches:
     batches = TrainingBatches(data, size, seed)
-    # A generator would be empty in the second epoch, and the training would end as if it were complete.
+    # A generator would be empty in the second epoch, and the training would end as
+    # if it were complete.
     if batches.is_single and epochs > 1:
         expected = "feeds that can be gone through again"
         raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
@@ -304,7 +316,8 @@ def _check_position(start: Checkpoint, batches: TrainingBatches) -> None:
 
 
 def _metric(metric: str | _Metric, loss: Loss) -> _Metric:
-    # A function of the user's is called as it is; what it returns is checked when the mean is taken.
+    # A function of the user's is called as it is; what it returns is checked
+    # when the mean is taken.
     if callable(metric):
         return metric
 

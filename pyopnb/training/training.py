@@ -75,7 +75,8 @@ class Training(Comparable):
         self.optimizer, self.epochs, self.metric = optimizer, epochs, metric
         self.interrupted = False
         self._reached = start
-        # The weights stay in ONNX Runtime's memory between steps, and are copied only when somebody looks at them.
+        # The weights stay in ONNX Runtime's memory between steps, and are copied only when
+        # somebody looks at them.
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results
         self._registry_epoch, self._versions = -1, self._current_versions()
@@ -189,7 +190,8 @@ class Training(Comparable):
         Parameters
         ----------
         epochs : int, optional
-            How many more, an epoch that was begun counted as one; to the end that was planned if not given.
+            How many more, an epoch that was begun counted as one; to the end that was
+            planned if not given.
 
         Returns
         -------
@@ -282,7 +284,8 @@ class Training(Comparable):
         except Exception as error:
             error.add_note(f"in step {self.steps + 1:,} of a training")
             raise
-        # The new weights are accepted only after this, so that the training stands before a step that went wrong.
+        # The new weights are accepted only after this, so that the training stands before a
+        # step that went wrong.
         loss, squares = results[self._loss], results[self._squares]
         if not np.isfinite(loss) or not np.isfinite(squares):
             raise self._not_finite(loss, feeds)
@@ -339,7 +342,8 @@ class Training(Comparable):
 
     def _not_finite(self, loss: float, feeds: Mapping[str, np.ndarray]) -> NotFinite:
         """Make the error that says where it began, from a trace of the batch."""
-        # The session still has the weights from before the step: the same batch fails again, in a trace this time.
+        # The session still has the weights from before the step: the same batch fails again,
+        # in a trace this time.
         inputs = {**feeds, **self._session.state}
         trace = self._session.session.trace(inputs, level="summaries", check=False, times=False)
         got = f"loss {loss}"

@@ -19,7 +19,8 @@ from pyopnb.training.training import Training
 
 __all__ = ["view_training", "view_training_diff"]
 
-# A longer curve is drawn by so many points: a million of them would be a picture as large as the model.
+# A longer curve is drawn by so many points: a million of them would be a picture
+# as large as the model.
 _POINTS = 150
 # From so many steps on the loss is smoothed, over this part of them.
 _MANY, _PART = 60, 30
@@ -43,10 +44,11 @@ def view_training(
     ----------
     thing : Training
     log : bool, optional
-        Whether the loss has a logarithmic axis. By default it has where the largest is over 100 times the smallest, and that
-        is above 0.
+        Whether the loss has a logarithmic axis. By default it has where the largest is over 100
+        times the smallest, and that is above 0.
     smooth : int, optional
-        Of how many batches the loss is the mean; 1 draws each alone. By default a thirtieth of the steps where there are 60.
+        Of how many batches the loss is the mean; 1 draws each alone. By default a thirtieth of the
+        steps where there are 60.
 
     Returns
     -------

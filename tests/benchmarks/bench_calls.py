@@ -1,7 +1,8 @@
 """The cost of a call of ``compute``: small tensors in a long chain, and large ones in one node.
 
-The op returns its input, so that the time is that of the boundary and not NumPy's. All get the same chain. The slope between
-1 and 101 nodes is the cost of one more node, without the fixed cost of a run.
+The op returns its input, so that the time is that of the boundary and not NumPy's. All get
+the same chain. The slope between 1 and 101 nodes is the cost of one more node, without the
+fixed cost of a run.
 """
 
 from __future__ import annotations

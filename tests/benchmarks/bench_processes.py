@@ -137,7 +137,8 @@ def on_dask() -> Row:
 
 def rows() -> Iterator[Row]:
     yield from pickled()
-    # Much of the second is the system's work for new memory, 4 MB a batch, and threads wait for each other there.
+    # Much of the second is the system's work for new memory, 4 MB a batch, and threads wait
+    # for each other there.
     yield threads("Sorted", np.sort, 1.8)
     yield threads("Exponential", lambda x: np.exp(np.sin(x)), None)
     if find_spec("distributed"):

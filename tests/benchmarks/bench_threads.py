@@ -1,7 +1,8 @@
 """Two threads that run one session, where the op's NumPy lets the GIL go; beside them two threads with NumPy alone.
 
-Where NumPy alone does not reach the bar either, the row says something of the machine: another process had a core of it. With
-smaller arrays the threads more often want the GIL at the same time, and who waits for it pays for being woken.
+Where NumPy alone does not reach the bar either, the row says something of the machine: another
+process had a core of it. With smaller arrays the threads more often want the GIL at the same time,
+and who waits for it pays for being woken.
 """
 
 from __future__ import annotations

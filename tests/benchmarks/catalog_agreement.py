@@ -1,8 +1,8 @@
 """How far each operator of the catalogue is from its references, and how long both take.
 
-The examples and the references are those of tests/catalog: its tests run here, and what they call and compare is
-written down. catalog.csv beside this file keeps the table, and the page of the catalogue shows it. This alone:
-``python tests/benchmarks/catalog_agreement.py``.
+The examples and the references are those of tests/catalog: its tests run here, and what they call
+and compare is written down. catalog.csv beside this file keeps the table, and the page of the
+catalogue shows it. This alone: ``python tests/benchmarks/catalog_agreement.py``.
 """
 
 from __future__ import annotations

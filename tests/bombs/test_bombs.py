@@ -14,8 +14,8 @@ import pyopnb
 
 _PATHS = [str(Path(pyopnb.__file__).parents[1]), str(Path(__file__).parents[1] / "shared")]
 
-# The bombs go through every function in one process, which may take 4 GB of addresses (an onnxruntime alone takes one and a
-# half) and says how long each function took.
+# The bombs go through every function in one process, which may take 4 GB of addresses (an
+# onnxruntime alone takes one and a half) and says how long each function took.
 _SCRIPT = """
 import pathlib, resource, sys, tempfile, time
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -122,7 +122,8 @@ BOMBS = {
 }  # fmt: skip
 
 
-# They take two thirds of the time: 25 functions are refused by the same count, and depth is counted in test_functions.py as well.
+# They take two thirds of the time: 25 functions are refused by the same count, and depth is counted
+# in test_functions.py as well.
 LONG = (
     "1,000 functions that call the next one twice",
     "a chain of 2,000 functions",

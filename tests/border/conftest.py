@@ -20,7 +20,8 @@ import pyopnb
 _SITE = Path(pyopnb.__file__).parents[1]
 _SHARED = Path(__file__).parents[1] / "shared"
 
-# What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that is only onnxruntime's.
+# What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that
+# is only onnxruntime's.
 _PRELUDE = """
 import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
@@ -53,7 +54,8 @@ def _of_scripts():
     return {"ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"} if options else {}
 
 
-# Runs texts one after another, each with names, a stdout and a registry of its own; what went wrong in one ends that one alone.
+# Runs texts one after another, each with names, a stdout and a registry of its own; what went wrong
+# in one ends that one alone.
 _TOGETHER = """
 import contextlib, io, json, traceback
 
@@ -94,7 +96,8 @@ def fresh(tmp_path_factory):
         script.write_text(begin + textwrap.dedent(text))
         paths = [str(_SITE), str(_SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
         out, err = script.with_suffix(".out"), script.with_suffix(".err")
-        # Files and a process group: a child that hangs would keep a pipe open, and must not outlive the test.
+        # Files and a process group: a child that hangs would keep a pipe open, and must
+        # not outlive the test.
         with out.open("w") as to, err.open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-W", "error", str(script)],

@@ -4,7 +4,8 @@ import pytest
 
 pytestmark = pytest.mark.one_python  # of ONNX Runtime's memory, and of one rule in C++
 
-# Arrays so large that their memory goes back to the system when it is freed: reading it then ends the process.
+# Arrays so large that their memory goes back to the system when it is freed: reading it
+# then ends the process.
 READ = """
 from onnx import numpy_helper
 

@@ -151,7 +151,8 @@ def test_a_daemon_thread_that_runs_python_in_compute(fresh, pause):
 
 @makers
 def test_daemon_threads_that_leave_compute_while_the_interpreter_ends(fresh, make):
-    # Handlers that were there before pyopnb's run after it, so for a while Python still works and runs are refused already.
+    # Handlers that were there before pyopnb's run after it, so for a while Python still works and
+    # runs are refused already.
     fresh(
         f"""
         import atexit, threading, time
@@ -247,8 +248,9 @@ def test_a_run_after_the_end_is_refused(fresh):
     ).clean("pyopnb: the interpreter is exiting, no more runs\n")
 
 
-# A forked child ends with os._exit, as multiprocessing's do: onnxruntime, once imported, lets no child end in another way, as
-# what it runs at exit waits for threads that the child does not have. With one session alive or none makes no difference.
+# A forked child ends with os._exit, as multiprocessing's do: onnxruntime, once imported, lets no
+# child end in another way, as what it runs at exit waits for threads that the child does not have.
+# With one session alive or none makes no difference.
 
 
 @makers
@@ -388,7 +390,8 @@ def test_ctrl_c_in_compute(fresh):
 
 @pytest.mark.plain
 def test_ctrl_c_between_ops_that_run_no_python(fresh):
-    # compute is numpy's own function, and no node is new: no bytecode runs in which Python would look for signals.
+    # compute is numpy's own function, and no node is new: no bytecode runs in which Python
+    # would look for signals.
     fresh(
         """
         op("exit::Cos", np.cos)

@@ -212,7 +212,8 @@ CASES = {
 }
 
 
-# Each line of a rebuild is interrupted once, which takes half a minute for these; "a rebuild" goes through the same lines.
+# Each line of a rebuild is interrupted once, which takes half a minute for these; "a rebuild" goes
+# through the same lines.
 LONG = (
     "a change of attrs",
     "a change of attrs that rebuilds",

@@ -69,9 +69,10 @@ def whole(kept):
     return np.asarray(kept).tobytes()
 
 
-# How a thing is kept, how its bytes are read, and which elements those are. The number of references alone tells the bridge that
-# something was kept, so one row stands for all containers. Nothing that is not instrumented may read under
-# a sanitizer, so everything ends in tobytes() or bytes().
+# How a thing is kept, how its bytes are read, and which elements those are. The number of
+# references alone tells the bridge that something was kept, so one row stands for all
+# containers. Nothing that is not instrumented may read under a sanitizer, so everything ends in
+# tobytes() or bytes().
 KEPT = {
     "x": (lambda x: x, whole, OLD),
     "x[1:]": (lambda x: x[1:], whole, OLD[1:]),
@@ -204,8 +205,8 @@ def cases(table):
     return pytest.mark.parametrize("name", table)
 
 
-# Whose memory it is, no version of Python changes. How a run ends has nothing to do with it: of the four pairs, make test takes
-# two, in which each has been.
+# Whose memory it is, no version of Python changes. How a run ends has nothing to do with it: of the
+# four pairs, make test takes two, in which each has been.
 sources = pytest.mark.parametrize(
     "source", ["graph input", pytest.param("intermediate", marks=pytest.mark.one_python)]
 )

@@ -1,7 +1,8 @@
 """What compute, __init__, infer and __del__ can do wrong: an exception with the facts, never an abort, never a wrong number.
 
-All cases run in two processes, one with pyopnb.Session and one with a bare InferenceSession, or some of them in one where a process
-takes most of a minute to begin (the leak run); each outcome is asserted by name.
+All cases run in two processes, one with pyopnb.Session and one with a bare InferenceSession, or
+some of them in one where a process takes most of a minute to begin (the leak run); each outcome
+is asserted by name.
 """
 
 import json
@@ -10,7 +11,8 @@ import re
 
 import pytest
 
-# Each class is an op between two of ONNX's own: y = Neg(op(Abs(x))). After each case a run of a good op must give good numbers.
+# Each class is an op between two of ONNX's own: y = Neg(op(Abs(x))). After each case a run of a
+# good op must give good numbers.
 CLASSES = """
 class Slotted(Exception):
     __slots__ = ("extra",)
@@ -172,8 +174,8 @@ print(json.dumps(outcomes))
 """
 
 GOT = "output 0: expected float32.*, got "
-# What each op is in the script, the exception that it ends in, and a pattern of the exception's text. A ResultError or ModelError
-# is pyopnb's own.
+# What each op is in the script, the exception that it ends in, and a pattern of the exception's
+# text. A ResultError or ModelError is pyopnb's own.
 BAD = {
     "value_error": ('raising(ValueError("bad value"))', "ValueError", "bad value"),
     "keyboard_interrupt": ('raising(KeyboardInterrupt())', "KeyboardInterrupt", ""),
@@ -248,9 +250,10 @@ EXPECTED = "".join(f"    {name!r}: {y},\n" for name, (_, y) in GOOD.items())
 # While shapes are inferred, the runtime does not tell a bare session's node.
 LEAN = [name for name in BAD if name.startswith("infer")]
 
-# One of each way through the native border, for the leak run, where a case takes seconds: an exception that stays whole, one whose
-# text or note fails, one raised again; a wrong count, a wrong dtype, a wrong shape; texts that fail half-way; what fails in
-# __init__ and in infer; results that are copied with other strides, another byte order, from larger memory, at the highest rank.
+# One of each way through the native border, for the leak run, where a case takes seconds: an
+# exception that stays whole, one whose text or note fails, one raised again; a wrong count, a wrong
+# dtype, a wrong shape; texts that fail half-way; what fails in __init__ and in infer; results that
+# are copied with other strides, another byte order, from larger memory, at the highest rank.
 ONE_OF_EACH = """
     keyboard_interrupt bad_str bad_note again liar returns_two float64 wrong_dim text_of_objects text_of_surrogates
     init_raises infer_raises infer_lies_dims rank_64 big_endian backwards cut_of_large
@@ -392,7 +395,8 @@ PARTS = {
     """,
         "3\n4\n",
     ),
-    # The refusal's own frames hold the result, here a view of the input; the op keeps nothing and goes on getting views.
+    # The refusal's own frames hold the result, here a view of the input; the op keeps nothing and
+    # goes on getting views.
     "a refused result is no escape": (
         """
         ways = [lambda x: x.view(np.int32), lambda x: x[None], lambda x: (x, x), lambda x: [x, x[1:]], lambda x: x]

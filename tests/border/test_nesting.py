@@ -1,7 +1,7 @@
 """Runs inside runs without end: ONNX Runtime recurses on the C stack, which no RecursionError of Python's guards.
 
-Apart from test_misbehaviour.py, because each level unwinds through all outer ones, which takes minutes where every allocation
-is traced.
+Apart from test_misbehaviour.py, because each level unwinds through all outer ones, which takes
+minutes where every allocation is traced.
 """
 
 SCRIPT = """
@@ -32,7 +32,8 @@ for op in ("case::OwnSession", "case::OneSession"):
 
 
 def test_in_sessions_of_pyopnb(fresh):
-    # Two notes, not sixty: of the innermost run, which did not reach compute, and of all around it, with what went in.
+    # Two notes, not sixty: of the innermost run, which did not reach compute, and of all around
+    # it, with what went in.
     ended = "RecursionError 2 runs are nested 60 deep: compute runs a session wh\n[ 2. -1.  4.]\n"
     fresh("make = pyopnb.Session\n" + SCRIPT).clean(ended * 2)
 

@@ -1,16 +1,19 @@
 """A real JupyterLab, driven in a real Chromium.
 
-    with lab(folder, base_url="/user/alice/") as server, browser() as chromium, tab(new_context(chromium), server) as page:
+    with lab(folder, base_url="/user/alice/") as server, browser() as chromium,
+    tab(new_context(chromium), server) as page:
         page.open_notebook("first.ipynb")
         page.run_all()
         page.screenshot("first")
 
-The user's own settings, workspaces, runtime files and trusted notebooks are neither read nor written: they are redirected to a
-temporary folder. A tab can reach its server only; other requests are recorded in ``blocked``. Linux only, like all tests.
+The user's own settings, workspaces, runtime files and trusted notebooks are neither read nor
+written: they are redirected to a temporary folder. A tab can reach its server only; other requests
+are recorded in ``blocked``. Linux only, like all tests.
 
-What a page shows arrives at some time, and on a busy machine late. So nothing is read once: `expect` of playwright and `Tab.expect`
-wait for a value, and every step ends when the page or the kernel says that it has. ``PYOPNB_TEST_SLOWDOWN=8`` makes pages run
-8 times slower, which shows what was forgotten.
+What a page shows arrives at some time, and on a busy machine late. So nothing is read once:
+`expect` of playwright and `Tab.expect` wait for a value, and every step ends when the page or
+the kernel says that it has. ``PYOPNB_TEST_SLOWDOWN=8`` makes pages run 8 times slower, which
+shows what was forgotten.
 """
 
 from __future__ import annotations
@@ -365,8 +368,9 @@ class Tab:
     def run_all(self) -> None:
         """Run all cells and wait for the last."""
         self.command("notebook:run-all-cells")
-        # At the first error, even one that is expected, the command ends and says of all cells that they are idle, while the
-        # kernel still runs them. It answers a request that comes after them last.
+        # At the first error, even one that is expected, the command ends and says of all
+        # cells that they are idle, while the kernel still runs them. It answers a request
+        # that comes after them last.
         kernel = f"{CURRENT}.context.sessionContext.session.kernel"
         self._wait_for(self._begin(f"{kernel}.requestExecute({{code: '', silent: true}}).done"))
         self.expect(self.never_run, [])

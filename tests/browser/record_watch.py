@@ -2,8 +2,8 @@
 
     .venv-3.11/bin/python tests/browser/record_watch.py notebooks/pictures/watch.gif
 
-Beside the GIF it writes the last picture as a PNG, for readers who have asked their system for less motion. Pages are light, and
-no wider than a column of text, so that the letters can be read there.
+Beside the GIF it writes the last picture as a PNG, for readers who have asked their system for less
+motion. Pages are light, and no wider than a column of text, so that the letters can be read there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ OPS, WATCHED = 1, 2
 WIDTH, HEIGHT = 900, 656
 STATUS = 30  # the height of JupyterLab's line at the bottom
 COLOURS = 64
-# Milliseconds: of a letter, of a picture that is read, and of the last one before the loop begins again.
+# Milliseconds: of a letter, of a picture that is read, and of the last one before
+# the loop begins again.
 LETTER, READ, LAST = 60, 1600, 4500
 
 

@@ -42,7 +42,8 @@ def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path)
     options = [word for word in shlex.split(command) if "Preprocessor" in word]
     assert len(options) == 1
     assert '<span class="k">class</span>' in highlighted(path, *options)
-    # When this fails, nbconvert colours such cells by itself, and the page of the documentation can go.
+    # When this fails, nbconvert colours such cells by itself, and the page of the
+    # documentation can go.
     assert '<span class="k">class</span>' not in highlighted(path)
     notebook = nbformat.read(path, 4)
     notebook.cells[0].metadata["magics_language"] = "python"

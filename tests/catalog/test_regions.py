@@ -206,7 +206,8 @@ def test_deformable_convolutions_are_sums_of_moved_points(groups, offset_groups,
     doubled = [padding[0], padding[0], padding[1], padding[1]]
     unmasked = run("mmdeploy::MMCVDeformConv2d", x, offset, weight, padding=doubled, **attrs)
     samples = moved_points(x, offset, (3, 2), stride, padding, dilation)
-    # Each group of the weights sees its channels, and each group of the offsets moves and weighs its own.
+    # Each group of the weights sees its channels, and each group of the offsets
+    # moves and weighs its own.
     masks = mask.reshape(2, offset_groups, 6, height, width).repeat(4 // offset_groups, axis=1)
     kernels = weight.astype(np.float64).reshape(groups, 6 // groups, 4 // groups, 6)
     sums = []

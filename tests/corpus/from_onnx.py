@@ -128,7 +128,8 @@ def _optimised() -> Made:
         onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
 
     model = _rewritten(optimise)
-    # onnxruntime writes an import of every domain that a session of the process had; pyopnb's private ones are not kept.
+    # onnxruntime writes an import of every domain that a session of the process had; pyopnb's
+    # private ones are not kept.
     kept = [entry for entry in model.opset_import if not entry.domain.startswith("pyopnb:")]
     del model.opset_import[:]
     model.opset_import.extend(kept)

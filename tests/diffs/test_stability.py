@@ -87,7 +87,8 @@ def test_every_row_is_what_runs_by_hand_give() -> None:
     hidden = X.astype(np.float64) @ weights[0]
     exact = (hidden / 2 * (1 + erf(hidden / 2**0.5))) @ weights[1]
     assert largest(table["float64"]) == np.abs(exact.astype(np.float32) - usual).max()
-    # One unit in the last place of the inputs changes the outputs, but not by more than their condition allows.
+    # One unit in the last place of the inputs changes the outputs, but not by more than
+    # their condition allows.
     assert 0 < largest(table["inputs + 1 ULP"]) < 1e-3
     assert table.ok and "steady in 7 ways" in str(table)
 

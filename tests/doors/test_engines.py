@@ -19,7 +19,8 @@ from pyopnb.ops.class_source import class_source
 
 COUNT = 400
 
-# What a worker does that is to be as one without pyopnb, and not any more. As texts, since it has no module of the tests.
+# What a worker does that is to be as one without pyopnb, and not any more. As texts, since it has
+# no module of the tests.
 HIDE = """
 import sys
 names = [name for name in sys.modules if name.partition(".")[0] == "pyopnb"]

@@ -1,7 +1,8 @@
 """``python mutants.py fuzz SECONDS`` or ``python mutants.py kept``: mutated models through every function of `takers`.
 
-Exits with 1 where a function raised what is neither pyopnb's, nor onnx's or ONNX Runtime's, nor about the run itself; with the
-mutation's number and the traceback. The random numbers are seeded with PYOPNB_FUZZ_SEED, 0 if it is not set.
+Exits with 1 where a function raised what is neither pyopnb's, nor onnx's or ONNX Runtime's, nor
+about the run itself; with the mutation's number and the traceback. The random numbers are seeded
+with PYOPNB_FUZZ_SEED, 0 if it is not set.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Mutated models into every public function: what comes out is a result, an error of pyopnb, or one of ONNX Runtime's or onnx's own.
 
-Bytes are mutated, and so are messages, field by field: a valid model with one wrong thing in it goes deeper than noise. Each batch
-runs in a process of its own, which must end alive, and what it finds is printed so that it can be kept among `once_found`.
+Bytes are mutated, and so are messages, field by field: a valid model with one wrong thing in it
+goes deeper than noise. Each batch runs in a process of its own, which must end alive, and what it
+finds is printed so that it can be kept among `once_found`.
 
-Five seconds by default; ``PYOPNB_FUZZ_SECONDS=300`` in the environment asks for more, as `make test-all` does.
+Five seconds by default; ``PYOPNB_FUZZ_SECONDS=300`` in the environment asks for more, as
+`make test-all` does.
 """
 
 from __future__ import annotations

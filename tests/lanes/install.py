@@ -1,8 +1,10 @@
 """Installs into a lane's environment: with uv, which takes a fifth of pip's time, or else with pip.
 
-Usage: install.py ENVIRONMENT ARGUMENT..., where the arguments are those of ``pip install``, or install.py ENVIRONMENT --wheel
-FOLDER OPTION..., which builds a wheel of this folder, with a Python that has pip, and uv where that can be had. uv does not read how pip is configured, so it is told in its own words; where pip is told what uv has no word for,
-or uv fails, pip does it. A page of ``--find-links`` that cannot be reached is left out, as pip leaves it out after half a minute.
+Usage: install.py ENVIRONMENT ARGUMENT..., where the arguments are those of ``pip install``, or
+install.py ENVIRONMENT --wheel FOLDER OPTION..., which builds a wheel of this folder, with a Python
+that has pip, and uv where that can be had. uv does not read how pip is configured, so it is told in
+its own words; where pip is told what uv has no word for, or uv fails, pip does it. A page of
+``--find-links`` that cannot be reached is left out, as pip leaves it out after half a minute.
 Nothing is compiled before it is imported: most of what comes with JupyterLab or torch never is.
 
 What slows down every process of Jupyter's goes again: see `SLOW`.
@@ -19,7 +21,8 @@ import sys
 import urllib.error
 import urllib.request
 
-# What pip calls it, what uv does, and what is between several. See `pip config list` and uv's page on environment variables.
+# What pip calls it, what uv does, and what is between several. See `pip config list` and uv's page
+# on environment variables.
 WORDS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -34,8 +37,9 @@ SILENT = {"cache-dir", "disable-pip-version-check", "no-cache-dir", "no-color", 
           "no-warn-script-location", "progress-bar", "quiet", "require-virtualenv", "retries", "root-user-action", "verbose"}  # fmt: skip
 PIP = [sys.executable, "-m", "pip"]
 UV = [sys.executable, "-m", "uv"]
-# jsonschema imports it where it is there, to check texts that should be IRIs, of which Jupyter's files have none. The import
-# builds 38 parsers, which takes 3 s of CPU in each process that imports nbformat. binder/ keeps it, as its lock says.
+# jsonschema imports it where it is there, to check texts that should be IRIs, of which Jupyter's
+# files have none. The import builds 38 parsers, which takes 3 s of CPU in each process that imports
+# nbformat. binder/ keeps it, as its lock says.
 SLOW = "rfc3987-syntax"
 
 

@@ -1,7 +1,8 @@
 """Uses an installed wheel as its user would: without the sources, in IPython and in a plain session.
 
-Usage: used_wheel.py [--no-compiler], with the Python that has the wheel, in another folder than the repository. With the flag there
-must be no compiler on the PATH, and an op in C++ is refused in words that tell so.
+Usage: used_wheel.py [--no-compiler], with the Python that has the wheel, in another folder than
+the repository. With the flag there must be no compiler on the PATH, and an op in C++ is refused
+in words that tell so.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What people write in ``compute``: expressions of inputs ``x``, ``y`` (float32[4,6]), ``v`` (float32[6]), ``i`` (int64[3]), ``n`` (int32[4,6])
-and ``m`` (bool[4,6]), each with the dtype of its result where that is not float32."""
+"""What people write in ``compute``: expressions of inputs ``x``, ``y`` (float32[4,6]), ``v``
+(float32[6]), ``i`` (int64[3]), ``n`` (int32[4,6]) and ``m`` (bool[4,6]), each with the dtype of its
+result where that is not float32."""
 
 from __future__ import annotations
 

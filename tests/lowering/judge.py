@@ -1,8 +1,8 @@
 """Judge what is lowered by other allowances than ``pyopnb.testing.verify``: exact integers, and floats beside a wider run.
 
-A float may be off by what rounding does to NumPy itself: the distance between its result and that of wider floats, and what
-moving all inputs, and all that functions give, by a unit changes. Where such a move changes a whole number or a bool, the body jumps there, and the element
-says nothing.
+A float may be off by what rounding does to NumPy itself: the distance between its result and that
+of wider floats, and what moving all inputs, and all that functions give, by a unit changes. Where
+such a move changes a whole number or a bool, the body jumps there, and the element says nothing.
 """
 
 from __future__ import annotations
@@ -237,7 +237,8 @@ def _wrong_floats(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
         )
         unsure |= np.isfinite(other) != np.isfinite(truth)
         unsure |= np.isnan(other) != np.isnan(truth)
-        # Where a rounding error changes an element by a percent, as a remainder of a huge number, it says nothing.
+        # Where a rounding error changes an element by a percent, as a remainder of a huge
+        # number, it says nothing.
         unsure |= np.abs(other - truth) > 0.01 * np.abs(truth)
     near = np.isfinite(ours) & np.isfinite(truth) & (np.abs(ours - truth) <= allowed)
     opposite = np.isinf(truth) & np.isinf(ours) & (truth != ours)

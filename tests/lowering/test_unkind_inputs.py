@@ -20,7 +20,8 @@ def at(where, value):
     return lambda x, y: np.where(where(x), y.dtype.type(value), y)
 
 
-# A body; an example; what the function gives instead, of its input and right result; what the refusal names.
+# A body; an example; what the function gives instead, of its input and right result;
+# what the refusal names.
 PLACES = {
     "NaN": ("x * 2", X, at(np.isnan, 0), "NaN and infinities"),
     "-inf": ("np.minimum(x, 5)", X, at(np.isneginf, -3e38), "NaN and infinities"),

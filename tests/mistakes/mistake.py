@@ -21,15 +21,18 @@ class Mistake:
     name : str
         What went wrong, in a few words; the test's name.
     typed : str
-        The cells, as a user types them, with a line ``---`` between two of them. A cell ``!python -m pyopnb …`` is a command
-        line. NumPy is there as ``np``, and so are ``onnx`` and ``pyopnb``. «…» is what the advice is typed instead of, and «»
-        where it is typed in; without «» the advice is a cell of its own, typed last.
+        The cells, as a user types them, with a line ``---`` between two of them. A cell
+        ``!python -m pyopnb …`` is a command line. NumPy is there as ``np``, and so are ``onnx`` and
+        ``pyopnb``. «…» is what the advice is typed instead of, and «» where it is typed in; without
+        «» the advice is a cell of its own, typed last.
     says : tuple of str
         What the message contains.
     proof : str
-        A Python expression that is true in the end: the advice did not only run, it did what the user meant.
+        A Python expression that is true in the end: the advice did not only run, it did
+        what the user meant.
     advice : str
-        A regular expression; its group is what is typed of the message. By default all that follows ``Try:``.
+        A regular expression; its group is what is typed of the message. By default all
+        that follows ``Try:``.
     """
 
     name: str

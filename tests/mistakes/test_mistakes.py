@@ -24,7 +24,8 @@ from pyopnb.__main__ import main
 
 PARTS = (in_pyop_cells, in_onnx_cells, in_models, in_refused_models, in_runs, in_training, in_lines)
 TABLE = [row for part in PARTS for row in part.MISTAKES]
-# What is wrong in the text of a class, each Python says in its own words; the other messages are pyopnb's.
+# What is wrong in the text of a class, each Python says in its own words; the other
+# messages are pyopnb's.
 PARAMETERS = [
     pytest.param(
         row,

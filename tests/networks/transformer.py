@@ -17,8 +17,8 @@ def transformer(
 ) -> ModelProto:
     """Make attention and feed-forward networks with residuals; ``x: float32[N,S,width]`` to ``logits`` and ``probs``.
 
-    A block has 29 nodes; a last LayerNormalization and the MatMul of the logits follow. ``probs`` are the attention's weights
-    of the last block.
+    A block has 29 nodes; a last LayerNormalization and the MatMul of the logits follow. ``probs``
+    are the attention's weights of the last block.
     """
     drawn = np.random.default_rng(seed)
     nodes: list[NodeProto] = []

@@ -1,7 +1,7 @@
 """ONNX's own node tests, run: what `tests/onnx_reference/test_fill.py` asserts and ``tests/benchmarks/bench_fill.py`` prints.
 
-A case counts as passed where the model loads, runs on every data set of the case, and each result has the expected dtype and
-shape, and values within the tolerances of the case.
+A case counts as passed where the model loads, runs on every data set of the case, and each result
+has the expected dtype and shape, and values within the tolerances of the case.
 """
 
 from __future__ import annotations

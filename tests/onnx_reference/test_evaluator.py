@@ -178,7 +178,8 @@ def test_the_probabilities_of_a_support_vector_machine(classes):
     x = RANDOM.normal(size=(20, 3)).astype(np.float32)
     proto = model("", {"x": x}, "l p")
     proto.graph.node.append(node)
-    # For three classes and more, onnx's class is wrong, and a kernel of the runtime takes its place.
+    # For three classes and more, onnx's class is wrong, and a kernel of the
+    # runtime takes its place.
     trace = same(proto, {"x": x})
     if classes > 2:
         attrs = {

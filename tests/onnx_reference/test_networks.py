@@ -51,7 +51,8 @@ NETWORKS = {
 }
 
 
-# The others' op types are those of the node tests; these have one of each kind: windows, weights of a node, many inputs.
+# The others' op types are those of the node tests; these have one of each kind: windows, weights of
+# a node, many inputs.
 SHORT = ("squeezenet Concat", "squeezenet Softmax", "shufflenet BatchNormalization", "MaxPool2d")
 
 

@@ -82,7 +82,8 @@ def test_ports_that_are_optional_and_variadic() -> None:
 
 
 def test_the_class_serves_every_node_of_the_operator() -> None:
-    # The first has its alpha, the second leaves it to the definition; their shapes and ranks differ.
+    # The first has its alpha, the second leaves it to the definition; their
+    # shapes and ranks differ.
     model = pyopnb.model(
         [pyopnb.node("Celu", "a", "b", alpha=2.0), pyopnb.node("Celu", "c", "d")],
         {"a": "float64[N]", "c": "float64[2,3]"},

@@ -1,7 +1,8 @@
 """How many rooms and files a feed, a batch and a trace pass: docs/architecture says it, and here it is measured.
 
-A room is entered where one of its Python functions is called with the thing: as an argument, or in a list, tuple or dict that
-is one. Functions that get something made of it, as its name or its type, do not count; nor does C++.
+A room is entered where one of its Python functions is called with the thing: as an argument, or in
+a list, tuple or dict that is one. Functions that get something made of it, as its name or its type,
+do not count; nor does C++.
 """
 
 import sys

@@ -72,7 +72,8 @@ def profile_nodes(count: int) -> Call:
 
 @pytest.mark.parametrize("case", [replace_all, make_session, session_attrs, profile_nodes])
 def test_the_work_grows_with_the_model(case: Callable[[int], Call]) -> None:
-    # What is read once a process; and Python 3.13 counts in a function from the second traced call on.
+    # What is read once a process; and Python 3.13 counts in a function from the
+    # second traced call on.
     work(case(5))
     small, large = (work(case(count)) for count in (SMALL, FACTOR * SMALL))
     assert small > SMALL

@@ -8,7 +8,8 @@ from pyopnb.runtime import _bridge
 
 
 def test_native_module_is_the_environments_own():
-    # True of a wheel and of an editable install; false of a module left in the source folder by an in-place build.
+    # True of a wheel and of an editable install; false of a module left in the source folder
+    # by an in-place build.
     assert Path(_bridge.__file__).is_relative_to(sys.prefix)
 
 

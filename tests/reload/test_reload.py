@@ -274,7 +274,8 @@ def test_an_op_is_redefined_inside_compute():
     pyopnb.again = lambda: define(ADDS.format(10))
     try:
         session = pyopnb.Session(chain("reload::Op", "reload::Op"))
-        # The definition happens in the first node; the second is of the same run and so of the same version.
+        # The definition happens in the first node; the second is of the same run and so
+        # of the same version.
         assert out(session) == [3, 4, 5]
         assert len(pyopnb.registry.history("reload::Op")) == 3
         assert out(session) == [21, 22, 23]
@@ -331,7 +332,8 @@ def test_an_op_is_redefined_while_another_thread_builds_for_it():
         del pyopnb.hold
 
 
-# A process of its own: in the suite's, the threads and allocator's arenas of other tests grow meanwhile.
+# A process of its own: in the suite's, the threads and allocator's arenas of other
+# tests grow meanwhile.
 GROWTH = """
 import gc, linecache, os, sys
 import numpy as np, onnxruntime, pyopnb

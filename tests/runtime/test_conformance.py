@@ -1,7 +1,7 @@
 """ONNX's own node tests, each node replaced by an op whose ``compute`` asks ONNX's reference implementation.
 
-What is proved is the way of the tensors: dtypes, shapes, attrs, optional ports and bodies go through ONNX Runtime into
-``compute`` and back without a change.
+What is proved is the way of the tensors: dtypes, shapes, attrs, optional ports and bodies go
+through ONNX Runtime into ``compute`` and back without a change.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ def test_initializers_that_options_have(tmp_path, kind, monkeypatch):
     options, _keep = options_with(w=np.float32([10, 20]))
     session = pyopnb.Session(model, options)
     assert session(x=[1, 2])["y"].tolist() == [11, 22]
-    # What no options have is still missed, in words, and is not taken from the folder in which the process happens to be.
+    # What no options have is still missed, in words, and is not taken from the folder in which the
+    # process happens to be.
     monkeypatch.chdir(tmp_path)
     if kind == "proto":
         (tmp_path / "absent.bin").write_bytes(bytes(8))

@@ -8,7 +8,8 @@ void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
 }
 """
 
-# The example of PyTorch's documents, whose scale and bias are read by the group where they belong to the channel.
+# The example of PyTorch's documents, whose scale and bias are read by the group where they
+# belong to the channel.
 GROUP_NORM = """
 #include <numeric>
 

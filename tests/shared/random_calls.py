@@ -1,7 +1,8 @@
 """Random calls of ops, each judged: as a test with a small count, and as a script with any.
 
-``PYTHONPATH=tests/shared python -P tests/shared/random_calls.py --count 10000000 --seed 0``. The calls come in epochs of their own
-sessions, ops and random numbers; what fails says its epoch, and ``--epoch`` runs that one alone.
+``PYTHONPATH=tests/shared python -P tests/shared/random_calls.py --count 10000000 --seed 0``. The
+calls come in epochs of their own sessions, ops and random numbers; what fails says its epoch, and
+``--epoch`` runs that one alone.
 """
 
 from __future__ import annotations
@@ -182,7 +183,8 @@ class Epoch:
     def __init__(self, seed: int, number: int) -> None:
         self.place = f"seed {seed}, epoch {number}"
         self.random = random.Random(f"{seed} {number}")
-        # The model: what each op's newest version rolls by, what its versions did, and the dtype that LAST gives.
+        # The model: what each op's newest version rolls by, what its versions did, and the
+        # dtype that LAST gives.
         self.shifts = dict.fromkeys([*NAMES, PAIR, LAST], 0)
         self.history: dict[str, list[tuple[int, str]]] = {name: [] for name in self.shifts}
         self.last = "float32"

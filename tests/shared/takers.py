@@ -1,6 +1,7 @@
 """Every public function that takes a model, each as a function of a ModelProto and of a folder to write to.
 
-Both the bombs and the fuzzed models go through all of them: what is added to pyopnb and takes a model is added here.
+Both the bombs and the fuzzed models go through all of them: what is added to pyopnb and takes a
+model is added here.
 """
 
 from __future__ import annotations

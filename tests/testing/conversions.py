@@ -1,7 +1,8 @@
 """Pairs of functions: wrong conversions made on purpose, and right ones that compute in another way.
 
-Each row has a name, the original, the converted function, the dtype of its inputs, and their shapes, in
-which a letter is a free dimension. Every wrong number that was once found in a release is among the wrong ones.
+Each row has a name, the original, the converted function, the dtype of its inputs, and their
+shapes, in which a letter is a free dimension. Every wrong number that was once found in a release
+is among the wrong ones.
 """
 
 import numpy as np

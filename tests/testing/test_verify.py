@@ -85,7 +85,8 @@ def test_other_rounding_of_a_function_passes_where_the_body_cancels(dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_infinity_of_the_wrong_sign_is_found_where_the_original_jumps(dtype):
-    # A rounding error takes 1 / (x - 1) from inf to a finite number, so any finite number would pass.
+    # A rounding error takes 1 / (x - 1) from inf to a finite number, so any
+    # finite number would pass.
     def original(x):
         return 1 / (x - x.dtype.type(1))
 

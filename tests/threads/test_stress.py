@@ -1,7 +1,7 @@
 """Everything at once: runs, definitions, rollbacks, removals, new sessions, pickles, traces and attrs, on many threads.
 
-What each thread sees must be right by itself: every result is that of one version, and no other. Set PYOPNB_STRESS_SECONDS to
-go on for longer: without the GIL, minutes tell more than seconds.
+What each thread sees must be right by itself: every result is that of one version, and no other.
+Set PYOPNB_STRESS_SECONDS to go on for longer: without the GIL, minutes tell more than seconds.
 """
 
 import os

@@ -57,7 +57,8 @@ def test_python_is_inside_its_run(profile, tmp_path):
         inside = [event for event in computes if event["args"]["run"] == number]
         assert len(inside) == 3
         for event in inside:
-            # ONNX Runtime counts whole microseconds, on a clock that is read a moment before Python's.
+            # ONNX Runtime counts whole microseconds, on a clock that is read a
+            # moment before Python's.
             assert run["ts"] - 500 <= event["ts"]
             assert event["ts"] + event["dur"] <= run["ts"] + run["dur"] + 500
 

@@ -31,7 +31,8 @@ class Half:
         return x / np.float32(2)
 """
 OLDEST = "onnxruntime==1.25.0"  # as tests/oldest.txt has it
-# The lane of the oldest versions has that onnxruntime. Where there is no such lane, an environment is made for it once.
+# The lane of the oldest versions has that onnxruntime. Where there is no such lane, an environment
+# is made for it once.
 OLDEST_PYTHON = os.environ.get("PYOPNB_OLDEST", OLDEST)
 
 

@@ -41,7 +41,8 @@ def convolutions() -> Network:
         pyopnb.node("Sigmoid", "e", "y"),
     ]
     weights = {"w": drawn(16, 3, 3, 3), "b": drawn(16), "v": drawn(32, 16, 3, 3), "d": drawn(32)}
-    # Not the newest opset: a runtime may know one before it has kernels for what quantisation puts into it.
+    # Not the newest opset: a runtime may know one before it has kernels for what
+    # quantisation puts into it.
     return pyopnb.model(nodes, {"x": "float32[N,3,64,64]"}, "y", opset=21, initializers=weights), {
         "x": drawn(2, 3, 64, 64)
     }

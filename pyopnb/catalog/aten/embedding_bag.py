@@ -17,8 +17,9 @@ NAMES = ("org.pytorch.aten::embedding_bag", "::embedding_bag")
 class embedding_bag:
     """Sum, average or take the maximum of the rows that each bag of indices names.
 
-    A bag begins at its offset and ends where the next one begins; with ``include_last_offset``, the last offset
-    stops the last bag. An empty bag is 0. Indices equal to ``padding_idx`` are left out.
+    A bag begins at its offset and ends where the next one begins; with
+    ``include_last_offset``, the last offset stops the last bag. An empty bag is 0. Indices
+    equal to ``padding_idx`` are left out.
     """
 
     def infer(self, weight, indices, offsets, *options, **by_name):

@@ -1,7 +1,7 @@
 """BBoxTransform of Caffe2, which applies what the box head of detectron2 predicts.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/bbox_transform_op.cc. Turned boxes are refused.
-Tested against a loop by its definition, to 1e-4.
+Defined in pytorch/pytorch before 2.4, caffe2/operators/bbox_transform_op.cc. Turned boxes are
+refused. Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

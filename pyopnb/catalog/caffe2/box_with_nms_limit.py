@@ -1,8 +1,7 @@
 """BoxWithNMSLimit of Caffe2, which ends the box head of detectron2's exported models.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/box_with_nms_limit_op.cc. Soft suppression and
-turned boxes are refused.
-Tested against a loop by its definition, to 1e-6.
+Defined in pytorch/pytorch before 2.4, caffe2/operators/box_with_nms_limit_op.cc. Soft suppression
+and turned boxes are refused. Tested against a loop by its definition, to 1e-6.
 """
 
 import numpy as np
@@ -15,8 +14,9 @@ NAMES = ("org.pytorch._caffe2::BoxWithNMSLimit",)
 class BoxWithNMSLimit:
     """Suppress boxes inside each class, and keep the best of an image, one class after the other.
 
-    Class 0 is the background; with ``input_boxes_include_bg_cls`` 0 it has no boxes, and its score is the last one.
-    The outputs are scores, boxes, classes, boxes an image, numbers of boxes, and boxes a class.
+    Class 0 is the background; with ``input_boxes_include_bg_cls`` 0 it has no boxes, and its
+    score is the last one. The outputs are scores, boxes, classes, boxes an image, numbers of
+    boxes, and boxes a class.
     """
 
     def __init__(

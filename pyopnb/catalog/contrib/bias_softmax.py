@@ -16,8 +16,8 @@ NAMES = ("com.microsoft::BiasSoftmax",)
 class BiasSoftmax:
     """Add a bias that rows share, and take the softmax over the axes from ``axis`` on.
 
-    With ``is_inner_broadcast``, consecutive rows share a row of the bias; without it, the rows of the bias are
-    repeated from the first.
+    With ``is_inner_broadcast``, consecutive rows share a row of the bias; without it, the rows of
+    the bias are repeated from the first.
     """
 
     def __init__(self, is_inner_broadcast: int, axis: int = 1):

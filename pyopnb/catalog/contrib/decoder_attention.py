@@ -17,7 +17,8 @@ NAMES = ("com.microsoft::DecoderAttention",)
 class DecoderAttention:
     """Attend to the tokens so far, or with ``static_kv`` to those of the encoder.
 
-    With ``use_past``, the cache is longer by the new tokens afterwards, or for the encoder's tokens it is all there is.
+    With ``use_past``, the cache is longer by the new tokens afterwards, or for the encoder's
+    tokens it is all there is.
     """
 
     def __init__(self, num_heads: int, mask_filter_value: float = -10000.0):

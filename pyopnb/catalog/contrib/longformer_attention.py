@@ -1,9 +1,8 @@
 """LongformerAttention of com.microsoft, local attention with a few tokens that see all.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after
-Beltagy and others (2020). What the definition leaves open, rows of masked tokens, is computed like any
-other row.
-Tested against a loop by its definition, to 1e-4.
+Beltagy and others (2020). What the definition leaves open, rows of masked tokens, is computed like
+any other row. Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np
@@ -17,7 +16,8 @@ NAMES = ("com.microsoft::LongformerAttention",)
 class LongformerAttention:
     """Attend to the tokens within a window and to the global ones; global tokens attend to all.
 
-    Global tokens have projections of their own: of their queries, and of the keys and values that they look at.
+    Global tokens have projections of their own: of their queries, and of the keys and
+    values that they look at.
     """
 
     def __init__(self, num_heads: int, window: int):

@@ -1,8 +1,8 @@
 """QOrderedMatMul of com.microsoft, a product of int8 matrices in the orders of cuBLASLt.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1:
-the first matrix by rows and the second one by columns. Orders in tiles are refused.
-Tested against its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
+1: the first matrix by rows and the second one by columns. Orders in tiles are refused. Tested
+against its formula in NumPy, exactly.
 """
 
 import numpy as np
@@ -26,7 +26,8 @@ class QOrderedMatMul:
         return a.like(shape=(*a.shape[:-1], None) if a.shape else None)
 
     def compute(self, a, scale_a, b, scale_b, scale_y, bias=None, c=None, scale_c=None):
-        # By columns, each column of B lies in one piece, whichever of its two shapes the file gives it.
+        # By columns, each column of B lies in one piece, whichever of its two
+        # shapes the file gives it.
         columns = b.reshape(*b.shape[:-2], -1, a.shape[-1])
         columns = columns.astype(np.int32)
         # Sums of int8 products need 32 bits.

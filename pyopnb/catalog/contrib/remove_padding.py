@@ -15,8 +15,8 @@ NAMES = ("com.microsoft::RemovePadding",)
 class RemovePadding:
     """Gather the tokens that count, and say where they stood.
 
-    The outputs are the tokens, the offsets of all tokens with those that count first, where each sentence begins
-    among the tokens, and the length of the longest sentence.
+    The outputs are the tokens, the offsets of all tokens with those that count first, where each
+    sentence begins among the tokens, and the length of the longest sentence.
     """
 
     def infer(self, x, token_count):
@@ -28,7 +28,8 @@ class RemovePadding:
                 token_count,
             )
         batch, length, size = x.shape
-        # ONNX Runtime 1.32 infers 0 for the output of its Attention where the weights' sizes are symbols.
+        # ONNX Runtime 1.32 infers 0 for the output of its Attention where the
+        # weights' sizes are symbols.
         size = size or None
         if isinstance(batch, int):
             begins = batch + 1

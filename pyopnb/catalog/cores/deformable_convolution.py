@@ -1,7 +1,8 @@
 """Convolutions whose kernel points move (Dai and others, 2017; Zhu and others, 2018).
 
-ONNX's DeformConv is the operator of the papers, and ONNX Runtime's kernel of it is a hundred times as
-fast as NumPy. The plugins differ from it in the order of inputs and in the names of attributes only.
+ONNX's DeformConv is the operator of the papers, and ONNX Runtime's kernel of it is a
+hundred times as fast as NumPy. The plugins differ from it in the order of inputs and in the
+names of attributes only.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def deformable_convolution(
 ) -> np.ndarray:
     """Convolve images with kernels whose points are moved by offsets and weighted by a mask.
 
-    Output ``[o, i, j]`` is ``bias[o]`` plus the sum over channels ``c`` and points ``(a, b)`` of ``weight[o, c, a, b] *
-    mask * x[c]`` at row ``i * stride - pad + a * dilation + offset``, and the column likewise. Between pixels, x is
-    interpolated; outside, and at an offset that is not a number, it is 0.
+    Output ``[o, i, j]`` is ``bias[o]`` plus the sum over channels ``c`` and points ``(a, b)``
+    of ``weight[o, c, a, b] * mask * x[c]`` at row ``i * stride - pad + a * dilation + offset``,
+    and the column likewise. Between pixels, x is interpolated; outside, and at an offset that
+    is not a number, it is 0.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ def drop(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Drop elements at random in training, and return what is left with the mask of what was kept.
 
-    ``everything`` is the mask outside training: `lower` follows `numpy.ones` in an entry only. With a seed each
-    run drops the same elements, and without one (0) each drops others.
+    ``everything`` is the mask outside training: `lower` follows `numpy.ones` in an entry only. With
+    a seed each run drops the same elements, and without one (0) each drops others.
     """
     share = _share(ratio)
     if training_mode is None or not training_mode.item() or share == 0:

@@ -1,7 +1,8 @@
 """Turned boxes as normal distributions, and suppression by how similar these are.
 
-After Llerena and others (2021), "Gaussian Bounding Boxes and Probabilistic Intersection-over-Union". A
-box is five numbers: the center's x and y, width, height, and an angle in radians.
+After Llerena and others (2021), "Gaussian Bounding Boxes and Probabilistic
+Intersection-over-Union". A box is five numbers: the center's x and y, width, height, and
+an angle in radians.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def group_norm(
     """
     if x.shape[1] % groups:
         raise ValueError(f"expected {groups} groups that divide the channels, got {x.shape[1]}")
-    # Moments of channels first: then no pass needs channels in order, and images of any layout keep theirs.
+    # Moments of channels first: then no pass needs channels in order, and images of
+    # any layout keep theirs.
     pixels = tuple(range(2, x.ndim))
     per_channel = (*x.shape[:2], *[1] * len(pixels))
     wide = x.astype(np.float32, copy=False)

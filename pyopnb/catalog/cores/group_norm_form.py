@@ -16,8 +16,8 @@ def group_norm_form(
 ) -> str:
     """Write the nodes that compute ``y`` from ``x_32``, ``gamma`` and ``beta``.
 
-    They are the parts of ONNX's GroupNormalization, which has a gamma for each group in some versions and
-    for each channel in others, and does not say in which dtype it takes moments.
+    They are the parts of ONNX's GroupNormalization, which has a gamma for each group in some
+    versions and for each channel in others, and does not say in which dtype it takes moments.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Suppression in ONNX's own operators: candidates in a list, NonMaxSuppression on it, the best of the list.
 
-ONNX's operator suppresses boxes over the threshold, skips scores up to its own, and gives the boxes of
-all images and classes in one list. So candidates are sorted first, those that it keeps are marked, and
-the first marked ones are taken: equal scores stay in the order of the input.
+ONNX's operator suppresses boxes over the threshold, skips scores up to its own, and gives the boxes
+of all images and classes in one list. So candidates are sorted first, those that it keeps are
+marked, and the first marked ones are taken: equal scores stay in the order of the input.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def suppression_form(limit: str, most: str) -> str:
     Returns
     -------
     str
-        Nodes that read ``ranked_boxes`` [I,K,4], ``ranked_scores`` [I,K], which are `LOWEST` where there is no
-        candidate, and ``scores_by_class`` [I,C,K], and write ``kept_scores`` [I,K], with `LOWEST` for what goes.
+        Nodes that read ``ranked_boxes`` [I,K,4], ``ranked_scores`` [I,K], which are `LOWEST` where
+        there is no candidate, and ``scores_by_class`` [I,C,K], and write ``kept_scores`` [I,K],
+        with `LOWEST` for what goes.
     """
     return f"""
         lowest = Constant<value_float = {LOWEST!r}>()
@@ -73,8 +74,9 @@ def best_rows_form(keep: int) -> str:
     Returns
     -------
     str
-        Nodes that read ``list_scores`` [B,K] and ``lowest``, and write ``best`` [B,keep], ``is_row``, whether a
-        candidate is in a row, and ``order``, its position in the list, which is any where none is.
+        Nodes that read ``list_scores`` [B,K] and ``lowest``, and write ``best`` [B,keep],
+        ``is_row``, whether a candidate is in a row, and ``order``, its position in the list, which
+        is any where none is.
     """
     return f"""
         list_images = Shape<end = 1>(list_scores)
@@ -106,9 +108,10 @@ def per_class_form(
     Returns
     -------
     str
-        Nodes that read ``boxes_32`` [B,N,1 or C,4] and ``scores_32`` [B,N,C], and write what `best_rows_form` does,
-        ``box_rows`` [B,keep,4], ``number_rows`` [B,keep], ``score_rows`` and ``label_rows`` with 0 and -1 where
-        nothing is, and the numbers ``zero``, ``unit`` and ``nobody``, -1.
+        Nodes that read ``boxes_32`` [B,N,1 or C,4] and ``scores_32`` [B,N,C], and write what
+        `best_rows_form` does, ``box_rows`` [B,keep,4], ``number_rows`` [B,keep],
+        ``score_rows`` and ``label_rows`` with 0 and -1 where nothing is, and the numbers
+        ``zero``, ``unit`` and ``nobody``, -1.
     """
     most = top_k if top_k > 0 else 2**31
     return f"""

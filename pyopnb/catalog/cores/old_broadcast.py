@@ -20,7 +20,8 @@ def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np
     broadcast : int
         0 where both have one shape.
     axis : int, optional
-        The axis of ``a`` that the first one of ``b`` stands for; without it, the last axes of both go together.
+        The axis of ``a`` that the first one of ``b`` stands for; without it, the last axes
+        of both go together.
 
     Returns
     -------

@@ -43,7 +43,8 @@ def select_per_class(
     Parameters
     ----------
     boxes : ndarray
-        float[B,N,1 or C,4] as `pyopnb.catalog.cores.boxes.boxes_by_class` returns them; with 5 numbers, boxes are turned.
+        float[B,N,1 or C,4] as `pyopnb.catalog.cores.boxes.boxes_by_class` returns them; with 5
+        numbers, boxes are turned.
     scores : ndarray
         float[B,N,C].
     score_threshold, iou_threshold : float

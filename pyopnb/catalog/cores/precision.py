@@ -12,7 +12,8 @@ __all__ = ["sigmoid", "wide_dtype", "widen"]
 def wide_dtype(dtype: Any) -> Any:
     """Return float64 for float64, and float32 for all smaller floats.
 
-    GPU kernels accumulate so, and a result that is rounded after each step would differ from theirs.
+    GPU kernels accumulate so, and a result that is rounded after each step
+    would differ from theirs.
     """
     if dtype == np.float64:
         return np.float64

@@ -61,8 +61,8 @@ def run_layer(
     x : ndarray
         float[T,B,I].
     step : callable
-        Takes the number of the direction, the inputs of a step, float[B,I], and the states; returns new states,
-        of which the first one is the output.
+        Takes the number of the direction, the inputs of a step, float[B,I], and the states; returns
+        new states, of which the first one is the output.
     direction : {"forward", "reverse", "bidirectional"}
     lengths : ndarray, optional
         int[B]; a sequence that has ended keeps its states, and its outputs are 0.

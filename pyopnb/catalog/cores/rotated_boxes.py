@@ -61,8 +61,9 @@ def rotated_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 def _area_inside(x: np.ndarray, y: np.ndarray, half_width: float, half_height: float) -> np.ndarray:
     """Compute the area of polygons, float64[N,4] each way, inside a box around 0.
 
-    By Green's theorem it is the integral of x over dy along the polygon, where y is cut off at the box's edges,
-    and x is clipped to them. Unlike cutting corners off, it has no case that jumps with a rounding.
+    By Green's theorem it is the integral of x over dy along the polygon, where y is cut off at
+    the box's edges, and x is clipped to them. Unlike cutting corners off, it has no case that
+    jumps with a rounding.
     """
     next_x = np.roll(x, -1, axis=1)
     next_y = np.roll(y, -1, axis=1)
@@ -128,7 +129,8 @@ def rotated_overlaps_form(iou_threshold: float) -> str:
     Returns
     -------
     str
-        Nodes that read ``boxes`` [B,N,5], and write ``overlap`` [B,N,N], a bool, ``box_count`` and ``go``, true.
+        Nodes that read ``boxes`` [B,N,5], and write ``overlap`` [B,N,N], a bool,
+        ``box_count`` and ``go``, true.
     """
     return f"""
         turned = Cast<to = 11>(boxes)

@@ -117,7 +117,8 @@ def bicubic(
 ) -> np.ndarray:
     """Interpolate between sixteen pixels by cubic convolution with -0.75, as torch does.
 
-    ``wrap_y`` and ``wrap_x`` bring the whole coordinates of each pixel into the image; what they leave outside is 0.
+    ``wrap_y`` and ``wrap_x`` bring the whole coordinates of each pixel into the image; what
+    they leave outside is 0.
     """
     top = np.floor(y)
     left = np.floor(x)

@@ -19,8 +19,8 @@ LINEAR, GAUSSIAN = 1, 2
 class SoftNonMaxSuppression:
     """Take the best box, lower the scores of what it overlaps, and go on while scores reach ``min_score``.
 
-    The method is 0 for removing boxes at ``iou_threshold``, 1 for multiplying their scores by 1 - IoU there, and
-    2 for multiplying all scores by exp(-IoU² / sigma).
+    The method is 0 for removing boxes at ``iou_threshold``, 1 for multiplying their scores by 1 -
+    IoU there, and 2 for multiplying all scores by exp(-IoU² / sigma).
     """
 
     def __init__(

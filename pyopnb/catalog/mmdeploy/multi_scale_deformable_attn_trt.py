@@ -1,7 +1,7 @@
 """MultiScaleDeformableAttnTRT of BEVFormer_tensorrt, deformable attention from offsets.
 
-Defined in DerryHub/BEVFormer_tensorrt, TensorRT/plugin/multi_scale_deformable_attn. The plugin takes
-weights before their softmax; the function in Python of some commits takes them after it.
+Defined in DerryHub/BEVFormer_tensorrt, TensorRT/plugin/multi_scale_deformable_attn. The plugin
+takes weights before their softmax; the function in Python of some commits takes them after it.
 Tested against a loop by its definition, to 1e-3.
 """
 

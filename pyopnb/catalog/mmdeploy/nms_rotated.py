@@ -17,8 +17,9 @@ NAMES = ("mmdeploy::NMSRotated",)
 class NMSRotated:
     """Select turned boxes in each image and class, as rows of image, class and box.
 
-    The best box of a class suppresses those that it overlaps by more than ``iou_threshold``, whatever their
-    score. Of what is left, the boxes with a score over ``score_threshold`` are returned.
+    The best box of a class suppresses those that it overlaps by more than
+    ``iou_threshold``, whatever their score. Of what is left, the boxes with a score over
+    ``score_threshold`` are returned.
     """
 
     def __init__(self, iou_threshold: float = 0.5, score_threshold: float = 0.0):

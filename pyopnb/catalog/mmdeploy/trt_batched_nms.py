@@ -19,9 +19,9 @@ NAMES = ("mmdeploy::TRTBatchedNMS",)
 class TRTBatchedNMS:
     """Select the ``keep_topk`` best boxes of an image, after suppression inside each class.
 
-    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one of its class
-    by more than ``iou_threshold``. Rows after the boxes that were found have label and index -1. A node has the third
-    output, the numbers of the boxes, only with ``return_index``.
+    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one
+    of its class by more than ``iou_threshold``. Rows after the boxes that were found have label and
+    index -1. A node has the third output, the numbers of the boxes, only with ``return_index``.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ VERSIONS = (1, 6)
 class BatchNormalization_1:
     """Normalize by running statistics, or in training by those of the batch.
 
-    In training, the outputs after the first one are the new running mean and variance, and the batch's mean and variance.
-    With ``spatial`` 0, each position has statistics of its own.
+    In training, the outputs after the first one are the new running mean and variance, and the
+    batch's mean and variance. With ``spatial`` 0, each position has statistics of its own.
     """
 
     def __init__(

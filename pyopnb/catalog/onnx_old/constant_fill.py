@@ -13,8 +13,8 @@ NAMES = ("::ConstantFill",)
 class ConstantFill:
     """Make a tensor of one value.
 
-    The shape is the attribute's, or that of the input; with ``input_as_shape``, the input's elements are the shape.
-    ``extra_shape`` is appended.
+    The shape is the attribute's, or that of the input; with ``input_as_shape``, the input's
+    elements are the shape. ``extra_shape`` is appended.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ NAMES = ("::GRUUnit",)
 class GRUUnit:
     """Mix the hidden state with a new one, by gates whose activations are applied here.
 
-    The gates are reset, which is not used, update and output, one after the other. A sequence that has ended
-    keeps its state, or is 0 with ``drop_states``.
+    The gates are reset, which is not used, update and output, one after the other. A sequence that
+    has ended keeps its state, or is 0 with ``drop_states``.
     """
 
     def __init__(self, drop_states: int = 0):

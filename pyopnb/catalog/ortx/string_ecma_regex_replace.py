@@ -1,8 +1,8 @@
 """StringECMARegexReplace of onnxruntime-extensions, a replacement by JavaScript's expressions.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_ecmaregex_replace.cc. Python's
-expressions are nearly those: only references to groups are written otherwise.
-Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_ecmaregex_replace.cc.
+Python's expressions are nearly those: only references to groups are written otherwise. Tested
+against onnxruntime-extensions, exactly.
 """
 
 import re

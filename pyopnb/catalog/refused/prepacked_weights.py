@@ -1,7 +1,7 @@
 """Products whose weights a GPU library has already ordered for its kernels.
 
-Defined in microsoft/onnxruntime, onnxruntime/contrib_ops/cuda: the order of the bytes depends on the
-GPU for which they were packed, and is documented by the packing kernels only.
+Defined in microsoft/onnxruntime, onnxruntime/contrib_ops/cuda: the order of the bytes depends on
+the GPU for which they were packed, and is documented by the packing kernels only.
 """
 
 NAMES = ("com.microsoft::MatMulPacked", "com.microsoft::MoEPacked")

@@ -1,7 +1,8 @@
 """The tokenizers of onnxruntime-extensions.
 
-Defined in microsoft/onnxruntime-extensions, operators/tokenizer, in C++. They are a library of their
-own, whose results change with its releases; a second one in Python would disagree with it some day.
+Defined in microsoft/onnxruntime-extensions, operators/tokenizer, in C++. They are a
+library of their own, whose results change with its releases; a second one in Python would
+disagree with it some day.
 """
 
 NAMES = (

@@ -1,7 +1,7 @@
 """YoloLayer_TRT, of which each fork has its own.
 
-Defined in jkjung-avt/tensorrt_demos and in wang-xinyu/tensorrtx, plugins/yolo_layer.cu: one name for
-several heads, with other attrs, other anchors and other memory layouts of the result.
+Defined in jkjung-avt/tensorrt_demos and in wang-xinyu/tensorrtx, plugins/yolo_layer.cu: one name
+for several heads, with other attrs, other anchors and other memory layouts of the result.
 """
 
 NAMES = ("TRT::YoloLayer_TRT", "::YoloLayer_TRT", "TRT::YoloLayerPlugin")

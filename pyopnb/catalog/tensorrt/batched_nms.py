@@ -23,8 +23,9 @@ NAMES = (
 class BatchedNMSDynamic_TRT:
     """Select the ``keepTopK`` best boxes of an image, after suppression inside each class.
 
-    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one of its class
-    by more than ``iouThreshold``. The classes are float32; rows after the boxes that were found have class -1.
+    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one
+    of its class by more than ``iouThreshold``. The classes are float32; rows after the boxes that
+    were found have class -1.
     """
 
     def __init__(

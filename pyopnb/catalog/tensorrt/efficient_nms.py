@@ -25,8 +25,8 @@ NAMES = ("TRT::EfficientNMS_TRT", "::EfficientNMS_TRT", "trt.plugins::EfficientN
 class EfficientNMS_TRT:
     """Select the best boxes of all classes, at most ``max_output_boxes`` an image.
 
-    A box counts if its score is at least the threshold, and is suppressed if it overlaps a better one of its
-    class by at least ``iou_threshold``. Rows after the boxes that were found are 0.
+    A box counts if its score is at least the threshold, and is suppressed if it overlaps a better
+    one of its class by at least ``iou_threshold``. Rows after the boxes that were found are 0.
     """
 
     def __init__(

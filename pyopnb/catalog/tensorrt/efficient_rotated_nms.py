@@ -1,9 +1,8 @@
 """EfficientRotatedNMS_TRT, which ends the detectors of turned boxes that TensorRT-YOLO exports.
 
 Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientRotatedNMSPlugin. How much two boxes
-overlap is not an area: it is the similarity of two normal distributions (probiou) of Llerena and others
-(2021), as Ultralytics has it.
-Tested against a loop by its definition, exactly.
+overlap is not an area: it is the similarity of two normal distributions (probiou) of Llerena and
+others (2021), as Ultralytics has it. Tested against a loop by its definition, exactly.
 """
 
 import numpy as np

@@ -13,8 +13,9 @@ NAMES = ("::VoxelGeneratorPlugin", "TRT::VoxelGeneratorPlugin")
 class VoxelGeneratorPlugin:
     """Gather the points of each column that has some, with ten features a point.
 
-    The features are the point's members four, its distance from the mean of the points of its column, and from the
-    column's center. The other outputs are frame, z, y and x of each column, and the number of columns.
+    The features are the point's members four, its distance from the mean of the points of its
+    column, and from the column's center. The other outputs are frame, z, y and x of each column,
+    and the number of columns.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ _LENGTHY = 2**20
 class Diff(ToleranceDiff):
     """What `pyopnb.diff` found.
 
-    It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
+    It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if
+    they agree" by another.
 
     Attributes
     ----------

@@ -24,8 +24,8 @@ def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False
         NaN agrees with NaN at the same index. Another dtype or shape is a difference, and nothing
         is broadcast.
     tolerant : bool
-        Allow the dtype's tolerance, relative to the element and, as terms may cancel, to the largest
-        element. Without it every bit counts but those of NaN, and -0.0 is not 0.0.
+        Allow the dtype's tolerance, relative to the element and, as terms may cancel, to the
+        largest element. Without it every bit counts but those of NaN, and -0.0 is not 0.0.
 
     Examples
     --------

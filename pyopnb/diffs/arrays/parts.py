@@ -121,7 +121,8 @@ class Part:
             return self
         judged = replace(self, rtol=rtol, atol=atol, stol=stol)
         over: int | None = None
-        # Without the arrays, the number of elements over a new tolerance is known in two cases only.
+        # Without the arrays, the number of elements over a new tolerance is
+        # known in two cases only.
         if _passes(facts, rtol, atol, judged.floor):
             over = 0
         elif not (rtol or atol or stol):
@@ -281,7 +282,8 @@ def _normalize(value: Any, path: _Path, side: str) -> Any:
         array = value
     else:
         array = np.asarray(value)
-    # NumPy has several dtypes for strings, ONNX one; and a complex number is two floats, along a last axis.
+    # NumPy has several dtypes for strings, ONNX one; and a complex number is two
+    # floats, along a last axis.
     if array.dtype.kind in "SUT":
         return array.astype(object)
     if array.dtype.kind == "c":

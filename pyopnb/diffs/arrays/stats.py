@@ -1,7 +1,7 @@
 """The statistics of two arrays, from which verdicts follow.
 
-`ArrayStats` is what is known of a pair. The native module `_stats` counts, in one pass over both; here its counts become facts.
-Strings are compared in Python.
+`ArrayStats` is what is known of a pair. The native module `_stats` counts, in one pass over both;
+here its counts become facts. Strings are compared in Python.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 
 # So many of the worst elements are kept.
 _WORST = 5
-# An interrupt is seen, and progress reported, between two chunks of so many elements; what has to be copied fits a
-# processor's cache.
+# An interrupt is seen, and progress reported, between two chunks of so many elements; what has to
+# be copied fits a processor's cache.
 _CHUNK = 2**22
 _COPIED = 2**18
 _SHARED = 2**16
@@ -126,28 +126,31 @@ class ArrayStats:
     count, finite : int
         The number of elements, and of pairs in which both are finite.
     bits, differing : int
-        Elements of which the bits differ, and of which the values do: -0.0 is 0.0, and NaN agrees with NaN.
+        Elements of which the bits differ, and of which the values do: -0.0 is 0.0, and
+        NaN agrees with NaN.
     over : int or None
         The number of elements over the tolerance; None if it was changed later and not all pass.
     classes : dict
-        Counts of special values by name (NaN, infinities, zeros of the other sign, subnormals), omitting zeros.
+        Counts of special values by name (NaN, infinities, zeros of the other sign,
+        subnormals), omitting zeros.
     odd : int
         The number of mismatches that no tolerance covers: NaN against a number, infinities.
     frontier : Frontier
         What tolerances pass, of floats.
     largest, mean, rms, bias : float or None
-        Maximum, mean and root mean square of ``|a - b|``, and the mean of ``a - b``. The maximum is exact for integers.
-        Where all bits are the same, nothing but that is known.
+        Maximum, mean and root mean square of ``|a - b|``, and the mean of ``a - b``. The maximum is
+        exact for integers. Where all bits are the same, nothing but that is known.
     cosine, snr, psnr, peak : float or None
-        Similarity of the two as vectors; ``10 log10(sum b² / sum (a-b)²)``, infinite where they are equal; the same of
-        ``peak²``, the largest ``|b|``.
+        Similarity of the two as vectors; ``10 log10(sum b² / sum (a-b)²)``, infinite where they are
+        equal; the same of ``peak²``, the largest ``|b|``.
     ulp : int or None
         The largest difference in units in the last place of the dtype.
     matrix : tuple or None
-        Rows and columns that ``grid`` is a picture of: the last axis is across. None where nothing differs.
+        Rows and columns that ``grid`` is a picture of: the last axis is across. None
+        where nothing differs.
     grid : tuple of tuple of int
-        The largest ``|a - b|`` of each field of the picture, by eighths of an octave. -1: nothing differs; infinity: one of
-        the two is not finite.
+        The largest ``|a - b|`` of each field of the picture, by eighths of an octave. -1: nothing
+        differs; infinity: one of the two is not finite.
     worst : tuple of Place
         Those that are not finite first.
     first : tuple of int or None
@@ -375,7 +378,8 @@ def _native(kind: np.dtype) -> _Native:
     row = dtype(kind)
     stored = row.numpy
     if family(kind) == "float":
-        # Floats of one and two bytes have many formats, which one table of their values tells apart.
+        # Floats of one and two bytes have many formats, which one table of
+        # their values tells apart.
         if stored.itemsize <= 2:
             return _Native("float2", stored, np.dtype(np.uint16), smallest_normal(stored))
         return _Native(f"float{stored.itemsize}", stored, stored, smallest_normal(stored))
@@ -525,7 +529,8 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
         if is_same_type and x == y:
             continue
         count += 1
-        # No string is worse than another: the first ones are shown, around the first character that differs.
+        # No string is worse than another: the first ones are shown, around the first
+        # character that differs.
         if len(worst) < _WORST:
             position = _first_difference(x, y) if is_same_type else 0
             where = f" (differs at index {position})" if is_same_type else ""

@@ -23,8 +23,8 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     values : ndarray, float32[65536]
         The value of each pattern of bits; those of a dtype of one byte are repeated.
     order : ndarray, uint32[65536]
-        The position of each pattern among all values. -0.0, where the dtype has it, is one below 0.0,
-        and that of NaN is arbitrary.
+        The position of each pattern among all values. -0.0, where the dtype has it, is one below
+        0.0, and that of NaN is arbitrary.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def rounding_error(rounded: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
 def _units(kind: np.dtype, exact: np.ndarray) -> np.ndarray:
     """Return the unit in the last place at each value.
 
-    Where a sum cancels, its rounding error is that of its terms: no unit is smaller than that of the
-    root mean square of all values.
+    Where a sum cancels, its rounding error is that of its terms: no unit is smaller than that of
+    the root mean square of all values.
     """
     info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
     smallest = float(info.tiny)

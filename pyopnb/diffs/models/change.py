@@ -49,11 +49,12 @@ class Change:
     Attributes
     ----------
     kind : str
-        ``changed`` (op or attrs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many to one, to fewer
-        or to as many others), ``split`` (one to many); ``weight``; ``input``,
-        ``output``, ``function``, ``opset``.
+        ``changed`` (op or attrs), ``rewired`` (reads other tensors), ``added``, ``removed``;
+        ``fused`` (many to one, to fewer or to as many others), ``split`` (one to many); ``weight``;
+        ``input``, ``output``, ``function``, ``opset``.
     path : str
-        ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
+        ``""`` in the main graph, else ``"If 'choose', then_branch"`` or
+        ``"function local::Twice"``.
     a, b : tuple of NodeAt
         The nodes concerned, of each model; for a weight, those that read it.
     facts : tuple of Fact

@@ -23,8 +23,8 @@ __all__ = ["ModelDiff", "diff_models", "format_change"]
 class ModelDiff(ToleranceDiff):
     """The difference of two models, as `pyopnb.diff` finds it.
 
-    Other names, another order of nodes, documentation, metadata, a default that is written out, and a weight in a Constant node
-    are not changes. It has no truth value, as a `Diff` has none.
+    Other names, another order of nodes, documentation, metadata, a default that is written out, and
+    a weight in a Constant node are not changes. It has no truth value, as a `Diff` has none.
 
     Attributes
     ----------

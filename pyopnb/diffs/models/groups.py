@@ -18,9 +18,9 @@ _Sets = DisjointSets[tuple[int, int]]
 def group_unpaired(matching: Matching) -> list[Group]:
     """Group the nodes without a partner.
 
-    Nodes of one side belong together if one produces what the other reads, unless the other side has
-    that tensor as well. Nodes of two sides belong together if they produce the same tensor. A node that
-    nothing replaces is a group of its own.
+    Nodes of one side belong together if one produces what the other reads, unless the other side
+    has that tensor as well. Nodes of two sides belong together if they produce the same tensor. A
+    node that nothing replaces is a group of its own.
     """
     graphs = matching.a, matching.b
     sets: _Sets = DisjointSets()
@@ -37,7 +37,8 @@ def group_unpaired(matching: Matching) -> list[Group]:
     for members in sets.members():
         of_a = tuple(index for side, index in members if side == 0)
         of_b = tuple(index for side, index in members if side == 1)
-        # Nodes of both sides in one group: these replaced those. All others are added or removed by themselves.
+        # Nodes of both sides in one group: these replaced those. All others are added or
+        # removed by themselves.
         if of_a and of_b:
             groups.append((of_a, of_b))
         else:

@@ -1,8 +1,9 @@
 """Numbers for nodes: equal numbers mean equal computations, whatever the names.
 
-This is Weisfeiler-Lehman hashing along the edges of a directed graph (Shervashidze et al., 2011): a node's key is its op,
-attributes and weights with the numbers of what it reads, and once more with the numbers of what reads it. Instead of a hash,
-each new key gets the next number from a table that both graphs share, so nothing can collide.
+This is Weisfeiler-Lehman hashing along the edges of a directed graph (Shervashidze et al., 2011): a
+node's key is its op, attributes and weights with the numbers of what it reads, and once more with
+the numbers of what reads it. Instead of a hash, each new key gets the next number from a table that
+both graphs share, so nothing can collide.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Contents:
     ----------
     numbers : Numbers
     folder : str, optional
-        The folder of external data; without it, external tensors count as equal if they refer to the same bytes.
+        The folder of external data; without it, external tensors count as equal if they
+        refer to the same bytes.
     taken_out : mapping, optional
         Tensors that were replaced by external ones in the model, by name.
     """
@@ -82,7 +84,8 @@ class Contents:
         try:
             array = self.array(tensor)
         except (ValueError, TypeError, KeyError):
-            # Damaged ones, and those in a file that nobody has, are equal where their bytes and entries are.
+            # Damaged ones, and those in a file that nobody has, are equal where their
+            # bytes and entries are.
             return stored.raw_data, tuple(sorted(entries(stored).items()))
         flat = np.ascontiguousarray(array).reshape(-1)
         return hashlib.sha256(flat.view(np.uint8).data).digest()

@@ -5,8 +5,8 @@
    node is computed from, ``down`` for all that becomes of it. Nodes of equal numbers are pairs.
 2. Pairs spread to their neighbours, the most similar candidates first (a priority queue, as in
    similarity flooding: Melnik, Garcia-Molina and Rahm, 2002).
-3. Nodes without a partner are paired by their weights, by their names and by those of their outputs,
-   each followed by step 2.
+3. Nodes without a partner are paired by their weights, by their names and by those of their
+   outputs, each followed by step 2.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Matching:
     ----------
     a, b : HashedGraph
     outer : mapping, optional
-        Of bodies: tensors around a to those around b. Inputs and outputs of bodies, and those of functions, are paired by
-        position.
+        Of bodies: tensors around a to those around b. Inputs and outputs of bodies, and those of
+        functions, are paired by position.
 
     Attributes
     ----------
     forward, back : dict
         The pairs of nodes, from a to b and from b to a, of the same op each.
     values : dict
-        Tensor names of a to those of b: inputs, initializers, outputs of paired nodes, and what paired
-        nodes read at the same slot from nodes without a partner.
+        Tensor names of a to those of b: inputs, initializers, outputs of paired nodes, and what
+        paired nodes read at the same slot from nodes without a partner.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class Matching:
     # ---- nodes
 
     def _pair_nodes(self) -> None:
-        # Nodes that are computed alike and used alike first, then those of which one of the two holds.
+        # Nodes that are computed alike and used alike first, then those of which
+        # one of the two holds.
         self._pair_by(lambda side, index: (self._up(side, index), self._down(side, index)))
         for equal_counts in (True, False):
             self._pair_by(self._up, equal_counts)

@@ -1,11 +1,12 @@
 """Which tensor of one run corresponds to which of another.
 
-Inputs and outputs of one name are paired first. The graphs are matched without their values (`pyopnb.diffs.models.match`); then
-one sweep over b in topological order decides tensor by tensor: the partner is the matched one, if its node has the same op; or
-else a tensor of a that holds the same values up to rounding, as behind nodes that were fused or split; or else the matched one.
+Inputs and outputs of one name are paired first. The graphs are matched without their values
+(`pyopnb.diffs.models.match`); then one sweep over b in topological order decides tensor by tensor:
+the partner is the matched one, if its node has the same op; or else a tensor of a that holds the
+same values up to rounding, as behind nodes that were fused or split; or else the matched one.
 
-So structure finds nodes again under other names and in another order, and values find tensors again behind a change. The others
-are paired by name, and outputs by position.
+So structure finds nodes again under other names and in another order, and values find tensors again
+behind a change. The others are paired by name, and outputs by position.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ class _Aligner:
 
     def _pair_by_value(self, name: str) -> None:
         array = self.arrays_b.get(name)
-        # Tensors of one repeated element, such as masks, look like each other without being the same.
+        # Tensors of one repeated element, such as masks, look like each other
+        # without being the same.
         if array is None or name in self.pairs or array.constant:
             return
         free = []

@@ -51,11 +51,12 @@ def first_divergence(
 ) -> TraceDiff | OptimizerDiff:
     """Find where two models diverge, without holding more than a few of their tensors at a time.
 
-    ``first_divergence(model, feeds, over="optimizers")`` finds which of ONNX Runtime's optimizers changed the numbers of one
-    model.
+    ``first_divergence(model, feeds, over="optimizers")`` finds which of ONNX Runtime's optimizers
+    changed the numbers of one model.
 
-    Both models run repeatedly, each time recording a few tensors spread over the remaining suspects, so that each
-    pair of runs narrows them down. `diff` of two traces, which holds all tensors, says more.
+    Both models run repeatedly, each time recording a few tensors spread over the remaining
+    suspects, so that each pair of runs narrows them down. `diff` of two traces, which holds
+    all tensors, says more.
 
     Parameters
     ----------
@@ -64,23 +65,25 @@ def first_divergence(
     feeds : mapping
         Arrays by the names of a's inputs; the second argument with ``over``.
     over : {"optimizers", "levels"}, optional
-        Compare one model with itself without optimisations, and find the fewest optimizers to disable so that it gives the same
-        numbers, or the lowest level of optimisation that changes them.
+        Compare one model with itself without optimisations, and find the fewest
+        optimizers to disable so that it gives the same numbers, or the lowest level of
+        optimisation that changes them.
     rtol, atol, stol : float, optional
         As for `diff`.
     on : str, path or tuple of two
-        ``"onnxruntime"``, ``"reference"``, ``"onnxruntime==1.25.0"`` or the path of another Python, as for `trace`; a tuple for
-        a and b, which may be the same model.
+        ``"onnxruntime"``, ``"reference"``, ``"onnxruntime==1.25.0"`` or the path of another Python,
+        as for `trace`; a tuple for a and b, which may be the same model.
     at_once : int
         How many tensors a run may record.
 
     Returns
     -------
     TraceDiff
-        Its ``origin`` is a node whose inputs agree and an output of which does not, in the last pair of runs, or None if the
-        models' outputs agree; ``runs`` is the number of pairs of runs. With ``over``, an OptimizerDiff: ``optimizers`` or
-        ``level``, ``nodes`` that they fused or moved, ``diff`` and ``remaining`` (the outputs with and without them, against
-        those without any optimisation), and ``workaround``, the line that goes on without them.
+        Its ``origin`` is a node whose inputs agree and an output of which does not, in the last
+        pair of runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs.
+        With ``over``, an OptimizerDiff: ``optimizers`` or ``level``, ``nodes`` that they fused or
+        moved, ``diff`` and ``remaining`` (the outputs with and without them, against those without
+        any optimisation), and ``workaround``, the line that goes on without them.
 
     Raises
     ------
@@ -89,9 +92,9 @@ def first_divergence(
 
     Notes
     -----
-    The search goes from an output that differs back towards the feeds. It misses a node whose error later nodes hide, and of
-    several origins it finds one, not always the first. ONNX Runtime does not optimise recorded tensors away, so that what is
-    recorded can change how the rest is rounded.
+    The search goes from an output that differs back towards the feeds. It misses a node whose error
+    later nodes hide, and of several origins it finds one, not always the first. ONNX Runtime does
+    not optimise recorded tensors away, so that what is recorded can change how the rest is rounded.
 
     Examples
     --------
@@ -143,7 +146,8 @@ class _Model:
         proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         folder = source.folder
         if on != "onnxruntime" and folder is not None:
-            # The reference evaluator does not look for external data, and it is not in the folder that goes elsewhere.
+            # The reference evaluator does not look for external data, and it is not in the folder
+            # that goes elsewhere.
             take_in_all(proto, folder)
         # Another runtime is named as the user names it: it says its version in each trace.
         runtime = f"{os.fspath(on)}, all optimisations"

@@ -141,9 +141,11 @@ class TraceComparison:
         The tensors that both have.
     tolerances : Tolerances
     arrays_side : int, optional
-        0 if a is arrays instead of a run, 1 if b is: its ``trace`` and ``graph`` are then those of the other side.
+        0 if a is arrays instead of a run, 1 if b is: its ``trace`` and ``graph`` are then
+        those of the other side.
     integers : collection of str, optional
-        Tensors of b that were dequantized only for the comparison: no node can run on these numbers.
+        Tensors of b that were dequantized only for the comparison: no node can
+        run on these numbers.
     coarse : dict, optional
         The coarser dtypes on the way to tensors, by the names in b.
     segments : dict
@@ -170,7 +172,8 @@ class TraceComparison:
         if self.coarse is None:
             self.coarse = {}
             if self.tolerances == SCALED:
-                # Where one of the two is in half precision, its dtypes on the way count on either side.
+                # Where one of the two is in half precision, its dtypes on the way
+                # count on either side.
                 in_a, in_b = (
                     precisions(side.trace.model, side.graph, side.arrays) for side in self.sides
                 )

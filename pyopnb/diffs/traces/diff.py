@@ -63,8 +63,8 @@ class TraceDiff(ToleranceDiff):
     exposed : tuple of str
         The runs whose outputs differ from a plain run's by far more than rounding, and by how much.
     quantization : tuple of QuantizedTensor
-        If b is a quantized model and a the float one: every tensor and weight, those first for which their own scale
-        loses most.
+        If b is a quantized model and a the float one: every tensor and weight, those first for
+        which their own scale loses most.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
     models : tuple of ModelProto, or None
@@ -169,7 +169,8 @@ class TraceDiff(ToleranceDiff):
                 lone.append(f"only {side} has the {noun} {_join_names(names)}")
         verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
         lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
-        # Where all are within the tolerance, the first that is not the same to the bit is of interest.
+        # Where all are within the tolerance, the first that is not the same to
+        # the bit is of interest.
         step = self.origin or self.first
         if self.feeds_differ:
             verb = "no node introduces a difference"

@@ -1,8 +1,9 @@
 """The nodes of one run in isolation, on the tensors of another run.
 
-All of them go into one model in which they are not connected: what a node reads becomes an input of the graph, and its results
-become outputs under other names. One session runs them all, and no node sees the error of those before it. It runs twice: a
-node that gives another result the second time has a state or draws random numbers.
+All of them go into one model in which they are not connected: what a node reads becomes an input of
+the graph, and its results become outputs under other names. One session runs them all, and no node
+sees the error of those before it. It runs twice: a node that gives another result the second time
+has a state or draws random numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Isolated:
     Attributes
     ----------
     diff : Diff or None
-        The difference between the other run's tensor and the segment's result; None if it could not run.
+        The difference between the other run's tensor and the segment's result; None
+        if it could not run.
     reason : str
         Why it could not run.
     steady : bool or None
@@ -217,8 +219,8 @@ class Isolation:
 def as_made(value: Any) -> Any:
     """Return a node's result in the dtype that it computed.
 
-    Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
-    held to float64's tolerance.
+    Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32.
+    As float64 they would be held to float64's tolerance.
     """
     if isinstance(value, float):
         return np.float32(value)

@@ -34,13 +34,15 @@ class OptimizerDiff(Displayable):
     diff : Diff
         The outputs with all optimisations (a) against those without any (b).
     optimizers : tuple of str
-        Disabling these brings the outputs within the tolerance; empty if nothing differs, or no optimizer explains it.
+        Disabling these brings the outputs within the tolerance; empty if nothing differs, or no
+        optimizer explains it.
     remaining : Diff or None
         The outputs without these optimizers (a) against those without any (b).
     nodes : tuple of str
         How they changed the model's nodes: ``"conv + relu (Conv + Relu) → FusedConv"``.
     level : str
-        The lowest level of optimisation that changes the numbers, where levels were compared; empty otherwise.
+        The lowest level of optimisation that changes the numbers, where levels were
+        compared; empty otherwise.
     suspects : tuple of str
         The optimizers that changed the graph, or the levels.
     sessions : int
@@ -138,9 +140,10 @@ class _Trials:
 def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> OptimizerDiff:
     """Find a small set of optimizers without which the outputs are those of the unoptimised run.
 
-    The shortest beginning of the list that suffices ends with an optimizer that is needed. With that one disabled, the same is
-    done with what comes before it, until those that are needed suffice by themselves. Each search halves; a set is only named
-    after a run without it was within the tolerance.
+    The shortest beginning of the list that suffices ends with an optimizer that is needed. With
+    that one disabled, the same is done with what comes before it, until those that are needed
+    suffice by themselves. Each search halves; a set is only named after a run without it was
+    within the tolerance.
     """
     with tracking("sessions", None):
         trials = _Trials(model, feeds, tolerances)
@@ -179,7 +182,8 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
 
 def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterator[str]:
     """Yield how the optimizers changed the nodes."""
-    # Labels are those of the user's graph, in which functions with ops are inlined, as in the session.
+    # Labels are those of the user's graph, in which functions with ops are
+    # inlined, as in the session.
     source = read_model(model, data=False)
     graph = inline_ops(source.proto, is_op(source.proto, frozenset())).graph
     with_them = _kernels(graph, full)

@@ -1,7 +1,7 @@
 """The coarsest dtype on the way to each tensor of a graph.
 
-Rounding in float16 persists in later float32 tensors: between two runs that round in different places, they agree to
-float16's precision only.
+Rounding in float16 persists in later float32 tensors: between two runs that round in different
+places, they agree to float16's precision only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
     graph : TraceGraph
         The model's main graph.
     arrays : mapping
-        The tensors that a run recorded. The dtypes of the others are declared by the model, or inferred.
+        The tensors that a run recorded. The dtypes of the others are declared by
+        the model, or inferred.
 
     Returns
     -------

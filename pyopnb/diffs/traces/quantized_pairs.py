@@ -1,8 +1,9 @@
 """Pairs of a quantized model's tensors and those of the float model that it was made from.
 
-The quantized graph contains scales and zero points, so every quantized tensor can be dequantized. It corresponds to the
-float tensor that was quantized, or that has its name without the endings that quantizers add; where the quantizer absorbed the
-activation behind a node, to the result of that activation.
+The quantized graph contains scales and zero points, so every quantized tensor can be
+dequantized. It corresponds to the float tensor that was quantized, or that has its name without
+the endings that quantizers add; where the quantizer absorbed the activation behind a node, to
+the result of that activation.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pyopnb.diffs.traces.segments import Side
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
 _INTEGER_OPS = ("MatMulInteger", "ConvInteger")
-# Places in a node of a quantized tensor, its scale and its zero point: those of inputs, and from here on those of outputs.
+# Places in a node of a quantized tensor, its scale and its zero point: those of inputs, and from
+# here on those of outputs.
 _OUT = 10
 _RESULT_AND_WEIGHT = ((_OUT, 6, 7), (3, 4, 5))
 _SCALES = MappingProxyType(
@@ -224,7 +226,8 @@ class QuantizedTensors:
     def _read_integers(self, node: NodeProto, inputs: list[str]) -> None:
         weight = inputs[1]
         is_new = weight not in self.scales
-        # The scale of the weight is applied later, to the sums. Quantizers name it after the weight.
+        # The scale of the weight is applied later, to the sums. Quantizers name
+        # it after the weight.
         self._add(weight, weight.removesuffix("_quantized") + "_scale", inputs[3], node)
         levels = self._value(weight)
         # A Gemm with transB became a MatMul. In onnxruntime 1.25 its turned weight kept the name.
@@ -259,7 +262,8 @@ class QuantizedTensors:
         self.scales[name] = Scale(parts[0], parts[1], dtype)
         self.arrays[name] = levels.T
         self._results[name] = ""
-        # The node has the name of the product in both models: its weight is the one that a reads there.
+        # The node has the name of the product in both models: its weight is the
+        # one that a reads there.
         producer = self.a.graph.producer.get(self._aligned.get(names[_OUT], names[_OUT]))
         if producer is not None:
             self._sources[name] = [*self.a.graph.nodes[producer].input, ""][1]
@@ -317,7 +321,8 @@ class QuantizedTensors:
         graph = self.b.graph
         for quantized, partner in self.partners.items():
             if partner == activated:
-                # In a QDQ model the node gives floats, which are quantized next; else it gives the quantized numbers.
+                # In a QDQ model the node gives floats, which are quantized next; else it gives
+                # the quantized numbers.
                 producer = graph.producer.get(self._sources.get(quantized, quantized))
                 return producer is not None and graph.nodes[producer].op_type not in ABSORBED_OPS
         return False

@@ -43,23 +43,25 @@ class ComparedTensor:
     a, b : str
         Their names.
     by : str
-        The evidence that they correspond: ``"structure"``, ``"value"``, ``"name"``, ``"output"`` (the same position among the
-        models' outputs), or ``"given"``.
+        The evidence that they correspond: ``"structure"``, ``"value"``, ``"name"``, ``"output"``
+        (the same position among the models' outputs), or ``"given"``.
     diff : Diff
         Their difference: the accumulated error.
     alone : Diff or None
-        The difference between a's tensor and the result of b's node on a's inputs: the isolated error. None if that could not
-        be run.
+        The difference between a's tensor and the result of b's node on a's inputs: the isolated
+        error. None if that could not be run.
     reason : str
         Why it could not be run.
     steady : bool or None
         Whether b's node gave the same result twice; None if it did not run twice.
     own : tuple of Diff
-        Where ``alone`` is over the tolerance: the difference between what each run recorded and what its node gives in
-        isolation on that run's own tensors. ONNX Runtime can run a node otherwise in a graph than by itself: in float32 where
-        it has no kernel for float16, so that nothing is rounded between two such nodes.
+        Where ``alone`` is over the tolerance: the difference between what each run recorded and
+        what its node gives in isolation on that run's own tensors. ONNX Runtime can run a node
+        otherwise in a graph than by itself: in float32 where it has no kernel for float16, so that
+        nothing is rounded between two such nodes.
     precision : str
-        The coarsest float dtype that nodes made on the way to it; empty unless it is coarser than its own.
+        The coarsest float dtype that nodes made on the way to it; empty unless it is
+        coarser than its own.
     """
 
     a: str
@@ -170,16 +172,20 @@ class ComparedStep:
     def verdict(self) -> str:
         """Say how the node changes the difference between the runs.
 
-        - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES` times as far off as from
-          what each run itself recorded of it; or its inputs are the same in both runs and its outputs are not,
-        - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is `AMPLIFIES` times theirs,
+        - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES`
+          times as far off as from what each run itself recorded of it; or its inputs are the same
+          in both runs and its outputs are not,
+        - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is
+          `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,
         - ``hides``: its inputs are over the tolerance and its outputs within,
-        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, whatever it gives in isolation.
+        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, whatever
+          it gives in isolation.
         """
         tensors = (*self.inputs, *self.outputs)
         if all(tensor.diff.verdict == "bit-identical" for tensor in tensors):
-            # In isolation, the runtime may run it in another dtype or unfused: that is no difference.
+            # In isolation, the runtime may run it in another dtype or unfused:
+            # that is no difference.
             return "same"
         if any(tensor.introduced for tensor in self.outputs):
             return "origin"
@@ -223,9 +229,9 @@ class ComparedStep:
 def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
     """Choose the tolerances of two runs.
 
-    Where none is given, they are `SCALED` if ONNX Runtime's level of optimisation is another, or if torch or another
-    provider than the CPU's ran. Other kernels add up in another order: elements that cancel out are then off by a part of
-    the largest number, not of themselves.
+    Where none is given, they are `SCALED` if ONNX Runtime's level of optimisation is another, or if
+    torch or another provider than the CPU's ran. Other kernels add up in another order: elements
+    that cancel out are then off by a part of the largest number, not of themselves.
     """
     # The name and version of a runtime stand before its level of optimisation.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)

@@ -1,7 +1,8 @@
 """Netron's files, read from the installed package, of which nothing is imported or copied into this repository.
 
-Run as a script, this module writes the prebuilt JupyterLab extension into a folder. The build of the wheel does so in an
-isolated environment with Netron, but without ONNX and pyopnb, so this module imports the standard library alone.
+Run as a script, this module writes the prebuilt JupyterLab extension into a folder. The build of
+the wheel does so in an isolated environment with Netron, but without ONNX and pyopnb, so this
+module imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Assets:
     ----------
     version : str
     page : str
-        Netron's index.html with its styles, without its scripts, and with a script of ours that waits for a model.
+        Netron's index.html with its styles, without its scripts, and with a script of ours
+        that waits for a model.
     folder : Path
     """
 
@@ -108,7 +110,8 @@ def _read_folder(folder: Path) -> Assets:
     text = f"{version[1]}.{version[2]}{version[3]}"
     if (int(version[1]), int(version[2])) < OLDEST:
         raise UnusableNetron(text, "pip install -U netron")
-    # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests, whatever a model contains.
+    # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests,
+    # whatever a model contains.
     theirs = (
         r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>'
     )

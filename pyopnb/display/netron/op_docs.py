@@ -36,7 +36,8 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
     for entry in known:
         key = (entry["module"], entry["name"])
         version = entry.get("version", 0)
-        # The newest version that is not newer than the model's import is the one that the model means.
+        # The newest version that is not newer than the model's import is the one
+        # that the model means.
         if key in used and version <= imported.get(key[0], 0):
             earlier = entries.get(key)
             if earlier is None or version > earlier.get("version", 0):

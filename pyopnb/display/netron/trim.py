@@ -60,7 +60,8 @@ def trim(model: ModelProto) -> Trimmed:
     for site in walk(proto):
         site.node.doc_string = site.node.doc_string[:_MOST_ATTRIBUTE]
         for attribute in site.node.attribute:
-            # Such as the trees of a forest, or an engine as text; bodies have large nodes, not large values.
+            # Such as the trees of a forest, or an engine as text; bodies have large
+            # nodes, not large values.
             is_body = attribute.HasField("g") or attribute.graphs
             if attribute.ByteSize() > _MOST_ATTRIBUTE and not is_body:
                 left_out += 1

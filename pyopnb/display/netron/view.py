@@ -94,8 +94,9 @@ class NetronView:
     def on_select(self, function: _Listener) -> _Listener:
         """Call a function with each node that is clicked, a NodeProto of the model.
 
-        What it prints, displays or raises appears below the view. Clicks arrive in a JupyterLab with pyopnb's extension, if the
-        kernel has run ``%load_ext pyopnb``, and as long as this object exists.
+        What it prints, displays or raises appears below the view. Clicks arrive in a
+        JupyterLab with pyopnb's extension, if the kernel has run ``%load_ext pyopnb``, and as
+        long as this object exists.
 
         Parameters
         ----------
@@ -178,7 +179,8 @@ def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
 def clicked(view: str, node: str) -> None:
     """Pass a click on to a view, by its id and the name of the node in it.
 
-    Unknown views and nodes are ignored, because the page that they come from may be older than the kernel.
+    Unknown views and nodes are ignored, because the page that they come from may be
+    older than the kernel.
     """
     __tracebackhide__ = True
     netron_view = _live.get(view)
@@ -196,9 +198,10 @@ def netron(
 ) -> NetronView:
     """Show a model in Netron, in the output of the cell, without a port or a network, and with nothing to accept.
 
-    With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved notebook, trusted or not, with or
-    without a kernel. Elsewhere it appears if the notebook is trusted, and otherwise a picture of the model does. Large weights
-    are left out, and external data is never read.
+    With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved
+    notebook, trusted or not, with or without a kernel. Elsewhere it appears if the notebook is
+    trusted, and otherwise a picture of the model does. Large weights are left out, and
+    external data is never read.
 
     Parameters
     ----------
@@ -209,14 +212,14 @@ def netron(
     height : int
         Of the view, in pixels.
     embed : bool
-        Whether the output contains Netron itself, 270 KB in the saved notebook, for front ends without the extension. Otherwise
-        these show the picture.
+        Whether the output contains Netron itself, 270 KB in the saved notebook, for front ends
+        without the extension. Otherwise these show the picture.
 
     Returns
     -------
     NetronView
-        ``on_select`` takes a function to call with each node that is clicked, ``selected`` is the last of these, and
-        ``save("x.html")`` writes a page.
+        ``on_select`` takes a function to call with each node that is clicked, ``selected`` is the
+        last of these, and ``save("x.html")`` writes a page.
 
     Raises
     ------

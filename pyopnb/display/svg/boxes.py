@@ -30,15 +30,15 @@ class Box:
     rows : tuple of str
         Small text below the title.
     kind : str
-        ``node``; ``own``, with a heavy border and a sign; ``end``, a pill; ``folded``, which contains a graph;
-        ``far``, a placeholder for something elsewhere; ``wrong``.
+        ``node``; ``own``, with a heavy border and a sign; ``end``, a pill; ``folded``, which
+        contains a graph; ``far``, a placeholder for something elsewhere; ``wrong``.
     labels : tuple of str
         The labels of the lines that leave it, by port.
     value : float, optional
         A number that the picture's scale turns into the colour of the box.
     mark : str
-        A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as ``+fused`` and ``-fused``, is drawn
-        like ``added`` or ``removed``.
+        A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as
+        ``+fused`` and ``-fused``, is drawn like ``added`` or ``removed``.
     about : str
         Everything else that there is to say, line by line, for who points at the box.
     names : tuple of str

@@ -1,9 +1,11 @@
 """Numbers as colours.
 
-Lightness alone is monotonic along a palette, so it can be read in grey and by people who do not see its hues.
+Lightness alone is monotonic along a palette, so it can be read in grey and by people who
+do not see its hues.
 
-An ``<img>`` does not know whether the page around it is light or dark. So pictures have no background, their words have a
-colour that can be read on both, and pale cells are transparent: on white they are pale, on black they are dark.
+An ``<img>`` does not know whether the page around it is light or dark. So pictures have no
+background, their words have a colour that can be read on both, and pale cells are transparent: on
+white they are pale, on black they are dark.
 """
 
 from __future__ import annotations
@@ -66,8 +68,9 @@ def palette(kind: str = "sequential") -> np.ndarray:
     Parameters
     ----------
     kind : str
-        ``sequential``: from pale to dark, for magnitudes. ``diverging``: from blue over pale to red, for numbers on both sides
-        of a centre. ``grey``: from black to white, for numbers that are never negative, such as the pixels of a photograph.
+        ``sequential``: from pale to dark, for magnitudes. ``diverging``: from blue over pale to
+        red, for numbers on both sides of a centre. ``grey``: from black to white, for numbers that
+        are never negative, such as the pixels of a photograph.
 
     Returns
     -------
@@ -137,7 +140,8 @@ class ColourScale(ChartAxis):
         """Return the opaque colour of a number, as ``#rrggbb``; infinities have that of NaN."""
         if not math.isfinite(value):
             return hex_colour(SPECIAL["NaN"])
-        # Where all numbers are equal, they are in the middle of a scale with two sides, and at the beginning of others.
+        # Where all numbers are equal, they are in the middle of a scale with two sides, and at the
+        # beginning of others.
         if not self.low < self.high and self.kind != "diverging":
             return hex_colour(palette(self.kind)[0])
         return hex_colour(palette(self.kind)[int(self._shades(np.array(value)))])
@@ -177,8 +181,8 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "
     ----------
     values : iterable of float
     log : bool, optional
-        Whether it is logarithmic. By default it is where no number is negative and the largest is over 1,000 times the smallest
-        that is not 0.
+        Whether it is logarithmic. By default it is where no number is negative and the largest is
+        over 1,000 times the smallest that is not 0.
     unit : str
 
     Returns

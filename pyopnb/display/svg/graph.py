@@ -283,7 +283,8 @@ def _line_shapes(
     for target, arriving in incoming.items():
         _spread_ends(arriving, boxes[target])
 
-    # Dicts in place of sets, as pieces that follow one another make one path; what lines share is drawn once.
+    # Dicts in place of sets, as pieces that follow one another make one path; what lines
+    # share is drawn once.
     pieces: dict[str, dict[tuple[Point, Point], None]] = {}
     heads: dict[str, dict[Point, None]] = {}
     for line, route in zip(lines, routes, strict=True):

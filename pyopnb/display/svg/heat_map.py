@@ -59,7 +59,8 @@ def heat_maps(
     Parameters
     ----------
     matrices : sequence of ndarray
-        float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or 4. All of one shape.
+        float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or
+        4. All of one shape.
     scale : ColourScale or None
     size : (float, float)
         Width and height of each in pixels.

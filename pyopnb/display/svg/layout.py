@@ -1,15 +1,17 @@
 """Coordinates for the boxes and edges of a directed graph, drawn in layers from top to bottom.
 
-The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System Structures", 1981), in
-three phases, as a model that can run has no cycles:
+The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
+System Structures", 1981), in three phases, as a model that can run has no cycles:
 
-1. Assign layers by longest paths (`_ranks`). An edge over several layers gets a dummy, a point without a size, in each of
-   them; edges that leave the same port of a box share their dummies (`_Layers`).
+1. Assign layers by longest paths (`_ranks`). An edge over several layers gets a dummy, a
+   point without a size, in each of them; edges that leave the same port of a box share their
+   dummies (`_Layers`).
 2. Order the layers so that few edges cross: sweeps by barycentres of neighbours (`_order`).
-3. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal Coordinate Assignment", 2002;
-   `_horizontal`), y layer by layer (`_vertical`).
+3. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal
+   Coordinate Assignment", 2002; `_horizontal`), y layer by layer (`_vertical`).
 
-Ties are broken by the indices of boxes, so the same graph always gets the same picture. Nothing recurses.
+Ties are broken by the indices of boxes, so the same graph always gets the same
+picture. Nothing recurses.
 """
 
 from __future__ import annotations
@@ -317,7 +319,8 @@ def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
                 near = [positions[neighbour] for neighbour in links[vertex]]
                 keys[vertex] = sum(near) / len(near)
         moved = iter(sorted(keys, key=keys.__getitem__))
-        # The others go where one of them was, so that a vertex without neighbours keeps its position.
+        # The others go where one of them was, so that a vertex without
+        # neighbours keeps its position.
         ordered.append([next(moved) if vertex in keys else vertex for vertex in layer])
         for position, vertex in enumerate(ordered[-1]):
             positions[vertex] = position
@@ -331,7 +334,8 @@ def _crossings(graph: _Layers, layers: _Links) -> int:
     positions = _positions(layers, len(graph.ranks))
     crossings = 0
     for layer in layers:
-        # The ends of the links of the vertices so far, sorted: each that is farther right is crossed.
+        # The ends of the links of the vertices so far, sorted: each that is
+        # farther right is crossed.
         passed: list[float] = []
         for vertex in layer:
             targets = [positions[neighbour] for neighbour in graph.below[vertex]]
@@ -348,8 +352,9 @@ def _crossings(graph: _Layers, layers: _Links) -> int:
 def _horizontal(graph: _Layers) -> list[float]:
     """Choose an x for every vertex, so that the leftmost border is 0.
 
-    Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
-    are aligned again, in shorter blocks: lines then bend more often, and the picture becomes narrow.
+    Long blocks side by side can push each other, and everything else, far apart. If the picture
+    becomes too wide, the vertices are aligned again, in shorter blocks: lines then bend more often,
+    and the picture becomes narrow.
     """
     widest = 400.0
     for layer in graph.layers:
@@ -366,8 +371,9 @@ def _horizontal(graph: _Layers) -> list[float]:
 def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
     """Align four times, each compacted towards one side, and take of each vertex the mean of the two middle coordinates.
 
-    The paper lets links that cross long lines give way, which changed nothing in the networks that were tried. Vertices have
-    different widths, so blocks are compacted by longest paths instead of the paper's class shifts.
+    The paper lets links that cross long lines give way, which changed nothing in the networks that
+    were tried. Vertices have different widths, so blocks are compacted by longest paths instead of
+    the paper's class shifts.
     """
     candidates = []
     for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):

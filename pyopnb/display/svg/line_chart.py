@@ -17,7 +17,8 @@ from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["line_chart"]
 
-# Of medium lightness, and told apart without red and green (P. Tol, "Colour Schemes", 2021, vibrant).
+# Of medium lightness, and told apart without red and green (P. Tol, "Colour
+# Schemes", 2021, vibrant).
 _COLOURS = (
     "#0077bb",
     "#ee7733",
@@ -30,7 +31,8 @@ _COLOURS = (
 )
 _GRID = "#8c959f40"
 _WIDTH, _HEIGHT = 320, 180
-# The numbers of the y-axis have so much room at least, so that charts below each other begin at one x.
+# The numbers of the y-axis have so much room at least, so that charts below each
+# other begin at one x.
 _MARGIN = 56
 # A line of text is this many pixels high.
 _LINE = 15
@@ -116,7 +118,8 @@ def line_chart(
     dashed : sequence of str
         Names of lines through whose gaps one below them is seen.
     joined : bool
-        Whether points are joined over the gaps, as of lines that have numbers at other ``x`` than their neighbours.
+        Whether points are joined over the gaps, as of lines that have numbers at other ``x``
+        than their neighbours.
     size : (float, float)
         Of the area between the axes, in pixels.
 

@@ -45,8 +45,8 @@ def png(pixels: np.ndarray) -> bytes:
         rows = np.insert(indices.reshape(height, width).astype(np.uint8), 0, 0, axis=1)
     else:
         kind = _RGBA
-        # Each pixel is its difference to the one on the left, which PNG calls filter 1: in a photograph they are small
-        # numbers, and compress to about half.
+        # Each pixel is its difference to the one on the left, which PNG calls filter 1: in a
+        # photograph they are small numbers, and compress to about half.
         differences = np.diff(colours, axis=1, prepend=np.uint8(0)).reshape(height, -1)
         rows = np.insert(differences, 0, 1, axis=1)
     head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))

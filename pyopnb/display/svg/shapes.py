@@ -1,7 +1,8 @@
 """The few shapes that every picture is made of.
 
-A `Drawing` is a list of shapes from back to front, on a canvas whose origin is its upper left corner; one unit is a pixel of a
-screen and a point on paper. `to_svg` and `to_matplotlib` print it, and know no more of it than what is here.
+A `Drawing` is a list of shapes from back to front, on a canvas whose origin is its upper left
+corner; one unit is a pixel of a screen and a point on paper. `to_svg` and `to_matplotlib` print it,
+and know no more of it than what is here.
 """
 
 from __future__ import annotations

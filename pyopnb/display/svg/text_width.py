@@ -25,7 +25,8 @@ _EM = {
     1.02: "W@",
 }
 _WIDTHS = {letter: em for em, letters in _EM.items() for letter in letters}
-# Helvetica needs 1.08; DejaVu Sans, which many Linux machines have instead, is wider when it is bold.
+# Helvetica needs 1.08; DejaVu Sans, which many Linux machines have instead, is
+# wider when it is bold.
 _BOLD = 1.2
 _LOWER, _UPPER, _FULL_WIDTH, _OTHER = 0.58, 0.76, 1.05, 0.9
 

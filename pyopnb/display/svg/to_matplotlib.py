@@ -1,6 +1,7 @@
 """A `Drawing` printed as a matplotlib ``Figure``, one pixel as one point, and as a PNG.
 
-matplotlib is imported when the first figure is asked for, and used without pyplot: nothing global is touched.
+matplotlib is imported when the first figure is asked for, and used without pyplot:
+nothing global is touched.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pyopnb.errors import PyopError
 
 __all__ = ["figure_png", "to_figure"]
 
-# In order of preference, with their scale: the last is wider than the room that `text_width` reserves.
+# In order of preference, with their scale: the last is wider than the room that
+# `text_width` reserves.
 _FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
 # At this resolution a pixel of a drawing becomes two.

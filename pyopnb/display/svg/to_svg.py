@@ -1,7 +1,7 @@
 """A `Drawing` printed as SVG.
 
-The text stands alone: it loads nothing and runs nothing. Groups that look alike are written once and used, styles of text
-are classes, and paths are relative, so that thousands of nodes stay small.
+The text stands alone: it loads nothing and runs nothing. Groups that look alike are written once
+and used, styles of text are classes, and paths are relative, so that thousands of nodes stay small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     ----------
     drawing : Drawing
     titles : bool
-        Whether what groups are about becomes their titles, which a browser shows where the mouse is. In an ``<img>`` none does.
+        Whether what groups are about becomes their titles, which a browser shows where the mouse
+        is. In an ``<img>`` none does.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """NumPy's functions that are others of NumPy's put together: these record the nodes, and no rule is needed.
 
-The arguments may be lists or numbers, so `as_array` makes them arrays that record. Dtypes, sizes and views
-need no care here, as every call inside is traced by itself.
+The arguments may be lists or numbers, so `as_array` makes them arrays that record. Dtypes, sizes
+and views need no care here, as every call inside is traced by itself.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> An
     stops = indices_or_sections
     if isinstance(plain(stops), (int, np.integer)):
         sections = int(stops)
-        # np.split refuses sizes that are no multiple, and np.array_split makes the first parts larger by one.
+        # np.split refuses sizes that are no multiple, and np.array_split makes the first
+        # parts larger by one.
         stops = [0]
         for larger in range(sections - 1, 0, -1):
             stops.append(stops[-1] + (x.shape[at] + larger) // sections)
@@ -214,7 +215,8 @@ def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf:
     ):
         filled = np.where(values == infinity, limit if other is None else other, filled)
     if values.dtype == np.float16 and posinf is None and neginf is None:
-        # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
+        # onnxruntime computes float16 as float32, in which what NumPy makes infinite
+        # may still be finite.
         filled = np.clip(filled, limits.min, limits.max)
     return filled
 

@@ -19,9 +19,10 @@ __all__ = ["inline_ops", "inlined_functions"]
 def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
     """Inline the local functions that contain ops, directly or through other functions.
 
-    ONNX Runtime infers the types of a function's outputs without the ops inside it; where the file does not declare them, calls
-    have no types at all. onnx cannot inline a function that imports another version of ONNX's operators. The model then stays
-    as it is, which is enough if the file declares those types.
+    ONNX Runtime infers the types of a function's outputs without the ops inside it; where the file
+    does not declare them, calls have no types at all. onnx cannot inline a function that imports
+    another version of ONNX's operators. The model then stays as it is, which is enough if the file
+    declares those types.
 
     Parameters
     ----------
@@ -37,7 +38,8 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     Raises
     ------
     ModelError
-        As from `check_functions` and `check_attributes`: ONNX Runtime would not come to an end, or take all memory.
+        As from `check_functions` and `check_attributes`: ONNX Runtime would not come to an
+        end, or take all memory.
     """
     # Most sessions do not need it.
     import onnx.inliner

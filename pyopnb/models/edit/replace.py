@@ -47,11 +47,12 @@ def replace(
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. External data stays where it is: a `Session` in this process finds it; in another process, pass
-        ``base_dir`` to the session of the copy.
+        It is not changed. External data stays where it is: a `Session` in this process finds it; in
+        another process, pass ``base_dir`` to the session of the copy.
     where : str, NodeProto, function of a node, or a list of these
-        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that domain, ``"Softmax"`` in any
-        domain. Nodes in the bodies of If, Loop and Scan and in local functions are selected as well.
+        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that
+        domain, ``"Softmax"`` in any domain. Nodes in the bodies of If, Loop and Scan and in local
+        functions are selected as well.
     op : str or type
         The name of an op in the registry, or its class.
     base_dir : path, optional
@@ -60,16 +61,17 @@ def replace(
     Returns
     -------
     ModelProto
-        The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out gets the default of the
-        operator that it replaces, which may differ from the op's. Outputs keep their types, where these are known.
+        The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out
+        gets the default of the operator that it replaces, which may differ from the op's. Outputs
+        keep their types, where these are known.
 
     Raises
     ------
     UnknownName
         The registry does not have the op.
     ModelError
-        No node is selected, a text has two meanings, or the op does not fit: an unknown attr, a port of another dtype or rank,
-        too few outputs.
+        No node is selected, a text has two meanings, or the op does not fit: an unknown attr, a
+        port of another dtype or rank, too few outputs.
 
     Examples
     --------

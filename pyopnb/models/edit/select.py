@@ -32,8 +32,9 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     ----------
     proto : ModelProto
     where : str, NodeProto, function, or several of these
-        A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of exactly that domain, ``"Softmax"`` of any
-        domain. It may select several nodes, but only in one of these ways.
+        A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of
+        exactly that domain, ``"Softmax"`` of any domain. It may select several nodes, but
+        only in one of these ways.
     original : object
         The model that ``proto`` is a copy of, if a NodeProto is one of its nodes.
 

@@ -17,7 +17,8 @@ from onnx import (
 __all__ = ["widen"]
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-# Attributes that name a dtype. Those of normalizations (stash_type) stay, as onnx implements one value only.
+# Attributes that name a dtype. Those of normalizations (stash_type) stay, as onnx
+# implements one value only.
 _DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 

@@ -37,8 +37,8 @@ class Seen:
     node : NodeProto
         The node of the model that was wrapped.
     inputs, outputs : dict
-        Read-only arrays by name, in the order of the ports. Ports that are left out are missing; so are inputs that no op can
-        take, such as sequences.
+        Read-only arrays by name, in the order of the ports. Ports that are left out are missing; so
+        are inputs that no op can take, such as sequences.
     where : str
         The node as messages name it.
     """
@@ -86,9 +86,10 @@ def wrap(
     model, where, base_dir
         As for `replace`.
     function : callable
-        Called with a `Seen`, during the run and on its thread; its return value is ignored. ``print`` prints each, the
-        ``append`` of a list keeps each, and ``breakpoint`` stops in the debugger, with ``node``, ``inputs`` and ``outputs`` as
-        local variables. An exception that it raises fails the run and arrives as itself.
+        Called with a `Seen`, during the run and on its thread; its return value is ignored.
+        ``print`` prints each, the ``append`` of a list keeps each, and ``breakpoint`` stops in the
+        debugger, with ``node``, ``inputs`` and ``outputs`` as local variables. An exception that it
+        raises fails the run and arrives as itself.
 
     Returns
     -------
@@ -97,15 +98,17 @@ def wrap(
     Raises
     ------
     ModelError
-        No node is selected, a text has two meanings, or an output is of a type that no op can pass on, such as a sequence.
+        No node is selected, a text has two meanings, or an output is of a type that no op can pass
+        on, such as a sequence.
 
     Notes
     -----
-    The nodes run in ONNX Runtime as before and their values pass unchanged. But ONNX Runtime does not fuse a wrapped node with
-    its neighbours, and a fused kernel can round differently.
+    The nodes run in ONNX Runtime as before and their values pass unchanged. But ONNX Runtime does
+    not fuse a wrapped node with its neighbours, and a fused kernel can round differently.
 
-    Each selected node is followed by an op of the registry, such as ``pyopnb.tap::Softmax_1``, which keeps the function alive.
-    ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it once no session uses it any more.
+    Each selected node is followed by an op of the registry, such as ``pyopnb.tap::Softmax_1``,
+    which keeps the function alive. ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it
+    once no session uses it any more.
 
     Examples
     --------
@@ -234,8 +237,9 @@ def _tap_class(
 
     class Tap:
         def infer(self, *types: TensorType) -> list[TensorType]:
-            # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
-            # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
+            # Only the rank: a model whose declared dimensions are not those of a run runs all the
+            # same. During inference the runtime does not distinguish an unknown rank from a scalar;
+            # then not even the rank.
             promised = []
             for tapped in types[len(inputs) :]:
                 rank = (None,) * len(tapped.shape) if tapped.shape else None

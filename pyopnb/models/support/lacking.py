@@ -1,8 +1,8 @@
 """Find the nodes that the installed ONNX Runtime lacks something for, by the types of all values.
 
-The types are those of `pyopnb.models.types`: ONNX's inference, the ops' own ``infer``, and the type variables of the runtime's
-operators. Calls of local functions are written out for it, as the runtime does, so that a node in a function is judged in each
-call.
+The types are those of `pyopnb.models.types`: ONNX's inference, the ops' own ``infer``, and the type
+variables of the runtime's operators. Calls of local functions are written out for it, as the
+runtime does, so that a node in a function is judged in each call.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
         if canonical_domain(function.domain) not in _ONNX:
             called.append(FunctionProto.FromString(function.SerializeToString()))
     for target in (copy, *called):
-        # The runtime puts a function's nodes into the graph, where the versions that the model imports hold.
+        # The runtime puts a function's nodes into the graph, where the versions that
+        # the model imports hold.
         merged = imported_versions(target) | dict(versions)
         del target.opset_import[:]
         target.opset_import.extend(helper.make_opsetid(*entry) for entry in merged.items())
@@ -274,7 +275,8 @@ def _function_in_runtime(
     if defined is None:
         return None
     body, since = defined
-    # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
+    # As in the runtime: a function written for one version is valid in a later one while none of
+    # its operators changed.
     for inner in body.node:
         is_same = operator_at("", inner.op_type, since) is operator_at("", inner.op_type, version)
         if not is_same and not schema.has_context_dependent_function:

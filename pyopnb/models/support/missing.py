@@ -34,10 +34,11 @@ class MissingNode:
     site : Site or None
         The node and its position; None for an import that is too new.
     op : str
-        ``domain::OpType-N``, with the version of the domain that introduced the operator, where that is known.
+        ``domain::OpType-N``, with the version of the domain that introduced the operator,
+        where that is known.
     kind : str
-        ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``, ``"mixed dtypes"`` or
-        ``"opset too new"``.
+        ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``,
+        ``"mixed dtypes"`` or ``"opset too new"``.
     reason : str
     is_in_catalog : bool
         Whether `fill` runs it by the catalogue.
@@ -104,9 +105,10 @@ class Missing(tuple[MissingNode, ...]):
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
-    The answer comes from the runtime's own lists of operators and kernels: the model is not loaded, and external data is not
-    read. Bodies are included, and local functions for each call. Nodes that run through ops of the registry, and those of the
-    retired PyOp, are not missing. Neither the IR version nor what a kernel refuses at run time is checked.
+    The answer comes from the runtime's own lists of operators and kernels: the model is not loaded,
+    and external data is not read. Bodies are included, and local functions for each call. Nodes
+    that run through ops of the registry, and those of the retired PyOp, are not missing. Neither
+    the IR version nor what a kernel refuses at run time is checked.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Types as ONNX Runtime writes them, ``tensor(float)`` or ``seq(tensor(int64))``, to and from ONNX's TypeProto.
 
-The runtime's lists of kernels and operators name types in this form, so nodes are looked up by it; only messages use the
-notation ``float32``.
+The runtime's lists of kernels and operators name types in this form, so nodes are looked up by it;
+only messages use the notation ``float32``.
 """
 
 from __future__ import annotations

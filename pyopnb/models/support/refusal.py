@@ -1,7 +1,7 @@
 """Why the runtime refused a model, named in the model itself: ONNX Runtime's own text names neither node nor remedy.
 
-Nothing is looked at before the runtime has refused, so what it takes is never refused here, and a reason that its text does not
-mention is none.
+Nothing is looked at before the runtime has refused, so what it takes is never refused here, and a
+reason that its text does not mention is none.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ class Unsupported:
     kind, reason : str
         As `MissingNode` has them.
     since : int or None
-        The version of the domain that introduced the operator, as the model or, for a newer one, ONNX has it.
+        The version of the domain that introduced the operator, as the model or, for a
+        newer one, ONNX has it.
     kernel : bool
         Whether only a kernel is lacking.
     """

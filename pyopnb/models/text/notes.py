@@ -1,15 +1,15 @@
 r"""Doc strings and metadata of nodes, graphs, functions and values, for which ONNX's text form has no syntax.
 
-Such a fact stands in a comment of its own, above the node, graph or function that it describes. The part after the colon is
-JSON, so that it always fits on one line::
+Such a fact stands in a comment of its own, above the node, graph or function that it describes. The
+part after the colon is JSON, so that it always fits on one line::
 
     #@ doc_string: "the first line\nthe second"
     #@ metadata_props: {"source": "net.py:12"}
     #@ value "x" doc_string: "the picture, scaled to ±1"
     y = Abs (x)
 
-A node's domain and operator stand there as well if they are no identifiers (``#@ domain: "pkg.torch.2.3"``). onnx's own parser
-takes all of these lines for comments.
+A node's domain and operator stand there as well if they are no identifiers
+(``#@ domain: "pkg.torch.2.3"``). onnx's own parser takes all of these lines for comments.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _described_items(model: ModelProto) -> list[_Described]:
         while waiting:
             node = waiting.pop()
             items.append(node)
-            # A graph inside a node begins in the middle of that node's lines: there is no line above it.
+            # A graph inside a node begins in the middle of that node's lines: there
+            # is no line above it.
             for body in reversed(bodies(node)):
                 waiting += reversed(body.node)
     return items
@@ -102,8 +103,8 @@ def _values_by_name(scope: _Described) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in _VALUE_LISTS:
         for item in getattr(scope, field, ()):
-            # The inputs and outputs of a function are names without a description, and a value between nodes stands in the text
-            # only with its type.
+            # The inputs and outputs of a function are names without a description, and a value
+            # between nodes stands in the text only with its type.
             if isinstance(item, str) or (field == "value_info" and not item.type.ListFields()):
                 continue
             values.setdefault(item.name, item)

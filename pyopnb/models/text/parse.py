@@ -60,10 +60,11 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     Parameters
     ----------
     text : str
-        ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or without a name before it and a
-        header ``<ir_version: 10, opset_import: ["" : 21]>`` before that; functions may follow. What the header lacks is added:
-        the IR version and the version of ONNX's own operators that the installed runtime takes, and an import for each domain
-        that occurs.
+        ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or
+        without a name before it and a header ``<ir_version: 10, opset_import: ["" : 21]>``
+        before that; functions may follow. What the header lacks is added: the IR version and
+        the version of ONNX's own operators that the installed runtime takes, and an import for
+        each domain that occurs.
     name : str, optional
         Of a graph that has none in the text; ``graph`` if not given.
 
@@ -75,17 +76,19 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     Raises
     ------
     ModelError
-        The text is not of that form, nests deeper than a model can, or has what no graph may have: a name that is defined
-        twice or not at all, an operator of ONNX's own domains that ONNX does not have, more or fewer values than a tensor
-        has. It shows the line. An op of another domain may be defined later.
+        The text is not of that form, nests deeper than a model can, or has what no graph may have:
+        a name that is defined twice or not at all, an operator of ONNX's own domains that ONNX does
+        not have, more or fewer values than a tensor has. It shows the line. An op of another domain
+        may be defined later.
 
     Notes
     -----
-    Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
-    form defines them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which
-    mean the reverse in the notation of hints, are refused. ``#`` begins a comment, and ``#@`` a doc string or
-    metadata, as `text` writes them. An int where ONNX's own operator has a float attribute is that float. The values of a
-    tensor of float16, bfloat16 or float8 are the integers that their bits are.
+    Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types
+    are read as ONNX's text form defines them, where ``int64`` is a scalar and ``int64[]`` has an
+    unknown rank. ``float32`` and ``float32[]``, which mean the reverse in the notation of hints,
+    are refused. ``#`` begins a comment, and ``#@`` a doc string or metadata, as `text` writes them.
+    An int where ONNX's own operator has a float attribute is that float. The values of a tensor of
+    float16, bfloat16 or float8 are the integers that their bits are.
 
     Examples
     --------

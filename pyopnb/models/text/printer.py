@@ -1,8 +1,8 @@
 """ONNX's text form of a model, written from its protos.
 
-onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings and metadata for which the
-text form has no syntax stand in comments (`pyopnb.models.text.notes`). Descriptions beyond these are left out here, and
-`pyopnb.models.text.write` finds them.
+onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings
+and metadata for which the text form has no syntax stand in comments (`pyopnb.models.text.notes`).
+Descriptions beyond these are left out here, and `pyopnb.models.text.write` finds them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def format_model(model: ModelProto) -> str:
     Raises
     ------
     ModelError
-        Graphs are nested too deep, or the text form cannot hold something that decides what the model computes.
+        Graphs are nested too deep, or the text form cannot hold something that decides
+        what the model computes.
     """
     # The header says all that a reader would otherwise add in versions of its own.
     entries = [f"ir_version: {model.ir_version}", _imports(model)]
@@ -180,7 +181,8 @@ def _inner_values(infos: Iterable[ValueInfoProto]) -> list[str]:
         try:
             written.append(f"{_type(info.type)} {_name(info.name)}")
         except _Inexpressible:
-            # They describe the model and decide nothing; the head of the text says that they are missing.
+            # They describe the model and decide nothing; the head of the text says
+            # that they are missing.
             continue
     return written
 

@@ -63,17 +63,19 @@ def text(
     Raises
     ------
     ModelError
-        There are more values than ``most``, or the model has something that ONNX's text form has no syntax for, as a text that
-        is no UTF-8, or a list of graphs. It names the first. The text is read back and compared.
+        There are more values than ``most``, or the model has something that ONNX's text form has no
+        syntax for, as a text that is no UTF-8, or a list of graphs. It names the first. The text is
+        read back and compared.
     InputError
         ``drop`` has another word.
 
     Notes
     -----
-    Names, order, doc strings and metadata stay. Those that ONNX's text form has no syntax for stand in comments that begin with
-    ``#@``, which onnx's own parser passes over. A comment at the head names what else is left out, as ``training_info``.
-    Tensors come back as ``raw_data``, and empty fields as fields that are not set. Types of outputs that `model` or `parse`
-    inferred are left out, and inferred again.
+    Names, order, doc strings and metadata stay. Those that ONNX's text form has no syntax for stand
+    in comments that begin with ``#@``, which onnx's own parser passes over. A comment at the head
+    names what else is left out, as ``training_info``. Tensors come back as ``raw_data``, and empty
+    fields as fields that are not set. Types of outputs that `model` or `parse` inferred are left
+    out, and inferred again.
 
     Examples
     --------

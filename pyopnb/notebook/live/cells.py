@@ -1,7 +1,7 @@
 """The cells that show live outputs: which one is running, and which were run again or deleted.
 
-JupyterLab names the running cell in the metadata of each request, and the cells deleted since the previous one. Other front
-ends send neither; a cell is then identified by its text.
+JupyterLab names the running cell in the metadata of each request, and the cells deleted since the
+previous one. Other front ends send neither; a cell is then identified by its text.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ def lacks_extension() -> bool:
 
 def in_console() -> bool:
     """Tell whether the front end is a console of Jupyter's, which prints what is displayed and none of its updates."""
-    # It lets cells ask for input, which programs that execute notebooks do not, and names no cell, as pages do.
+    # It lets cells ask for input, which programs that execute notebooks do not, and names
+    # no cell, as pages do.
     content = _parent(get_ipython()).get("content") or {}
     return content.get("allow_stdin") is True and not _updates_later()
 
@@ -184,7 +185,8 @@ def live_cells(where: str) -> LiveCells:
     Raises
     ------
     InputError
-        There is no shell. A script has no outputs that could be live, and marimo runs cells again by itself.
+        There is no shell. A script has no outputs that could be live, and marimo runs
+        cells again by itself.
     """
     shell = get_ipython()
     if shell is not None:

@@ -29,7 +29,8 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["Interact", "interact"]
 
-# Runs that take fewer seconds follow a slider while it is dragged; others wait until it is released.
+# Runs that take fewer seconds follow a slider while it is dragged; others wait
+# until it is released.
 _FAST = 0.1
 
 
@@ -196,25 +197,28 @@ def interact(
 ) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
-    The attrs are those of a session of its own, which shares everything else with the given one: see `Session.with_attrs`. A
-    run that takes long leaves the page free, and a button stops it; moving a control stops a run whose result is obsolete.
+    The attrs are those of a session of its own, which shares everything else with the given one:
+    see `Session.with_attrs`. A run that takes long leaves the page free, and a button stops it;
+    moving a control stops a run whose result is obsolete.
 
     Parameters
     ----------
     session : Session
     **requests
-        By name of an input of the model, or of an attr of its ops. For an input: an array, which is fed as it is, or a number,
-        bool, text, ``(min, max)``, ``(min, max, step)`` or list of choices, which become a control. For an attr: the same;
-        ``None`` leaves the control to its schema. Where several ops have the attr, or to control one node:
-        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control get one. A number without
-        a range gets the slider that ``ipywidgets.interact`` gives it.
+        By name of an input of the model, or of an attr of its ops. For an input: an array, which is
+        fed as it is, or a number, bool, text, ``(min, max)``, ``(min, max, step)`` or list of
+        choices, which become a control. For an attr: the same; ``None`` leaves the control to its
+        schema. Where several ops have the attr, or to control one node:
+        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control
+        get one. A number without a range gets the slider that ``ipywidgets.interact`` gives it.
     view : callable, optional
         Called with the result; what it returns is shown instead, as for `watch`.
 
     Returns
     -------
     Interact
-        Displays itself as the last expression of a cell. Its button pins the result as the reference of a diff.
+        Displays itself as the last expression of a cell. Its button pins the result as the
+        reference of a diff.
 
     Raises
     ------

@@ -31,8 +31,9 @@ _NOT_LIVE = details(
 class Pane:
     """The place of a live output in the pages that show its notebook.
 
-    A page that is opened later, or a second one, gets the widget's state from the kernel. Saved notebooks do not contain the
-    widget's MIME type, for which front ends show an error once the kernel has gone, but the HTML.
+    A page that is opened later, or a second one, gets the widget's state from the kernel. Saved
+    notebooks do not contain the widget's MIME type, for which front ends show an error once the
+    kernel has gone, but the HTML.
 
     Parameters
     ----------

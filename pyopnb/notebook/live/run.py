@@ -33,7 +33,8 @@ class Run:
     versions : dict
         The versions of the session's ops, by op name.
     settings : dict
-        The values that the run used and the model does not say, as text: of controls, and of attrs that were set.
+        The values that the run used and the model does not say, as text: of controls, and of
+        attrs that were set.
     seconds : float
     result : Result or None
         None if it raised.

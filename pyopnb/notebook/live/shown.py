@@ -35,8 +35,8 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     Parameters
     ----------
     view : callable
-        It may draw with pyplot, or return a matplotlib figure or something in one, an array, text, or anything that IPython
-        displays.
+        It may draw with pyplot, or return a matplotlib figure or something in one, an array, text,
+        or anything that IPython displays.
     result : Result
 
     Returns

@@ -81,14 +81,17 @@ def watch(
 ) -> Watch:
     """Run a session now, and again in the same output whenever one of its ops is redefined or `Session.set_attrs` is called.
 
-    The output shows the result, how it differs from the previous one, the time, the attrs that are not the model's, and the
-    changed lines of the class. An exception of the run is shown there, above the last good result, and not in the cell that
-    redefined the op. A run that takes long leaves the cell free, and a button stops it; where an output is not updated
-    after its cell, as in a terminal and ``jupyter nbconvert --execute``, the cell waits for its runs. The output ends when its
-    cell is deleted or run again; its last state stays in the saved notebook, as plain HTML.
+    The output shows the result, how it differs from the previous one, the time, the attrs that
+    are not the model's, and the changed lines of the class. An exception of the run is shown
+    there, above the last good result, and not in the cell that redefined the op. A run that
+    takes long leaves the cell free, and a button stops it; where an output is not updated after
+    its cell, as in a terminal and ``jupyter nbconvert --execute``, the cell waits for its runs.
+    The output ends when its cell is deleted or run again; its last state stays in the saved
+    notebook, as plain HTML.
 
-    In JupyterLab and Notebook 7, a page that is reloaded, or opened later or twice, follows again as long as the kernel runs.
-    Where that is impossible the last state is shown, and says that it is not live.
+    In JupyterLab and Notebook 7, a page that is reloaded, or opened later or twice, follows
+    again as long as the kernel runs. Where that is impossible the last state is shown, and says
+    that it is not live.
 
     Parameters
     ----------
@@ -98,8 +101,8 @@ def watch(
     rtol, atol : float, optional
         As for `pyopnb.diff`.
     view : callable, optional
-        Called with the result; what it returns is shown instead: a matplotlib figure, an array, or anything that IPython
-        displays.
+        Called with the result; what it returns is shown instead: a matplotlib figure, an array, or
+        anything that IPython displays.
 
     Returns
     -------

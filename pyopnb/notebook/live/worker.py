@@ -22,7 +22,8 @@ class Worker:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        # No Condition and no Event: an interrupt as one is entered, in Python code of its own, leaves it locked for ever.
+        # No Condition and no Event: an interrupt as one is entered, in Python code of its own,
+        # leaves it locked for ever.
         self._lock = threading.Lock()
         self._requested = False
         self._thread: threading.Thread | None = None
@@ -44,7 +45,8 @@ class Worker:
             return True
         thread = threading.Thread(target=self._serve, daemon=True, name="pyopnb live output")
         thread.start()
-        # Start it only now, so that whoever waits can join it. It serves nothing before the lock is free.
+        # Start it only now, so that whoever waits can join it. It serves nothing
+        # before the lock is free.
         self._thread = thread
         return False
 
@@ -64,7 +66,8 @@ class Worker:
         Returns
         -------
         bool
-            Whether everything is done. True on the worker's own thread, which cannot wait for itself.
+            Whether everything is done. True on the worker's own thread, which
+            cannot wait for itself.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while (thread := self._thread) is not None and thread is not threading.current_thread():

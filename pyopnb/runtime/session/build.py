@@ -92,7 +92,8 @@ def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setti
     for number, values in setting.changes.items():
         nodes[number].values.update(values)
     if config.is_parallel and nodes:
-        # On a thread of ONNX Runtime's own, nothing that is promised says which run a call belongs to.
+        # On a thread of ONNX Runtime's own, nothing that is promised says which
+        # run a call belongs to.
         raise RunRefused(
             "session with ExecutionMode.ORT_PARALLEL",
             expected="a model without Python ops, or ORT_SEQUENTIAL",

@@ -54,7 +54,8 @@ def select_kernels(
     Raises
     ------
     ModelError
-        No node is called so, none has such an attr, or nodes of several ops have it and ``where`` says nothing.
+        No node is called so, none has such an attr, or nodes of several ops have it and
+        ``where`` says nothing.
     """
     labels = labels_of(kernels)
     candidates = []

@@ -58,24 +58,27 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an ``onnx_ir.Model``.
-        External data beside a path is found. The model is never changed.
+        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an
+        ``onnx_ir.Model``. External data beside a path is found. The model is never changed.
     sess_options, providers, provider_options, **kwargs
         As ``InferenceSession`` takes them.
     modules : sequence of str
-        Exact names of modules that the retired PyOp's nodes may have their classes from; see `ModuleRefused`.
+        Exact names of modules that the retired PyOp's nodes may have their classes from;
+        see `ModuleRefused`.
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        Let ONNX's reference implementation stand in for nodes that the runtime lacks, as `pyopnb.fill` does.
+        Let ONNX's reference implementation stand in for nodes that the runtime lacks,
+        as `pyopnb.fill` does.
 
     Attributes
     ----------
     filled : tuple of FilledNode
         What ``fill=True`` did; the warning `Filled` says it as well.
     lowered : tuple of str
-        Versions that are too new for the installed onnxruntime and were lowered, as the model means the same in older ones:
-        ``("IR version 14 → 13", "opset 28 → 26")``. The warning `VersionsLowered` says it the first time.
+        Versions that are too new for the installed onnxruntime and were lowered, as the model means
+        the same in older ones: ``("IR version 14 → 13", "opset 28 → 26")``. The warning
+        `VersionsLowered` says it the first time.
 
     Raises
     ------
@@ -90,11 +93,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     Notes
     -----
-    A redefined op serves from the next run on; a run in flight finishes with the versions that it began with. Where the new
-    version has other outputs (dtype or shape), ONNX Runtime's session is rebuilt and the warning `SessionRebuilt` says so.
+    A redefined op serves from the next run on; a run in flight finishes with the versions that it
+    began with. Where the new version has other outputs (dtype or shape), ONNX Runtime's session is
+    rebuilt and the warning `SessionRebuilt` says so.
 
-    ONNX Runtime is offered the ops of the model, whatever else the registry has. Options that are given to several sessions
-    keep the ops of all of them, as nothing can be taken out of options; each of these sessions costs what they all do.
+    ONNX Runtime is offered the ops of the model, whatever else the registry has. Options that are
+    given to several sessions keep the ops of all of them, as nothing can be taken out of options;
+    each of these sessions costs what they all do.
 
     Examples
     --------
@@ -163,7 +168,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         before = vars(self).get("_state")
         self._state = state
         lease = state.lease if isinstance(state, SharedState) else None
-        # The private epochs of the state before end with it, unless the new one goes on with the same lease.
+        # The private epochs of the state before end with it, unless the new one goes on
+        # with the same lease.
         if isinstance(before, SharedState) and before.lease is lease:
             return state
         if self._end_lease is not None:
@@ -245,7 +251,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _update(self) -> SessionState:
         """Return the state for the next run, brought up to date with the registry."""
         __tracebackhide__ = True
-        # Almost every run ends here: nothing was redefined since the last one, and no lock is taken.
+        # Almost every run ends here: nothing was redefined since the last one,
+        # and no lock is taken.
         state = self._state
         if state.is_ready:
             return state
@@ -290,7 +297,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ) -> None:
         state = self._state
         changes: dict[str, Any] = {"providers": providers, "provider_options": provider_options}
-        # `InferenceSession.set_providers` builds its session anew, and without the plan that ops need.
+        # `InferenceSession.set_providers` builds its session anew, and without
+        # the plan that ops need.
         if state.ops:
             self._rebuild(state, state.setting, **changes)
             return
@@ -355,7 +363,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
         """Make a session with attrs of its own in the same ONNX Runtime session: nothing is built.
 
-        It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone; redefined ops serve both.
+        It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone;
+        redefined ops serve both.
 
         Parameters
         ----------
@@ -373,8 +382,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Notes
         -----
-        Its nodes have instances of their own, so what an op keeps on ``self`` is not shared. Where outputs' dtypes or shapes
-        change with the attrs, it gets an ONNX Runtime session of its own, with the warning `SessionRebuilt`.
+        Its nodes have instances of their own, so what an op keeps on ``self`` is not shared. Where
+        outputs' dtypes or shapes change with the attrs, it gets an ONNX Runtime session of its own,
+        with the warning `SessionRebuilt`.
 
         Examples
         --------
@@ -405,21 +415,25 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Parameters
         ----------
         where : str, optional
-            A node's name, its first output, or an op; without it all nodes of the one op that has these attrs.
+            A node's name, its first output, or an op; without it all nodes of the one op
+            that has these attrs.
         **attrs
-            Values of the kinds that the op takes. Each node gets a new instance: what the op kept on ``self`` is gone.
+            Values of the kinds that the op takes. Each node gets a new instance: what the op kept
+            on ``self`` is gone.
 
         Raises
         ------
         ModelError
-            No such node or attr, several ops have it, or the value is of another kind. Nothing has changed then.
+            No such node or attr, several ops have it, or the value is of another kind.
+            Nothing has changed then.
         Exception
             What an op's ``__init__`` or ``infer`` raised, as itself.
 
         Notes
         -----
-        A run in flight finishes with the attrs that it began with. Where the outputs' dtypes or shapes change with the attrs,
-        ONNX Runtime's session is rebuilt, with the warning `SessionRebuilt`.
+        A run in flight finishes with the attrs that it began with. Where the outputs'
+        dtypes or shapes change with the attrs, ONNX Runtime's session is rebuilt, with the
+        warning `SessionRebuilt`.
 
         Examples
         --------
@@ -487,7 +501,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         InputError
             A feed has another name, dtype or shape than the model's inputs.
         Exception
-            Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
+            Whatever an op raised, with a note that names node, op and version; ONNX Runtime's
+            error is its context.
         """
         __tracebackhide__ = True
         if input_feed is None:
@@ -515,8 +530,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         output_names, input_feed, run_options
             As for `run`.
         callback : callable
-            Called on that thread with the list of results, ``user_data`` and a str: empty, or what went wrong. Its attribute
-            ``exception`` is the exception, an op's own with its traceback; the results are an empty list then.
+            Called on that thread with the list of results, ``user_data`` and a str: empty, or what
+            went wrong. Its attribute ``exception`` is the exception, an op's own with its
+            traceback; the results are an empty list then.
         user_data : object
 
         Raises
@@ -595,7 +611,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def __call__(self, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
-        Python's own numbers and lists of them get the dtype of the input, if that has their values; what has a dtype keeps it.
+        Python's own numbers and lists of them get the dtype of the input, if that has their values;
+        what has a dtype keeps it.
 
         Returns
         -------
@@ -640,21 +657,25 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Parameters
         ----------
         *feeds, **named
-            As for a call of the session. A feed that is called as a parameter here goes into a dict of feeds by name, given
-            alone: ``session.trace({"level": x})``.
+            As for a call of the session. A feed that is called as a parameter here goes into a dict
+            of feeds by name, given alone: ``session.trace({"level": x})``.
         only : str or sequence of str, optional
-            The tensors to look at: their names, or globs of them (``"layer1/*"``). The model's outputs are always there.
+            The tensors to look at: their names, or globs of them (``"layer1/*"``). The model's
+            outputs are always there.
         level : {"all", "summaries"}
-            ``"all"`` keeps every tensor. ``"summaries"`` lets each go once its `Summary` is made, and keeps the outputs.
+            ``"all"`` keeps every tensor. ``"summaries"`` lets each go once its `Summary` is made,
+            and keeps the outputs.
         bodies : bool
-            Also look into the bodies of If, Loop and Scan, at tensors of the dtypes that ops can have. Their names lead there:
-            ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for the fourth time that the body gave it in this run.
+            Also look into the bodies of If, Loop and Scan, at tensors of the dtypes that ops can
+            have. Their names lead there: ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for
+            the fourth time that the body gave it in this run.
         check : bool
             Compare the outputs with those of an unexposed run.
         times : bool
             Measure the times of nodes, see `Times`; `profile` measures many runs.
         optimised : bool
-            False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
+            False lets ONNX Runtime run the graph as it stands in the file, without fusions; then
+            there is nothing to check.
 
         Returns
         -------
@@ -669,20 +690,23 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Notes
         -----
-        The run is that of a session which is built beside this one and released after it: the weights are in memory twice
-        meanwhile. What is exposed cannot be fused, and a fused kernel can round otherwise than its parts. So the outputs are
-        compared with those of a run of this session, and ``trace.exposure`` says what exposing changed.
+        The run is that of a session which is built beside this one and released after it: the
+        weights are in memory twice meanwhile. What is exposed cannot be fused, and a fused kernel
+        can round otherwise than its parts. So the outputs are compared with those of a run of this
+        session, and ``trace.exposure`` says what exposing changed.
 
-        An op that keeps state runs once on its own instance, in the unexposed run, and with the same state once on a copy of
-        the instance, in the exposed one; side effects outside the instance happen twice. With ``check=False`` or
-        ``optimised=False``, and where an instance cannot be copied, the exposed run is the only one, on the op's own instance.
+        An op that keeps state runs once on its own instance, in the unexposed run, and with the
+        same state once on a copy of the instance, in the exposed one; side effects outside the
+        instance happen twice. With ``check=False`` or ``optimised=False``, and where an instance
+        cannot be copied, the exposed run is the only one, on the op's own instance.
 
-        With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the largest tensor: the copy that
-        is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
-        are kept by the trace.
+        With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the
+        largest tensor: the copy that is looked at. Sequences, and tensors of dtypes that ops cannot
+        have, are kept to the end of the run; feeds and outputs are kept by the trace.
 
-        Every microsecond of the run is part of a node's time, or of ``trace.times.unattributed``. Nodes that ONNX Runtime ran
-        as one have one time; which those are depends on what is exposed: all tensors by default, ``only`` some. The time of
+        Every microsecond of the run is part of a node's time, or of
+        ``trace.times.unattributed``. Nodes that ONNX Runtime ran as one have one time; which
+        those are depends on what is exposed: all tensors by default, ``only`` some. The time of
         If, Loop or Scan is that of its bodies as well.
 
         Examples

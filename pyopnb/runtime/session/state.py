@@ -56,7 +56,8 @@ _BY_TEXT = {
 def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
     """Read the type of a session's input or output; None where it is no tensor.
 
-    onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which of them is a scalar.
+    onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which
+    of them is a scalar.
     """
     match = _TENSOR.fullmatch(meta.type)
     if match is None:
@@ -100,7 +101,8 @@ class Feeds:
             if needs_ml_dtypes(tensor_type):
                 unlike_numpy.add(name)
         self._unlike_numpy = frozenset(unlike_numpy)
-        # What the check of a plain array looks at. A row with None is one that only the whole check can pass.
+        # What the check of a plain array looks at. A row with None is one that only the
+        # whole check can pass.
         self._rows = []
         for name, tensor_type in self.types.items():
             self._rows.append((name, *_plain_row(tensor_type)))
@@ -111,7 +113,8 @@ class Feeds:
         Raises
         ------
         InputError
-            A name is missing or unknown, or an array has another dtype or shape than the model's input.
+            A name is missing or unknown, or an array has another dtype or shape
+            than the model's input.
         """
         try:
             checked = dict(feeds)
@@ -264,10 +267,11 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
 class SessionState:
     """What a session runs in: ONNX Runtime's session and all that belongs to it.
 
-    A `Session` has one state at a time and goes to another by one assignment, so that a run, an interrupt or another thread
-    meets the old state or the new one. A state is *ready* when it serves the registry's newest versions. When it is not,
-    `advance` makes the next one, unless outputs have changed: then the session is built again from its `config`. The state
-    of a session that `Session.with_attrs` made is a `SharedState`.
+    A `Session` has one state at a time and goes to another by one assignment, so that a run, an
+    interrupt or another thread meets the old state or the new one. A state is *ready* when it
+    serves the registry's newest versions. When it is not, `advance` makes the next one, unless
+    outputs have changed: then the session is built again from its `config`. The state of a session
+    that `Session.with_attrs` made is a `SharedState`.
 
     Attributes
     ----------
@@ -328,7 +332,8 @@ class SessionState:
     def with_setting(self, setting: Setting) -> SessionState:
         """Put prepared attrs into force from the next run on."""
         epoch = registry.begin_epoch()
-        # No run begins in that epoch before the change is whole, as the caller has the session's lock.
+        # No run begins in that epoch before the change is whole, as the caller
+        # has the session's lock.
         self.settings.begin(epoch, setting)
         # Another thread may have defined an op before that epoch, so the new state is not ready.
         return replace(self, epoch=epoch, seen=-1)
@@ -474,8 +479,9 @@ class _Lease:
 class SharedState(SessionState):
     """The state of a session with attrs of its own that runs in the ONNX Runtime session of another.
 
-    A run is told apart from the other session's by its epoch, which is never the registry's current one. A rebuild gives
-    the session an ONNX Runtime session of its own; from then on it shares nothing.
+    A run is told apart from the other session's by its epoch, which is never the registry's
+    current one. A rebuild gives the session an ONNX Runtime session of its own; from then
+    on it shares nothing.
 
     Attributes
     ----------
@@ -520,7 +526,8 @@ class SharedState(SessionState):
         elif any(kernel.op.current.epoch > self.epoch for kernel in list(self.kernels)):
             state = replace(self, epoch=lease.begin(self.setting))
         changes = state.update_kernels(state.epoch)
-        # An epoch of its own makes the next one the registry's; what is defined from then on needs another.
+        # An epoch of its own makes the next one the registry's; what is defined from
+        # then on needs another.
         return replace(state, seen=max(seen, state.epoch + 1)), changes
 
     def with_setting(self, setting: Setting) -> SharedState:

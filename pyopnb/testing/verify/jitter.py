@@ -1,7 +1,8 @@
 """Arrays whose functions round otherwise than NumPy's, as those of another library do.
 
-What a body makes of a rounding error is its own affair: it may subtract 1 from ``exp(x)``, or divide by a
-sum that cancels. Running it on such arrays shows how far two right computations of it may be apart.
+What a body makes of a rounding error is its own affair: it may subtract 1 from ``exp(x)``,
+or divide by a sum that cancels. Running it on such arrays shows how far two right
+computations of it may be apart.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pyopnb.testing.verify.values import has_fractions
 __all__ = ["Shares", "draw_shares", "jittered", "moved", "precision_of", "widened"]
 
 _UNITS = 1.5
-"""How far each number is moved at most, in units in the last place: good implementations of exp, tanh
-or arcsin are off by up to 4, and what comes of a move is taken 16 times (`rounding`)."""
+"""How far each number is moved at most, in units in the last place: good implementations of exp,
+tanh or arcsin are off by up to 4, and what comes of a move is taken 16 times (`rounding`)."""
 
 # IEEE 754 says what these give to the last bit, so every library agrees.
 _ROUNDED_ONCE = {"add", "subtract", "multiply", "divide", "sqrt", "square", "fmod", "remainder"}
@@ -57,7 +58,8 @@ Shares = Callable[[tuple[int, ...]], np.ndarray]
 def draw_shares(run: int) -> Shares:
     """Return how far numbers are moved in a run: all of them up, all of them down, then at random.
 
-    One of many equal numbers may stay by chance what it is in every random run, and so on its side of an edge.
+    One of many equal numbers may stay by chance what it is in every random run, and so on
+    its side of an edge.
     """
     if run < 2:
         share = float(run)
@@ -79,7 +81,8 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
 
     class Jittered(np.ndarray):
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-            # NumPy calls this for each function of such an array, and for its sums as a reduce of add.
+            # NumPy calls this for each function of such an array, and for its
+            # sums as a reduce of add.
             if kwargs.get("out"):
                 kwargs["out"] = tuple(map(_plain, kwargs["out"]))
             results = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
@@ -112,5 +115,6 @@ def _is_inexact(ufunc: Any, method: str, result: Any) -> bool:
     dtype = getattr(result, "dtype", np.dtype(bool))
     if ufunc.__name__ in _NEVER_ROUNDED or not has_fractions(dtype):
         return False
-    # Runtimes compute float16 in float32, and round less often. Sums depend on the order of their terms.
+    # Runtimes compute float16 in float32, and round less often. Sums depend on the
+    # order of their terms.
     return dtype.itemsize < 4 or method != "__call__" or ufunc.__name__ not in _ROUNDED_ONCE

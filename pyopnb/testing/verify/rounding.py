@@ -1,9 +1,10 @@
 """Decide whether two results differ by more than the original's own rounding.
 
-A tolerance for all would hide a lost ``log1p`` or refuse a sum in another order. So each element gets an
-allowance of its own: what the original loses against its own run in wider floats, and what it moves when
-its inputs move by a rounding error. Results other than floats are exact, except where moving the inputs
-by a rounding error changes the original's own result, as on the edge of a comparison.
+A tolerance for all would hide a lost ``log1p`` or refuse a sum in another order. So each element
+gets an allowance of its own: what the original loses against its own run in wider floats, and
+what it moves when its inputs move by a rounding error. Results other than floats are exact,
+except where moving the inputs by a rounding error changes the original's own result, as on the
+edge of a comparison.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Function = Callable[..., Sequence[np.ndarray]]
 Settle = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 _BASE_ULPS = 16.0
-"""Units in the last place between two good implementations of one function: ONNX Runtime's exp and tanh
-are off by up to 5, and a body calls several."""
+"""Units in the last place between two good implementations of one function: ONNX Runtime's exp and
+tanh are off by up to 5, and a body calls several."""
 _OF_OWN_ERROR = 4.0
 _OF_SPREAD = 16.0
 # Equal numbers that cancel may be moved alike in six of them. Where both agree, fewer are made.
@@ -58,11 +59,12 @@ class KernelError:
     Attributes
     ----------
     tiny : float
-        How far a float32 or float64 result may be off, in multiples of its dtype's smallest normal number.
+        How far a float32 or float64 result may be off, in multiples of its dtype's
+        smallest normal number.
     of_largest : float
-        How far it may be off, in units in the last place of the largest number that goes in or out: for
-        functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, whose rounding is not
-        tried otherwise.
+        How far it may be off, in units in the last place of the largest number that goes in or out:
+        for functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, whose rounding
+        is not tried otherwise.
     """
 
     tiny: float = 0.0
@@ -143,8 +145,8 @@ class Judge:
             # Where the original jumps between finite and infinite, nothing can be said.
             jumps = np.isfinite(moved) != np.isfinite(wide)
             allowance[jumps] = np.inf
-            # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth,
-            # and finite where NumPy overflowed on the way.
+            # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the
+            # truth, and finite where NumPy overflowed on the way.
             wrong = _wrong_elements(wide, got_wide, allowance)
             wrong &= _wrong_elements(truth, got_wide, allowance)
             if not wrong.any():
@@ -175,7 +177,8 @@ class Judge:
         of_largest = 0.0
         for array in (*inputs, want):
             if array is not None:
-                # Floats cannot hold large integers, and kernels lose some units of the largest float.
+                # Floats cannot hold large integers, and kernels lose some units
+                # of the largest float.
                 units = 4.0
                 if has_fractions(array.dtype):
                     units = self.kernel_error.of_largest
@@ -183,7 +186,8 @@ class Judge:
         floor += eps * of_largest
         with np.errstate(all="ignore"):
             magnitude = _finite(np.abs(widened(want)))
-            # Below the smallest normal number, units in the last place no longer shrink with the number.
+            # Below the smallest normal number, units in the last place no longer
+            # shrink with the number.
             return np.asarray(ulps * eps * np.maximum(magnitude, _finite(sizes)) + floor)
 
     def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> Iterator[np.ndarray]:
@@ -194,8 +198,8 @@ class Judge:
             inputs = trial.inputs
             # Inputs that sit on edges on purpose stay there, and so do sums of them.
             if not trial.on_edges:
-                # Ties decide on indices and flags. Sums need each element moved by itself, as those of
-                # equal ones can cancel exactly.
+                # Ties decide on indices and flags. Sums need each element moved by itself, as those
+                # of equal ones can cancel exactly.
                 seed = None
                 if ties_stay and run >= 2:
                     seed = run

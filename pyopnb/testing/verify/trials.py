@@ -1,7 +1,8 @@
 """Draw the inputs on which a conversion is compared with its original.
 
-The order is that in which wrong conversions were found: the user's examples, other sizes, then values
-that are not kind. All of them are drawn with fixed seeds, so that a disagreement can be repeated.
+The order is that in which wrong conversions were found: the user's examples, other sizes,
+then values that are not kind. All of them are drawn with fixed seeds, so that a
+disagreement can be repeated.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Trial:
         As messages say it after "with": ``"tiny numbers in input 0"``.
     inputs : tuple of (ndarray or None)
     on_edges : bool
-        Whether all inputs are meant to sit on the edges of roundings and comparisons, so that a result
-        that jumps there is judged all the same.
+        Whether all inputs are meant to sit on the edges of roundings and comparisons, so that a
+        result that jumps there is judged all the same.
     """
 
     name: str
@@ -202,8 +203,8 @@ def mild_trials(
 ) -> Iterator[Trial]:
     """Return one trial for each set of values, its numbers finite and not far from the example's.
 
-    For originals that are many operations at once: far outside of what they are made for, their results
-    say nothing but how they were rounded.
+    For originals that are many operations at once: far outside of what they are made for, their
+    results say nothing but how they were rounded.
 
     Parameters
     ----------

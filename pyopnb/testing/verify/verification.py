@@ -79,8 +79,8 @@ def verify(
     Parameters
     ----------
     original : callable
-        Takes arrays, None for an input that is left out, and returns a sequence of arrays. An input for
-        which it raises is left out.
+        Takes arrays, None for an input that is left out, and returns a sequence of arrays. An input
+        for which it raises is left out.
     converted : callable
         Takes and returns the same.
     trials : iterable of Trial
@@ -120,7 +120,8 @@ def verify(
     for trial in trials:
         example = example or trial.inputs
         expected = call_original(original, trial.inputs)
-        # Where a user promises finite numbers, inputs for which the original gives others say nothing.
+        # Where a user promises finite numbers, inputs for which the original
+        # gives others say nothing.
         if expected is None or (finite and not _all_finite(expected)):
             verification.left_out.append(trial.name)
             # A compiled function must not compute where an exception of the original is expected.

@@ -170,7 +170,8 @@ def test_units_in_the_last_place_of_every_float(row: Any) -> None:
     near = [i for i in (0, 1, 2, len(values) // 2, len(values) - 3) if i >= 0]
     for i in near:
         for j in near:
-            # The dtype's own two zeros are one step apart, and one more on the way from below 0 to above it.
+            # The dtype's own two zeros are one step apart, and one more on the way from
+            # below 0 to above it.
             found = facts(arr(row.numpy, values[i]), arr(row.numpy, values[j])).ulp or 0
             assert found == abs(i - j) + (zeros == 2 and (values[i] < 0) != (values[j] < 0))
 

@@ -136,10 +136,12 @@ def test_the_figures_are_those_of_onnxruntime(per_channel: bool, tmp_path: Path)
     weights = qdq_loss_debug.create_weight_matching(
         str(tmp_path / "float.onnx"), str(tmp_path / "quantized.onnx")
     )
-    # Its difference of an int8 and another zero point than 0 overflows, which spoils its figure of b2.
+    # Its difference of an int8 and another zero point than 0 overflows, which
+    # spoils its figure of b2.
     weights.pop("b2", None)
     for name, error in qdq_loss_debug.compute_weight_error(weights).items():
-        # A bias of 32 bits has noise that float32 hardly holds, and is dequantized there in float64.
+        # A bias of 32 bits has noise that float32 hardly holds, and is
+        # dequantized there in float64.
         assert rows[name] == pytest.approx(error, rel=1e-6 if name.startswith("w") else 1e-5)
 
 
@@ -200,7 +202,8 @@ def test_weights_of_a_gemm_are_compared_channel_by_channel(
         h = Gemm{layout}(g, v, c)
         y = Sigmoid(h)
     }}"""
-    # Two weights: onnxruntime 1.25 turns one that two nodes share twice, so that its model is wrong.
+    # Two weights: onnxruntime 1.25 turns one that two nodes share twice, so
+    # that its model is wrong.
     model = model_of(text, {"w": shape, "v": shape, "b": (48,), "c": (48,)})
     channels = np.geomspace(1, 100, 48, dtype=np.float32)
     weight = numpy_helper.to_array(model.graph.initializer[0]) / np.float32(20)

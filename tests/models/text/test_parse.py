@@ -183,7 +183,8 @@ def nested(depth: int) -> str:
     )
 
 
-# Past the parser's own depth of some thousands the process would end; past protobuf's, a model cannot be read.
+# Past the parser's own depth of some thousands the process would end; past protobuf's, a
+# model cannot be read.
 DEEP = """
 import pyopnb
 for text in (
@@ -317,7 +318,8 @@ def one_node(**attrs: Any) -> onnx.ModelProto:
     return pyopnb.model(pyopnb.node("demo::Op", "x", "y", **attrs), {"x": "float32[N]"}, "y")
 
 
-# The parser of an older onnx reads neither the smallest floats nor everything in quotes; `text` then says so.
+# The parser of an older onnx reads neither the smallest floats nor everything in quotes;
+# `text` then says so.
 OLD = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 21)
 
 

@@ -148,7 +148,8 @@ def test_an_interrupt_of_a_cell_that_waits_stops_the_run(clip, redefine):
         threading.main_thread().ident, signal.SIGINT
     )
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
-    # The cell has to wait by then: before, the interrupt would be that of whatever runs, as a busy machine showed.
+    # The cell has to wait by then: before, the interrupt would be that of whatever runs, as a
+    # busy machine showed.
     redefine("time.sleep(1) or interrupt() or [time.sleep(0.01) for _ in range(10_000)] and x")
     assert "stopped after" in repr(watch) and isinstance(watch.error, KeyboardInterrupt)
     clip.run("w.close()")
