@@ -108,7 +108,8 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
     sizes = np.abs(wide)
     label = sanitize(name, 80)
     total = plural(small.size, "element")
-    overflowed = sizes[~np.isfinite(small) & np.isfinite(wide)]
+    # NaN, and the infinities of a division by a number that became 0, have other reasons.
+    overflowed = sizes[np.isinf(small) & np.isfinite(wide) & (sizes > most)]
     if overflowed.size:
         yield (
             f"{label} overflows {half} to infinity: {overflowed.size:,} of {total}, "

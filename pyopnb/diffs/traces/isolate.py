@@ -23,6 +23,7 @@ from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator import Evaluator
+from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import advance
@@ -140,6 +141,13 @@ class Isolation:
                 return (
                     f"its input {sanitize(name)} has {plural(rank, 'dimension')} in the other run"
                 )
+            # On an infinity that the other run does not have, the node only passes on an overflow.
+            rounded = self._fed(name)
+            if (
+                rounded is not self.given[name]
+                and np.isinf(rounded).sum() > np.isinf(self.given[name]).sum()
+            ):
+                return f"its input {sanitize(name)} overflows {dtype(rounded.dtype).name}"
         return ""
 
     def _is_retired(self, segment: Segment) -> bool:

@@ -69,6 +69,19 @@ def test_what_is_lost_is_named_at_its_node(name, x, node, words, turned):
     assert _matches(words, str(diff))
 
 
+def test_nodes_that_pass_an_overflow_on_are_no_origins():
+    """After 162,755 became infinite, the Softmax gives NaN, and that is not its own fault."""
+    body = "a = Exp(IN)  b = Neg(a)  OUT = Softmax<axis = 0>(a)"
+    wide, half = models(body, 10)
+    x = np.float32([1, 2, 12])
+    with np.errstate(over="ignore", invalid="ignore"):
+        diff = pyopnb.diff(
+            pyopnb.trace(wide, x=x, on="reference"), pyopnb.trace(half, x=x, on="reference")
+        )
+    assert [step.name for step in diff.steps if step.verdict == "origin"] == ["a (Exp)"]
+    assert str(diff).count("overflows float16 to infinity") == 1
+
+
 def test_zeros_are_named_where_they_matter():
     with np.errstate(divide="ignore"):
         diff = pyopnb.diff(*traces("flushed", [0.01, 0.5], on="reference"))
