@@ -105,7 +105,11 @@ def _for_command(words: list[str], fragment: str) -> list[str] | None:
 def _for_argument(name: str, typed: list[str], fragment: str) -> list[str]:
     """Complete an argument by its name in the form; ``typed`` are the words before it."""
     if name == "OP":
-        return _op_names()
+        names = _op_names()
+        # The commands find an op without its domain, too.
+        if fragment:
+            names += [op.partition("::")[2] for op in names]
+        return names
     if name == "MODEL":
         models = [key for key, value in user_namespace().items() if isinstance(value, ModelProto)]
         return [*models, *_files(fragment, ".onnx")]

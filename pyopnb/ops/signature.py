@@ -112,11 +112,14 @@ def _check_backward(cls: Any, where: str) -> None:
     advice = "def backward(self, inputs, outputs, grads): …"
     _refuse_generator(cls.backward, where, "its gradients")
     is_static = isinstance(inspect.getattr_static(cls, "backward"), (staticmethod, classmethod))
+    got = repr(cls.backward)
     try:
-        inspect.signature(cls.backward).bind(*[None] * (3 if is_static else 4))
-    except TypeError:  # it is no function, too
-        got = sanitize(repr(cls.backward), 60)
+        signature = inspect.signature(cls.backward)
+        got = str(signature)
+        signature.bind(*[None] * (3 if is_static else 4))
+    except TypeError:  # it is no function, or takes other arguments
         expected = "(self, inputs, outputs, grads)"
+        got = sanitize(got, 60)
         raise DefinitionError(where, expected=expected, got=got, next=advice) from None
 
 

@@ -116,7 +116,7 @@ def call(
     # A definition begins an epoch, and a removal changes how many ops there are.
     definition = _define(op, len(inputs), opset, (registry.epoch, len(registry)))
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
-    _check_dtypes(where, definition, arrays)
+    _check_types(where, definition, arrays)
     # An input that is left out at the end is one that the node does not have.
     while arrays and arrays[-1] is None:
         arrays.pop()
@@ -283,19 +283,26 @@ def _to_array(
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarray | None]) -> None:
-    """Refuse an array of the wrong dtype, and suggest the cast."""
+def _check_types(where: str, definition: _Definition, arrays: Sequence[np.ndarray | None]) -> None:
+    """Refuse an array of the wrong dtype, and suggest the cast, or of the wrong shape."""
     for number, array in enumerate(arrays):
+        if array is None:
+            continue
         declared = definition.declared(number, arrays)
         want = declared.dtype
-        if array is not None and want is not None and find_dtype(array.dtype) != want:
-            name = definition.names[number]
-            raise InputError(
-                f"{where}, input {sanitize(name)}",
-                expected=str(declared),
-                got=str(type_of(array)),
-                next=cast_expression(name, want),
-            )
+        name = definition.names[number]
+        if want is not None and find_dtype(array.dtype) != want:
+            advice = cast_expression(name, want)
+        elif not declared.accepts_shape(array.shape):
+            advice = None
+        else:
+            continue
+        raise InputError(
+            f"{where}, input {sanitize(name)}",
+            expected=str(declared),
+            got=str(type_of(array)),
+            next=advice,
+        )
 
 
 # ---- kernels -----------------------------------------------------------------------------------

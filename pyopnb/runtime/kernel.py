@@ -366,7 +366,7 @@ class Kernel:
         port = self._port(state, number)
         raise ModelError(
             f"{self.where}, input {port.name}",
-            expected=f"{port.type}, with one size a symbol",
+            expected=f"{port.type}, where a symbol is one size everywhere",
             got=str(type_of(value)),
             next=f"feed that shape, or change the hint of {port.name} in compute",
         )
@@ -385,7 +385,7 @@ class Kernel:
             f"{self.where}, output {number}",
             expected=str(self._output(state, number).expected),
             got="nothing: the function returned without allocating it",
-            next="allocate every output, on every way through the function",
+            next="call allocate on every output, on every path through the function",
         )
 
     def refuse_overlap(self, state: Any, output: int, number: int) -> None:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from pyopnb.models.build import model as build_model
 from pyopnb.models.build import node as build_node
+from pyopnb.models.nodes import walk
 from pyopnb.models.ort_capabilities import newest_opset
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.registry import registry
@@ -104,6 +105,11 @@ class Attempt:
         except Exception as error:
             # skl2onnx's converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
+        # It imports each domain that it may use, and so those of all ops of the registry.
+        used = {site.node.domain for site in walk(model)} | {""}
+        imports = [entry for entry in model.opset_import if entry.domain in used]
+        del model.opset_import[:]
+        model.opset_import.extend(imports)
         restore_names(model, list(self._feeds))
         # skl2onnx declares wider inputs than the rows have, where its converters know no others.
         cast_inputs(model, self._feeds)

@@ -763,3 +763,13 @@ def test_polynomials_of_integers_do_not_wrap():
     large = np.full((2, 3), 2**40)
     (result,) = pyopnb.Session(model).run(None, {model.graph.input[0].name: large})
     np.testing.assert_allclose(result, estimator.transform(large), rtol=1e-6)
+
+
+def test_domains_that_the_model_does_not_use_are_not_imported():
+    @pyopnb.pyop("unrelated::Op")
+    class Op:
+        def compute(self, x):
+            return x
+
+    model = door.convert(StandardScaler().fit(X), X)
+    assert {entry.domain for entry in model.opset_import} == {"", "ai.onnx.ml"}

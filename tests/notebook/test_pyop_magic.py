@@ -135,6 +135,7 @@ OPS = ["demo::SoftClip", "pyopnb::Other"]
         ("%pyop ro", ["rollback"]),
         ("%pyop history ", OPS),
         ("%pyop history pyopnb::", ["pyopnb::Other"]),
+        ("%pyop rollback Soft", ["SoftClip"]),
         ("%pyop rollback demo::SoftClip ", ["1", "2"]),
         ("x = 1\n%pyop so", ["source"]),
     ],

@@ -262,6 +262,8 @@ def test_plain_values_get_the_declared_dtype(op, inputs, dtype, values):
         (("Rellu", X), {}, "UnknownName", 'Try: "::Relu"'),
         (("demo::Zzzzzzz", X), {}, "UnknownName", "Try: define it: %%pyop"),
         (("demo::Typed", np.float64([1.0])), {}, "InputError", "input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
+        (("demo::Columns", X), {}, "InputError", "call of demo::Columns, input x: expected float32[N,3], got float32[2]."),
+        (("demo::Columns", X[None]), {}, "InputError", "call of demo::Columns, input x: expected float32[N,3], got float32[1,2]."),
         (("demo::Typed", X, X), {}, "ModelError", "expected 1 input (x: float32[...]), got 2"),
         (("demo::Typed",), {}, "ModelError", "input x: expected float32[...], got nothing. Try: np.zeros"),
         (("demo::SoftClip", X), {"limt": 1.0}, "ModelError", "attr limt: expected one of limit"),
@@ -280,6 +282,10 @@ def test_what_is_wrong(soft_clip, args, kwargs, error, message):
     @pyopnb.pyop("demo::Typed")
     class Typed:
         def compute(self, x: "float32[...]"): ...
+
+    @pyopnb.pyop("demo::Columns")
+    class Columns:
+        def compute(self, x: "float32[N,3]"): ...
 
     with pytest.raises(getattr(pyopnb.errors, error)) as raised:
         pyopnb.call(*args, **kwargs)
