@@ -118,6 +118,9 @@ def cut_out(
     nodes = [graph.nodes[position] for position in segment.nodes]
     made_names = {name for node in nodes for name in node.output}
     weights = [tensor for tensor in proto.initializer if tensor.name in segment.weights]
+    sparse_weights = [
+        tensor for tensor in proto.sparse_initializer if tensor.values.name in segment.weights
+    ]
     part = helper.make_graph(
         nodes,
         proto.name,
@@ -125,6 +128,7 @@ def cut_out(
         [_info(proto, types, name, {}) for name in results],
         initializer=weights,
         value_info=[info for info in proto.value_info if info.name in made_names],
+        sparse_initializer=sparse_weights,
     )
     proto.CopyFrom(part)
     return ModelCut(to_model(source), feeds)

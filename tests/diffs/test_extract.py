@@ -68,6 +68,23 @@ def test_weights_in_a_file_are_found(tmp_path: Path) -> None:
         assert np.allclose(pyopnb.run(cut, trace["r"])["m"], trace["m"], rtol=1e-5, atol=1e-5)
 
 
+def test_sparse_weights_are_taken_along() -> None:
+    model = network()
+    weight = numpy_helper.to_array(model.graph.initializer.pop(1))
+    rows, columns = np.nonzero(weight > 1)
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(weight[rows, columns], "w2"),
+        numpy_helper.from_array(rows * 64 + columns, "indices"),
+        weight.shape,
+    )
+    model.graph.sparse_initializer.append(sparse)
+    trace = pyopnb.trace(model, X)
+    for whole in (model, trace):
+        cut = pyopnb.extract(whole, "r", "m").model
+        assert np.array_equal(pyopnb.run(cut, trace["r"])["m"], trace["m"])
+        assert not pyopnb.extract(whole, "x", "h").model.graph.sparse_initializer
+
+
 def test_what_bodies_read_is_taken_along() -> None:
     model = pyopnb.parse("""(float[N] x, bool c) => (float[N] y) {
         a = Abs(x)
