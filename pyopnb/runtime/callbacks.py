@@ -319,9 +319,7 @@ def _promised_by_plan(
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where)
     # The kernel takes this instance over: `__init__` is the user's code, and runs once.
-    instance = node.inferred_instances.get(version.number)
-    if node.lent is not None and node.lent[0] == version.number:
-        instance = node.lent[1]
+    instance = node.instances.get(version.number)
     if schema.infers and instance is None:
         try:
             values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
@@ -331,7 +329,7 @@ def _promised_by_plan(
         instance = instantiate(version, schema, values, node.where)
         # Each call of a local function is a node of its own, and gets an instance of its own.
         if not node.linked:
-            node.inferred_instances[version.number] = instance
+            node.instances[version.number] = instance
     return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
 
 

@@ -103,7 +103,7 @@ class Kernel:
         version = op.at(self.first_epoch)
         instance = None
         if node:
-            instance = node.take_instance(version.number)
+            instance = node.instances.get(version.number)
         instance, self.declared = self._instance(version, values, instance)
         self._add_state(version, 0, instance, self.declared)
 
@@ -195,9 +195,7 @@ class Kernel:
 
     def _prune(self) -> None:
         """Release versions and attrs that no run can need any more."""
-        if len(self._states) < 2:
-            return
-        epoch = max(_bridge.oldest_epoch(), self.first_epoch)
+        epoch = _bridge.oldest_epoch()
         versions = self.op.numbers_since(epoch)
         used = {self.values_in(setting)[0] for setting in self.settings.prune(epoch)}
         for key in list(self._states):

@@ -101,19 +101,11 @@ class PlannedNode:
     legacy: LegacySpec | None = None
     # Places of the inputs that the file declares as scalars.
     scalars: frozenset[int] = frozenset()
-    # Instances that were made for infer, by version; a kernel takes them.
-    inferred_instances: dict[int, object] = field(default_factory=dict)
-    # An instance that was made elsewhere, and the number of its version.
-    lent: tuple[int, object] | None = None
+    # Instances for the kernel, by version: those of another session, or made for infer.
+    instances: dict[int, object] = field(default_factory=dict)
     clock: Clock | None = None
     # The place among the nodes of the plan; that of a tap is never asked for.
     number: int = -1
-
-    def take_instance(self, version: int) -> object:
-        """Hand over the instance for the next kernel; None if the kernel must make its own."""
-        if self.lent is not None and self.lent[0] == version:
-            return self.lent[1]
-        return self.inferred_instances.pop(version, None)
 
     @property
     def outputs(self) -> int:

@@ -206,7 +206,7 @@ class _TracedRun:
             instance = self.instances.get(number)
             # Each call of a linked node has an instance of its own.
             if instance is not None and instance.op == node.op.name and not node.linked:
-                node.lent = instance.version, instance.instance
+                node.instances[instance.version] = instance.instance
         if self.options.times:
             self.timed.attach(plan, proto)
         self.taps = make_taps(self.tapped, self.sink)

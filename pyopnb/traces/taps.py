@@ -96,7 +96,7 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
         numbered = NumberedNode(Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,))
         planned.append(
             PlannedNode(
-                op, numbered, {}, {}, f"trace of {tensor.name}", lent=(1, _tap(tensor, sink))
+                op, numbered, {}, {}, f"trace of {tensor.name}", instances={1: _tap(tensor, sink)}
             )
         )
     return planned

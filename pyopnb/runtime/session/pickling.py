@@ -209,7 +209,7 @@ def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:
             # Each call of a linked node has an instance of its own.
             if node.number in instances and not node.linked:
                 number = node.op.at(plan.epoch).number
-                node.lent = number, instances[node.number][1]
+                node.instances[number] = instances[node.number][1]
 
     setting = Setting({}, parts["changes"], parts["model_attrs"])
     source = _source(model, parts["folder"])
