@@ -49,6 +49,9 @@ _BARE_OUTPUTS = 16  # outputs there of an op whose hints do not say how many it 
 
 _READ_KINDS = ("int", "float", "bytes", "list[int]", "list[float]", "list[bytes]", "tensor")
 
+# ONNX Runtime does not hand these to a custom op: the nodes need a Session of ours.
+_SESSION_KINDS = ("graph", "list[graph]", "list[tensor]")
+
 _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
     (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS), "list"
 )
@@ -373,10 +376,20 @@ def make_kernel(
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
         op, where = _find_registered(domain, op_type, name)
+        declared = _declared_kinds(op.current.schema)
+        values = _read_attrs(reader, declared)
+        for attr, kind in declared.items():
+            if attr in values and kind in _SESSION_KINDS:
+                raise ModelError(
+                    f"{where}, attr {attr}",
+                    expected="numbers, texts or one array, as ONNX Runtime hands no other attr to a bare session",
+                    got=kind,
+                    next="pyopnb.Session(model)",
+                )
         return Kernel(
             op,
             where,
-            _read_attrs(reader, _declared_kinds(op.current.schema)),
+            values,
             input_types,
             resolved,
             None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -93,6 +94,20 @@ def test_infer_with_attrs_reaches_the_runtime():
     session = bare(model(outputs="y", by=3, sizes=[4, 5], mode="ab"))
     assert session.get_outputs()[0].shape == [4, 5, 3, 2]
     assert run(session, x=X)[0].shape == (4, 5, 3, 2)
+
+
+def test_an_attr_that_only_a_session_of_ours_has_is_refused():
+    class Op:
+        def __init__(self, body: onnx.ModelProto):
+            self.body = body
+
+        def compute(self, x):
+            return x
+
+    pyopnb.registry.define(Op, "b::Op")
+    body = pyopnb.parse("(float[N] v) => (float[N] w) { w = Abs(v) }")
+    with pytest.raises(Exception, match=r"attr body: .*got graph\. Try: pyopnb.Session\(model\)"):
+        bare(model(body=body))
 
 
 def test_infer_with_an_attr_that_the_runtime_shows_late():

@@ -1,8 +1,7 @@
 """PagedAttention of com.microsoft, attention over a cache of keys and values in blocks.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
-New caches are returned; quantized and shared (LATENT) ones are refused. Tested against a
-loop, to 1e-2 (float16).
+Defined in onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1; quantized and LATENT caches
+are refused. Tested against a loop, to 1e-2 (float16).
 """
 
 from itertools import pairwise
