@@ -5,28 +5,21 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from onnx import ModelProto
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize
-from pyopnb.torch.example import (
-    bound_arguments,
-    check_example,
-    in_order,
-    widened,
-    with_caches,
-)
-from pyopnb.torch.exporter import ExportOptions, convert, proto_of
-from pyopnb.torch.holes import Hole, NoStandIn
+from pyopnb.ops.messages import hide_internal_frames, level_of_user
+from pyopnb.torch.example import Example, example_of, widened
+from pyopnb.torch.exporter import Conversion, convert
+from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.parts import capture_around, capture_narrowed, capture_with_parts
 from pyopnb.torch.program import check_buffers
 from pyopnb.torch.reports import Report, StandIns, note_holes
-from pyopnb.torch.sizes import fixed_by_torch, renamed_by_forward, requested_dimensions
-from pyopnb.torch.verified_export import VerifiedExport, export_verified
+from pyopnb.torch.sizes import fixed_by_torch, renamed_by_forward
+from pyopnb.torch.verified_export import export_verified
 
 __all__ = ["export", "missing"]
 
@@ -114,89 +107,62 @@ def export(
            [0.  , 4.25, 0.  ],
            [0.  , 0.  , 4.25]], dtype=float32)
     """
-    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
-    check_example(module, args, kwargs)
-    options = dynamic_shapes, input_names, output_names
-    example = args, in_order(module, kwargs)
-    wider = widened(module, *example, dynamic_shapes)
+    names = input_names, output_names, ops
+    example = example_of(module, args, kwargs, dynamic_shapes, *names)
+    wider = widened(example)
     if wider is not None:
         try:
-            return _exported(module, example, wider, options, ops, verify)
+            return _exported(example, wider, verify)
         except PyopError:
             # What forward does with 1 is something else than with 2 and more, as squeeze() does.
             pass
-    return _exported(module, example, example, options, ops, verify)
+    return _exported(example, example, verify)
 
 
-def _exported(
-    module: Any,
-    example: tuple[Any, Any],
-    captured: tuple[Any, Any],
-    options: ExportOptions,
-    ops: Mapping[Any, str] | None,
-    verify: bool,
-) -> ModelProto:
+def _exported(example: Example, captured: Example, verify: bool) -> ModelProto:
     """Export a module that is captured with some arguments and compared on the user's."""
-    program, exported, holes = _converted(module, *captured, options, ops)
-    where = f"module {sanitize(type(module).__name__)}"
-    check_buffers(program, exported.exported_program, where)
-    verified = VerifiedExport(exported, holes, [], None)
+    conversion = _converted(captured)
+    check_buffers(conversion.program, conversion.exported.exported_program, example.where)
     if verify:
-        verified = _compared(program, exported, holes, module, example, options)
-        problem = verified.problem
+        conversion = export_verified(conversion, example)
+        problem = _problem(conversion)
         # An op of the user's that is wrong is not replaced by torch.
-        if problem and not ops:
-            part = _with_part(problem, module, example, captured, options)
-            program, verified = part or (program, verified)
-    fault = verified.fault
+        if problem and not example.ops:
+            conversion = _with_part(problem, example, captured) or conversion
+    fault = conversion.fault
     if fault is not None and fault.error is not None:
         raise fault.error
     if fault is not None:
         expected, suggestion = "torch's numbers in ONNX Runtime", "give the op at fault in ops="
-        raise ModelError(where, expected=expected, got=fault.text, next=suggestion)
-    model = proto_of(verified.exported)
-    names = [entry.name for entry in verified.exported.model.graph.inputs]
-    requests = requested_dimensions(options[0], bound_arguments(module, *example))
-    fixed = fixed_by_torch(program, names, requests) + verified.fixed
-    fixed += renamed_by_forward(verified.exported.model.graph, names, requests)
-    if verified.holes or fixed or not verify:
-        note_holes(model, verified.holes)
-        warning = StandIns(verified.holes, fixed, verified=verify)
+        raise ModelError(example.where, expected=expected, got=fault.text, next=suggestion)
+    model, graph = conversion.model, conversion.exported.model.graph
+    names = [entry.name for entry in graph.inputs]
+    fixed = list(fixed_by_torch(conversion.program, names, example.requests).values())
+    fixed += conversion.fixed + renamed_by_forward(graph, names, example.requests)
+    if conversion.holes or fixed or not verify:
+        note_holes(model, conversion.holes)
+        warning = StandIns(conversion.holes, fixed, verified=verify)
         warnings.warn(warning, stacklevel=level_of_user())
     return model
 
 
-def _compared(
-    program: Any,
-    exported: Any,
-    holes: list[Hole],
-    module: Any,
-    example: tuple[Any, Any],
-    options: ExportOptions,
-) -> VerifiedExport:
-    verified = export_verified(program, exported, module, *example, options)
-    return replace(verified, holes=holes + verified.holes)
+def _problem(conversion: Conversion) -> str:
+    """Say what is wrong with a model, or why sizes of it had to be fixed; return an empty text where nothing is."""
+    if conversion.fault is not None:
+        return str(conversion.fault.text)
+    return conversion.fixed[0].reason if conversion.fixed else ""
 
 
-def _with_part(
-    problem: str,
-    module: Any,
-    example: tuple[Any, Any],
-    captured: tuple[Any, Any],
-    options: ExportOptions,
-) -> tuple[Any, VerifiedExport] | None:
+def _with_part(problem: str, example: Example, captured: Example) -> Conversion | None:
     """Export a module with the part in torch for which the model is wrong; return None where nothing helps."""
 
-    def accept(program: Any) -> tuple[Any, VerifiedExport] | None:
-        exported, holes = convert(program, options)
-        verified = _compared(program, exported, holes, module, example, options)
-        return None if verified.problem else (program, verified)
+    def accept(program: Any) -> Conversion | None:
+        conversion = export_verified(convert(program, captured), example)
+        return None if _problem(conversion) else conversion
 
     refusal = ModelError("module", expected="torch's numbers in ONNX Runtime", got=problem)
     try:
-        result: tuple[Any, VerifiedExport] | None = capture_narrowed(
-            module, *captured, options[0], refusal, accept
-        )
+        result: Conversion | None = capture_narrowed(captured, refusal, accept)
     except ModelError:
         # No op can stand in for what draws random numbers, or changes its module.
         return None
@@ -245,24 +211,16 @@ def missing(
     >>> [(hole.op, hole.types) for hole in holes]
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
-    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
-    _, exported, holes = _converted(module, args, kwargs, (dynamic_shapes, None, None), None)
-    model = proto_of(exported)
-    note_holes(model, holes)
-    return Report(model, {})
+    conversion = _converted(example_of(module, args, kwargs, dynamic_shapes))
+    note_holes(conversion.model, conversion.holes)
+    return Report(conversion.model, {})
 
 
-def _converted(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    options: ExportOptions,
-    ops: Mapping[Any, str] | None,
-) -> tuple[Any, Any, list[Hole]]:
+def _converted(example: Example) -> Conversion:
     """Capture and export a module; what can be neither a node nor an op of torch's is a part of it."""
-    program = capture_with_parts(module, args, kwargs, options[0])
+    program = capture_with_parts(example)
     try:
-        return program, *convert(program, options, ops)
+        return convert(program, example)
     except NoStandIn as refusal:
-        program = capture_around(module, args, kwargs, options[0], refusal)
-    return program, *convert(program, options, ops)
+        program = capture_around(example, refusal)
+    return convert(program, example)

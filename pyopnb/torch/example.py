@@ -1,4 +1,4 @@
-"""Check a module and its example arguments before torch gets them."""
+"""Take a module with its example arguments, check them, and run it on them."""
 
 from __future__ import annotations
 
@@ -6,62 +6,192 @@ import copy
 import importlib
 import inspect
 import itertools
+import traceback
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from pyopnb.errors import InputError, ModelError
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import closest, plural, sanitize
+from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.foreign import ForeignCalls
 from pyopnb.torch.sizes import expanded_shapes, requested_dimensions
 from pyopnb.torch.source import line_in
 
 __all__ = [
-    "bound_arguments",
-    "check_example",
+    "Example",
     "check_runs",
-    "clone_aliased",
     "enlarged",
-    "in_order",
+    "example_of",
+    "is_tensor_or_number",
     "line_of_error",
     "tensors_in",
     "widened",
-    "with_caches",
 ]
 
 _ON_META = "one on the device meta"
 
 
-def check_example(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_numbers: bool = False
-) -> None:
-    """Refuse what is no module with values in evaluation mode, and arguments that forward lacks.
+@dataclass(frozen=True)
+class Example:
+    """A module with arguments, and what its model is to be; `example_of` checks them.
 
-    Parameters
+    Attributes
     ----------
     module : torch.nn.Module
     args : tuple
-    kwargs : mapping, optional
+    kwargs : dict
+        In the order of forward's parameters, which is that of a program's inputs.
+    dynamic_shapes : object
+        With an entry for each argument, and for each tensor of a cache.
+    input_names, output_names, ops
+        As for `pyopnb.torch.export`.
+    """
+
+    module: Any
+    args: Any
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    ops: Mapping[Any, str] | None = None
+
+    @property
+    def where(self) -> str:
+        """Name the module as messages do."""
+        return f"module {sanitize(type(self.module).__name__)}"
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """Bind the arguments to forward's parameters."""
+        return dict(_signature(self.module).bind(*self.args, **self.kwargs).arguments)
+
+    @cached_property
+    def requests(self) -> list[dict[int, Any]]:
+        """List what the user wants of the dimensions that are to stay open: by tensor and by axis."""
+        return requested_dimensions(self.dynamic_shapes, self.arguments)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """List the tensors among the arguments."""
+        return tensors_in((self.args, self.kwargs))
+
+    def arrays(self, count: int) -> tuple[np.ndarray, ...]:
+        """Return the arrays for so many inputs: the tensors, or numbers as well if those are inputs.
+
+        Raises
+        ------
+        ModelError
+            The model has other inputs than there are tensors.
+        """
+        leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        arrays = []
+        for index in _input_indices(leaves, count):
+            leaf = leaves[index]
+            arrays.append(to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf))
+        return tuple(arrays)
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
+        """Return args and kwargs with arrays in the place of the tensors and numbers."""
+        leaves, structure = torch.utils._pytree.tree_flatten((self.args, self.kwargs))
+        for index, array in zip(_input_indices(leaves, len(arrays)), arrays, strict=True):
+            if isinstance(leaves[index], torch.Tensor):
+                leaves[index] = to_tensor(array)
+            else:
+                # A number of Python's is an input of the model, and stays one for forward.
+                leaves[index] = array.item()
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, structure)
+        return args, kwargs
+
+
+def tensors_in(values: Any) -> list[Any]:
+    """List the tensors among values."""
+    leaves = torch.utils._pytree.tree_leaves(values)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def is_tensor_or_number(leaf: Any) -> bool:
+    """Tell whether a leaf can be an input or an output of a model."""
+    return isinstance(leaf, (torch.Tensor, bool, int, float))
+
+
+def _input_indices(leaves: Sequence[Any], count: int) -> list[int]:
+    """Find the arguments that are inputs of the model."""
+    tensors, numbers = [], []
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(index)
+        if is_tensor_or_number(leaf):
+            numbers.append(index)
+    # Torch makes inputs of the tensors, and of numbers as well where these may change.
+    for indices in (tensors, numbers):
+        if len(indices) == count:
+            return indices
+    raise ModelError("args", expected=plural(count, "tensor"), got=str(len(tensors)))
+
+
+def _signature(module: Any) -> inspect.Signature:
+    return inspect.signature(module.forward)
+
+
+def example_of(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    *names: Any,
+    any_numbers: bool = False,
+) -> Example:
+    """Check a module and its example before torch gets them.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes
+        As for `pyopnb.torch.export`.
+    *names
+        ``input_names``, ``output_names`` and ``ops``.
     any_numbers : bool
         Take a module that trains or holds NaN.
 
+    Returns
+    -------
+    Example
+
     Raises
     ------
-    InputError, ModelError
+    InputError
+        What was given is no module, no tuple of arguments, or names sizes that they do not have.
+    ModelError
+        The module trains, or has no values.
     """
+    for leaf in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(leaf).__module__ == "transformers.cache_utils":
+            exporting = importlib.import_module("transformers.integrations.executorch")
+            exporting.register_dynamic_cache_export_support()
+            break
     _check_module(module, any_numbers)
     if not isinstance(args, tuple):
         got = f"list of {len(args)}" if isinstance(args, list) else type(args).__name__
         raise InputError("args", expected="a tuple of the module's arguments", got=got, next="(x,)")
     _check_kwargs(kwargs)
-    _check_arguments(module, args, kwargs or {})
-    for number, leaf in enumerate(torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))):
-        if isinstance(leaf, torch.Tensor) and leaf.is_meta:
+    keywords = dict(kwargs or {})
+    _check_arguments(module, args, keywords)
+    ordered = {name: keywords[name] for name in _signature(module).parameters if name in keywords}
+    pair = _clone_aliased((args, ordered | keywords))
+    example = Example(module, *pair, dynamic_shapes, *names)
+    for number, tensor in enumerate(example.tensors):
+        if tensor.is_meta:
             where, expected = f"args, tensor {number}", "a tensor with values"
             raise ModelError(where, expected=expected, got=_ON_META, next="torch.randn(…)")
+    # One entry may stand for all tensors of a cache.
+    example = replace(example, dynamic_shapes=expanded_shapes(dynamic_shapes, example.arguments))
+    _check_sizes(example)
+    return example
 
 
 # ---- the module ------------------------------------------------------------------------------
@@ -119,7 +249,7 @@ def _check_kwargs(kwargs: Any) -> None:
 
 def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Refuse arguments that forward has no parameters for, and arrays, which torch does not take."""
-    signature = inspect.signature(module.forward)
+    signature = _signature(module)
     try:
         arguments = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
@@ -134,65 +264,11 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
             raise InputError(where, expected="a torch.Tensor", got=got, next=suggestion)
 
 
-def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Sort keyword arguments like forward's parameters, which is the order of a program's inputs."""
-    ordered = {}
-    for name in inspect.signature(module.forward).parameters:
-        if kwargs is not None and name in kwargs:
-            ordered[name] = kwargs[name]
-    return {**ordered, **(kwargs or {})}
-
-
-def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Bind an example to the parameters of forward."""
-    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
-
-
-def with_caches(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> Any:
-    """Let torch look into transformers' caches, and write ``dynamic_shapes`` as it takes it.
-
-    Parameters
-    ----------
-    module, args, kwargs
-        As for `pyopnb.torch.export`.
-    dynamic_shapes : object
-        One entry may stand for all tensors of a cache.
-
-    Returns
-    -------
-    object
-        ``dynamic_shapes`` with an entry for each argument, and for each tensor of a cache.
-    """
-    for leaf in torch.utils._pytree.tree_leaves((args, kwargs)):
-        if type(leaf).__module__ == "transformers.cache_utils":
-            exporting = importlib.import_module("transformers.integrations.executorch")
-            exporting.register_dynamic_cache_export_support()
-            break
-    try:
-        arguments = bound_arguments(module, args, kwargs or {})
-    except (AttributeError, TypeError):
-        # The capture says what is wrong with them.
-        return dynamic_shapes
-    return expanded_shapes(dynamic_shapes, arguments)
-
-
-def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
     """Clone a tensor that torch would take for more than its numbers.
 
     Of one that is given twice, torch expects that every later call gives it twice. Of a part of a larger tensor,
     as ``data[:3, :6]``, its exporter asks for the strides, and fails.
-
-    Parameters
-    ----------
-    args : tuple
-    kwargs : mapping
-
-    Returns
-    -------
-    args : tuple
-    kwargs : dict
     """
     seen: set[int] = set()
 
@@ -206,51 +282,94 @@ def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
             return leaf
         return leaf.detach().clone(memory_format=torch.contiguous_format)
 
-    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, (args, dict(kwargs)))
+    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, values)
     return pair
 
 
-def widened(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> tuple[Any, Any] | None:
+# ---- its sizes -------------------------------------------------------------------------------
+
+
+def _check_sizes(example: Example) -> None:
+    """Refuse dimensions that a tensor does not have; torch says nothing of them, or not where."""
+    dynamic_shapes = example.dynamic_shapes
+    if dynamic_shapes is None:
+        return
+    if not isinstance(dynamic_shapes, (Mapping, tuple, list)):
+        got = sanitize(repr(dynamic_shapes), 100)
+        expected, suggestion = "an entry for each argument", "({0: 'batch'},)"
+        raise InputError("dynamic_shapes", expected=expected, got=got, next=suggestion)
+    if isinstance(dynamic_shapes, Mapping):
+        for name in dynamic_shapes:
+            _check_argument(example.module, name, example.arguments)
+    names = []
+    for name, value in example.arguments.items():
+        names += [name] * len(tensors_in(value))
+    for name, tensor, request in zip(names, example.tensors, example.requests, strict=True):
+        for dim in request:
+            _check_dimension(name, tensor, dim)
+
+
+def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse an entry for what is no argument, or one that forward has no parameter of its own for."""
+    if name in arguments:
+        return
+    parameters = _signature(module).parameters
+    expected = sanitize(f"arguments of forward({', '.join(parameters)})", 300)
+    for parameter in parameters.values():
+        is_open = parameter.kind is parameter.VAR_KEYWORD
+        if is_open and name in arguments.get(parameter.name, ()):
+            expected = "parameters of forward, as torch opens no sizes in further keywords"
+    suggestion = closest(str(name), list(parameters))
+    if name == "past_key_values" and "cache" in parameters:
+        # Its name before transformers 5, which takes it in further keywords and warns.
+        suggestion = "cache=…"
+    raise InputError("dynamic_shapes", expected=expected, got=sanitize(name), next=suggestion)
+
+
+def _check_dimension(name: str, tensor: Any, dim: Any) -> None:
+    if isinstance(dim, int) and 0 <= dim < tensor.dim():
+        return
+    expected = f"a dimension from 0 to {tensor.dim() - 1}"
+    if tensor.dim() == 0:
+        expected = "none, of a tensor without dimensions"
+    where, got = f"dynamic_shapes, {sanitize(name)}", sanitize(repr(dim), 60)
+    raise InputError(where, expected=expected, got=got, next="{0: 'batch'}")
+
+
+def widened(example: Example) -> Example | None:
     """Give 2 where an axis that is to be open has size 0 or 1, since torch takes these for constants.
 
     Parameters
     ----------
-    module, args, kwargs, dynamic_shapes
-        As for `pyopnb.torch.export`.
+    example : Example
 
     Returns
     -------
-    (tuple, dict) or None
-        Arguments with size 2 there, for which forward returns results of the same ranks. None where there
-        are no such axes, or forward takes no 2 there.
+    Example or None
+        With size 2 there, for which forward returns results of the same ranks. None where there are no
+        such axes, or forward takes no 2 there.
     """
-    example = args, in_order(module, kwargs)
-    requests = requested_dimensions(dynamic_shapes, bound_arguments(module, *example))
     narrow_axes = []
-    for number, (tensor, request) in enumerate(zip(tensors_in(example), requests, strict=False)):
-        sizes = dict(enumerate(tensor.shape))
-        narrow_axes += [(number, axis) for axis in request if sizes.get(axis) in (0, 1)]
-    wider, _ = enlarged(module, *example, narrow_axes)
+    for number, (tensor, request) in enumerate(zip(example.tensors, example.requests, strict=True)):
+        narrow_axes += [(number, axis) for axis in request if tensor.shape[axis] < 2]
+    wider, _ = enlarged(example, narrow_axes)
     return wider
 
 
 def enlarged(
-    module: Any, args: Any, kwargs: Any, places: Sequence[tuple[int, int]]
-) -> tuple[tuple[Any, Any] | None, set[tuple[int, int]]]:
+    example: Example, places: Sequence[tuple[int, int]]
+) -> tuple[Example | None, set[tuple[int, int]]]:
     """Repeat an example along axes, by tensor and axis.
 
     Parameters
     ----------
-    module, args, kwargs
-        The keywords in the order of forward's parameters.
+    example : Example
     places : sequence of (int, int)
 
     Returns
     -------
-    wider : (tuple, dict) or None
-        Arguments for which forward returns results of the same ranks, if there are any.
+    wider : Example or None
+        One for which forward returns results of the same ranks, if there is any.
     changed : set of (int, int)
         The places that have another size there.
     """
@@ -258,22 +377,22 @@ def enlarged(
     if not places:
         return wider, changed
     try:
-        scratch = copy.deepcopy(module)
+        scratch = copy.deepcopy(example.module)
     except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
         return wider, changed
     spy = ForeignCalls()
     with spy:
-        types = _types_of_results(scratch, args, kwargs)
+        types = _types_of_results(scratch, example)
     if spy.seen:
         # Rows of zeros are no values of the user's, and code that is not torch's may divide by them.
-        tensors = tensors_in((args, kwargs))
+        tensors = example.tensors
         places = [(number, axis) for number, axis in places if tensors[number].shape[axis] > 0]
         if not places:
             return wider, changed
     # All of them together, as inputs share a batch; then one by one.
     for group in (places, *([axis] for axis in places)):
-        candidate = _repeated(wider or (args, kwargs), group)
-        if types is not None and _types_of_results(scratch, *candidate) == types:
+        candidate = _repeated(wider or example, group)
+        if types is not None and _types_of_results(scratch, candidate) == types:
             wider = candidate
             changed.update(group)
             if group is places:
@@ -281,13 +400,7 @@ def enlarged(
     return wider, changed
 
 
-def tensors_in(values: Any) -> list[Any]:
-    """List the tensors among values."""
-    leaves = torch.utils._pytree.tree_leaves(values)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
+def _repeated(example: Example, places: Collection[tuple[int, int]]) -> Example:
     """Give the tensors of an example their numbers twice along axes, by tensor and axis, or two rows of zeros."""
     numbers = itertools.count()
 
@@ -302,16 +415,14 @@ def _repeated(example: Any, places: Collection[tuple[int, int]]) -> Any:
                 leaf = leaf.new_zeros((*leaf.shape[:axis], 2, *leaf.shape[axis + 1 :]))
         return leaf
 
-    return torch.utils._pytree.tree_map(repeated, example)
+    args, kwargs = torch.utils._pytree.tree_map(repeated, (example.args, example.kwargs))
+    return replace(example, args=args, kwargs=kwargs)
 
 
-def _types_of_results(module: Any, args: Any, kwargs: Any) -> list[Any] | None:
+def _types_of_results(module: Any, example: Example) -> list[Any] | None:
     """Run a module that may change, and return dtype and rank of each result, or None."""
-    args, kwargs = torch.utils._pytree.tree_map(_copied, (args, kwargs))
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = module(*args, **kwargs)
+        results = _run_quietly(module, example)
     except Exception:  # of sizes that forward does not take
         return None
     types: list[Any] = []
@@ -324,40 +435,47 @@ def _types_of_results(module: Any, args: Any, kwargs: Any) -> list[Any] | None:
 # ---- a run in torch --------------------------------------------------------------------------
 
 
-def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+def check_runs(example: Example) -> None:
     """Refuse arguments for which the module does not run in torch; asked when something else has failed.
 
     Parameters
     ----------
-    module : torch.nn.Module
-        It runs on copies of its weights and buffers.
-    args, kwargs
-        Its arguments.
+    example : Example
+        Its module runs on copies of the weights and buffers.
 
     Raises
     ------
     ModelError
     """
-    weights = {}
+    module, weights = example.module, {}
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         weights[name] = tensor.detach().clone()
-    copies = torch.utils._pytree.tree_map(_copied, (args, dict(kwargs)))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(module, weights, args, kwargs)
+
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # The user saw the warnings in the attempt that has failed.
-            warnings.simplefilter("ignore")
-            torch.func.functional_call(module, weights, *copies)
+        # The user saw the warnings in the attempt that has failed.
+        _run_quietly(call, example)
     except Exception as error:
-        where, line = f"module {sanitize(type(module).__name__)}", line_of_error(error)
+        line = line_of_error(error)
         lines = [text.strip() for text in str(error).splitlines() if text.strip()]
         text = lines[0].removesuffix(".") if lines else "no text"
         got = f"{type(error).__name__}: {text}"
         raise ModelError(
-            f"{where}, {line}" if line else where,
+            f"{example.where}, {line}" if line else example.where,
             expected="arguments that forward takes",
             got=sanitize(got, 600),
             next="an example for which module(*args) runs in torch",
         ) from None
+
+
+def _run_quietly(function: Callable[..., Any], example: Example) -> Any:
+    """Call a function with copies of an example's arguments, without warnings, gradients and numbers drawn."""
+    args, kwargs = torch.utils._pytree.tree_map(_copied, (example.args, example.kwargs))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
 
 
 def _copied(leaf: Any) -> Any:
@@ -366,9 +484,8 @@ def _copied(leaf: Any) -> Any:
 
 def line_of_error(error: BaseException) -> str:
     """Name the user's line in which an error of torch's began."""
-    frames, step = [], error.__traceback__
-    while step is not None:
-        frames.append((step.tb_frame.f_code.co_filename, step.tb_lineno))
-        step = step.tb_next
+    frames = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        frames.append((frame.f_code.co_filename, line))
     # The first is that of the caller here.
     return line_in(frames[1:])

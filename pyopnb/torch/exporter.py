@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,17 @@ from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
+from pyopnb.torch.example import Example
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.part_ops import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
 from pyopnb.torch.recurrent import as_onnx, translations_of_sequences
-from pyopnb.torch.sizes import write_derived_sizes, write_fixed_sizes
+from pyopnb.torch.sizes import FixedSize, write_derived_sizes, write_fixed_sizes
 from pyopnb.torch.stand_in import define
 from pyopnb.torch.wrappers import put_node, translations
 
-__all__ = ["ExportOptions", "convert", "export_program", "proto_of"]
+__all__ = ["Conversion", "convert", "export_program"]
 
 _OPSET_OF_TORCH_OPS = 23
 
@@ -37,57 +39,77 @@ _ATTEMPTS = 50
 
 _ADVICE = "for node in torch.export.export(module, args).graph.nodes: print(node.target)"
 
-ExportOptions = tuple[Any, Sequence[str] | None, Sequence[str] | None]
-"""``dynamic_shapes``, ``input_names`` and ``output_names``, as `export` takes them."""
+
+@dataclass(frozen=True)
+class Conversion:
+    """What became of a program.
+
+    Attributes
+    ----------
+    program : torch.export.ExportedProgram
+    exported : torch.onnx.ONNXProgram
+    holes : list of Hole
+        The calls that torch has taken over.
+    fixed : list of FixedSize
+        Dimensions that are numbers, since the model was wrong at other sizes.
+    fault : Fault or None
+        What is wrong where nothing helps.
+    """
+
+    program: Any
+    exported: Any
+    holes: list[Hole]
+    fixed: list[FixedSize] = field(default_factory=list)
+    fault: Any = None
+
+    @cached_property
+    def model(self) -> ModelProto:
+        """Write the exporter's model, in an IR version that the installed onnxruntime takes."""
+        model: ModelProto = self.exported.model_proto
+        model.ir_version = min(model.ir_version, newest_ir_version())
+        return model
 
 
-def convert(
-    program: Any, options: ExportOptions, ops: Mapping[Any, str] | None = None
-) -> tuple[Any, list[Hole]]:
+def convert(program: Any, example: Example) -> Conversion:
     """Export a program after what the exporter lacks was replaced, and tell what that was.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
         It is changed.
-    options : tuple
-        ``dynamic_shapes``, ``input_names`` and ``output_names``.
-    ops : mapping, optional
-        As for `export`.
+    example : Example
 
     Returns
     -------
-    tuple of torch.onnx.ONNXProgram and a list of Hole
+    Conversion
 
     Raises
     ------
     InputError, ModelError
         As from `export`.
     """
-    _, input_names, output_names = options
-    _check_names("input", input_names, len(program.graph_signature.user_inputs))
-    _check_names("output", output_names, len(program.graph_signature.user_outputs))
+    _check_names("input", example.input_names, len(program.graph_signature.user_inputs))
+    _check_names("output", example.output_names, len(program.graph_signature.user_outputs))
     _put_functions(program)
-    _put_ops(program, ops or {})
+    _put_ops(program, example.ops or {})
     zero_masked_rows(program)
     parts = _put_parts(program)
-    exported, holes = export_program(program, options)
-    return exported, parts + holes
+    return export_program(program, example, parts)
 
 
-def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole]]:
+def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Conversion:
     """Export a program as it is now, as `convert` does after the user's own ops were put in."""
-    filled: list[Hole] = []
+    filled = list(holes)
     for _ in range(_ATTEMPTS):
         try:
             with as_onnx(node for node, _ in calls_in(program)):
                 _recompile(program)
-                return _call_exporter(program, options), filled
+                return Conversion(program, _call_exporter(program, example), filled)
         except torch.onnx.OnnxExporterError as error:
-            holes = _holes(program, error)
-            if not holes:
+            further_holes = _holes(program, error)
+            if not further_holes:
                 raise _failed(error) from None
-            for hole in holes:
+            for hole in further_holes:
                 if hole.target.namespace == "pyopnb":
                     # It stands in for an op already, and the exporter does not take that either.
                     where = hole.line or "module"
@@ -95,41 +117,24 @@ def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole
                     texts = {"expected": expected, "got": hole.reason}
                     raise NoStandIn.of(hole.node, where, **texts) from None
         # Torch takes these calls over, and the exporter is asked again.
-        for hole in holes:
+        for hole in further_holes:
             put_node(hole.node, define(hole.node.target))
-        filled += holes
+        filled += further_holes
     expected = f"an export after {_ATTEMPTS} attempts"
     raise ModelError("module", expected=expected, got=f"{plural(len(filled), 'hole')} and more")
-
-
-def proto_of(exported: Any) -> ModelProto:
-    """Return the exporter's model, in an IR version that the installed onnxruntime takes.
-
-    Parameters
-    ----------
-    exported : torch.onnx.ONNXProgram
-
-    Returns
-    -------
-    ModelProto
-    """
-    model: ModelProto = exported.model_proto
-    model.ir_version = min(model.ir_version, newest_ir_version())
-    return model
 
 
 # ---- torch's exporter ------------------------------------------------------------------------
 
 
-def _call_exporter(program: Any, options: ExportOptions) -> Any:
+def _call_exporter(program: Any, example: Example) -> Any:
     _forget_pending_sizes(program)
-    dynamic_shapes, input_names, output_names = options
     arguments: dict[str, Any] = {
         "dynamo": True,
         "verbose": False,
-        "input_names": input_names,
-        "output_names": output_names,
-        "dynamic_shapes": dynamic_shapes,
+        "input_names": example.input_names,
+        "output_names": example.output_names,
+        "dynamic_shapes": example.dynamic_shapes,
         "custom_translation_table": {**translations(), **translations_of_sequences()},
     }
     if any(getattr(node.target, "namespace", "") == "onnx" for node, _ in calls_in(program)):
@@ -145,7 +150,7 @@ def _call_exporter(program: Any, options: ExportOptions) -> Any:
             exported = torch.onnx.export(program, (), optimize=False, **arguments)
     write_fixed_sizes(exported.model.graph)
     write_derived_sizes(program, exported.model.graph)
-    _restore_names(exported, len(input_names or ()), len(output_names or ()))
+    _restore_names(exported, len(example.input_names or ()), len(example.output_names or ()))
     _name_transposed_weights(exported)
     return exported
 

@@ -16,7 +16,7 @@ import torch
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
-from pyopnb.torch.example import bound_arguments, in_order
+from pyopnb.torch.example import Example
 from pyopnb.torch.foreign import ForeignCalls
 from pyopnb.torch.part_ops import (
     NotLearned,
@@ -30,8 +30,8 @@ from pyopnb.torch.part_ops import (
     state_of,
     tables_of,
 )
-from pyopnb.torch.sizes import OpenSizes, requested_dimensions
-from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
+from pyopnb.torch.sizes import OpenSizes
+from pyopnb.torch.verify import CallLimit, arrays_of
 
 __all__ = ["Learner", "Submodule", "replaced"]
 
@@ -47,25 +47,19 @@ class Learner:
 
     Attributes
     ----------
+    example : Example
+        Of a copy of the module, which nobody else changes.
     module : torch.nn.Module
-        A copy, which nobody else changes.
+        That copy.
     runs : bool
         Whether the module runs on the example.
     problem : str
         What the reason of a part begins with.
     """
 
-    def __init__(
-        self, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-    ) -> None:
-        self.module = module
-        kwargs = in_order(module, kwargs)
-        self._comparison = ModuleComparison(module, args, kwargs)
-        arguments = bound_arguments(module, args, kwargs)
-        self._requests = requested_dimensions(dynamic_shapes, arguments)
-        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-        count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
-        self._example = self._comparison.example(count)
+    def __init__(self, example: Example) -> None:
+        self.example, self.module = example, example.module
+        self._arrays = example.arrays(len(example.tensors))
         self._foreign = False
         self.problem = "torch.export cannot capture"
         self._limit = CallLimit()
@@ -74,23 +68,22 @@ class Learner:
     def _check(self) -> bool:
         """Run the example twice, and refuse a module that is not the same after it."""
         spy = ForeignCalls()
-        module = f"module {sanitize(type(self.module).__name__)}"
         tables, generators = tables_of(self.module), _generators()
         before = state_of(tables)
         try:
             with spy:
-                first = self._run(self._example)
+                first = self._run(self._arrays)
             drew = generators != _generators()
-            second = self._run(self._example)
+            second = self._run(self._arrays)
         except Exception:  # what forward raises, for which capture has the message
             return False
         self._foreign = spy.seen
-        refuse_changes(module, before, tables)
+        refuse_changes(self.example.where, before, tables)
         # LAPACK rounds differently from call to call.
         same = zip(first, second, strict=True)
         if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
             raise ModelError(
-                module,
+                self.example.where,
                 expected="what gives the same numbers each time",
                 got="random numbers, or a forward that remembers earlier calls",
                 next="draw the numbers outside, and give them as an input",
@@ -99,7 +92,7 @@ class Learner:
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         # Forward may write to what it is given.
-        args, kwargs = self._comparison.arguments([array.copy() for array in arrays])
+        args, kwargs = self.example.with_arrays([array.copy() for array in arrays])
         with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             with self._limit:
@@ -150,7 +143,7 @@ class Learner:
     @property
     def count_of_open_sizes(self) -> int:
         """Count the dimensions that are to stay open, wherever they stand."""
-        return sum(len(request) for request in self._requests)
+        return sum(len(request) for request in self.example.requests)
 
     def places_of_other_sizes(
         self, wanted: Sequence[tuple[int, int]] | None
@@ -158,7 +151,7 @@ class Learner:
         """Find the open dimensions, by tensor and axis, at whose other sizes the module runs."""
         sizes = self._open_sizes()
         axes = set()
-        for number, request in enumerate(self._requests):
+        for number, request in enumerate(self.example.requests):
             for axis, wish in request.items():
                 if wanted is not None and (number, axis) not in wanted:
                     continue
@@ -177,12 +170,14 @@ class Learner:
 
     def _open_sizes(self) -> OpenSizes:
         dims: list[list[int | str]] = []
-        for number, (array, request) in enumerate(zip(self._example, self._requests, strict=True)):
+        for number, (array, request) in enumerate(
+            zip(self._arrays, self.example.requests, strict=True)
+        ):
             row: list[int | str] = list(array.shape)
             for axis, wish in request.items():
                 row[axis] = _symbol(wish, number, axis)
             dims.append(row)
-        return OpenSizes(dims, self._example, {})
+        return OpenSizes(dims, self._arrays, {})
 
     def _calls_at_one(self, part: Any, numbers: bool) -> dict[str, list[_Call]]:
         """Note what a submodule gets and returns where the module's open dimensions are 1."""
@@ -197,7 +192,7 @@ class Learner:
 
     def _run_all(self) -> None:
         """Run the example, then other sizes, then other values."""
-        self._try(self._example)
+        self._try(self._arrays)
         sizes = self._open_sizes()
         for group in _groups(sizes.example):
             accepted = 0
@@ -208,7 +203,7 @@ class Learner:
                     accepted += self._try(resized)
         # Code that is not torch's may read without looking, so it gets the example's values alone.
         if not self._foreign:
-            for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):
+            for trial in mild_trials(self._arrays, reach=10.0, integer_reach=2.0):
                 self._try([array for array in trial.inputs if array is not None])
 
 

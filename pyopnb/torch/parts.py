@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from pyopnb.errors import ModelError, PyopError
-from pyopnb.ops.messages import sanitize
-from pyopnb.torch.example import bound_arguments, enlarged, in_order, line_of_error
+from pyopnb.torch.example import Example, enlarged, line_of_error
 from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.part_learner import Learner, Submodule, replaced
 from pyopnb.torch.part_ops import NotLearned
@@ -24,7 +24,6 @@ from pyopnb.torch.sizes import (
     FixedSize,
     fixed_by_torch,
     has_derived_sizes,
-    requested_dimensions,
     rewritten_shapes,
 )
 
@@ -34,15 +33,12 @@ __all__ = ["capture_around", "capture_narrowed", "capture_with_parts"]
 _ATTEMPTS = 12
 
 
-def capture_with_parts(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> Any:
+def capture_with_parts(example: Example) -> Any:
     """Capture a module as a program, with ops for the submodules that torch cannot capture.
 
     Parameters
     ----------
-    module, args, kwargs, dynamic_shapes
-        As for `pyopnb.torch.program.capture`.
+    example : Example
 
     Returns
     -------
@@ -50,34 +46,32 @@ def capture_with_parts(
 
     Raises
     ------
-    InputError, ModelError
+    ModelError
         As from `pyopnb.torch.program.capture`; or a part changes its module, or draws random numbers.
     """
     try:
-        program = capture(module, args, kwargs, dynamic_shapes)
+        program = capture(example)
     except ModelError as refusal:
         # Torch's own error stays there. There is none, or one of ours, where it was not torch that refused.
         failure = refusal.__context__
         if failure is None or isinstance(failure, PyopError):
             raise
         if "dynamic_shapes" in refusal.where:
-            program = _with_open_sizes(module, args, kwargs, dynamic_shapes, refusal)
+            program = _with_open_sizes(example, refusal)
         else:
-            program = _with_parts(module, args, kwargs, dynamic_shapes, refusal)
+            program = _with_parts(example, refusal)
         if program is None:
             raise
-    return _with_fewer_fixed_sizes(program, module, args, kwargs, dynamic_shapes)
+    return _with_fewer_fixed_sizes(program, example)
 
 
-def _with_parts(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
-) -> Any:
+def _with_parts(example: Example, refusal: Any) -> Any:
     """Capture a module with ever larger parts in torch; return None where nothing helps."""
-    learner = _learner(module, args, kwargs, dynamic_shapes)
+    learner = _learner(example)
     if learner is None:
         return None
     frozen = learner.module
-    failure, modules = refusal.__context__, module
+    failure, modules = refusal.__context__, example.module
     parts: dict[str, Submodule] = {}
     for path, _, _ in _script_objects(frozen):
         # Torch looks for these before it calls forward, so that its traceback names no submodule.
@@ -100,7 +94,7 @@ def _with_parts(
         modules = frozen
         try:
             with _in_torch(frozen, list(parts.values())):
-                return capture(frozen, args, kwargs, dynamic_shapes)
+                return capture(learner.example)
         except ModelError as error:
             if error.__context__ is None:
                 raise
@@ -111,19 +105,12 @@ def _with_parts(
     return None
 
 
-def capture_around(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    refusal: NoStandIn,
-) -> Any:
+def capture_around(example: Example, refusal: NoStandIn) -> Any:
     """Capture a module with the part in torch whose call cannot become a node, or as a whole.
 
     Parameters
     ----------
-    module, args, kwargs, dynamic_shapes
-        As for `pyopnb.torch.program.capture`.
+    example : Example
     refusal : NoStandIn
 
     Returns
@@ -135,47 +122,42 @@ def capture_around(
     NoStandIn
         No op can stand in for the part either.
     """
-    learner = _learner(module, args, kwargs, dynamic_shapes)
+    learner = _learner(example)
     if learner is None:
         raise refusal
     for path in dict.fromkeys((refusal.path, "")):
         try:
             part = learner.learn(path, refusal.line, refusal)
             with _in_torch(learner.module, [part]):
-                return capture(learner.module, args, kwargs, dynamic_shapes)
+                return capture(learner.example)
         except (ModelError, AttributeError, NotLearned):
             continue
     raise refusal
 
 
-def _with_fewer_fixed_sizes(
-    program: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> Any:
+def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     """Capture a module again with a part in torch, where torch has fixed sizes that forward lets change."""
-    fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
+    fixed = _fixed_sizes(program, example)
     if not fixed:
         return program
-    example = args, in_order(module, kwargs)
-    larger, changed = enlarged(module, *example, list(fixed))
+    larger, changed = enlarged(example, list(fixed))
     if larger is not None:
         # Forward may do something else at the very size of the example, as a pool of one window does.
         try:
-            general = capture(module, *larger, dynamic_shapes)
+            general = capture(larger)
         except ModelError:
             general = None
-        if general is not None:
-            still_fixed = _fixed_places(general, module, args, kwargs, dynamic_shapes)
-            if changed.isdisjoint(still_fixed):
-                return general
+        if general is not None and changed.isdisjoint(_fixed_sizes(general, example)):
+            return general
     size = next(iter(fixed.values()))
     refusal = ModelError(
-        f"module {sanitize(type(module).__name__)}, dynamic_shapes",
+        f"{example.where}, dynamic_shapes",
         expected="sizes that can change",
         got=f"it fixes size {size.size} of axis {size.axis}, {size.reason}",
         next="the size fixed in the model: leave the axis out of dynamic_shapes",
     )
     try:
-        general = _with_open_sizes(module, args, kwargs, dynamic_shapes, refusal, list(fixed))
+        general = _with_open_sizes(example, refusal, list(fixed))
     except ModelError:
         # No op can stand in for what draws random numbers, or changes its module.
         return program
@@ -184,28 +166,16 @@ def _with_fewer_fixed_sizes(
     return general
 
 
-def _fixed_places(
-    program: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> dict[tuple[int, int], FixedSize]:
+def _fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSize]:
     """List by tensor and axis the sizes that torch has fixed though they were to be open."""
-    arguments = bound_arguments(module, args, in_order(module, kwargs))
-    requests = requested_dimensions(dynamic_shapes, arguments)
-    names = [str(number) for number in range(len(program.graph_signature.user_inputs))]
-    sizes = {}
-    for size in fixed_by_torch(program, names, requests):
-        # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
-        if size.size != 1:
-            sizes[int(size.input), size.axis] = size
-    return sizes
+    names = program.graph_signature.user_inputs
+    fixed = fixed_by_torch(program, names, example.requests)
+    # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
+    return {place: size for place, size in fixed.items() if size.size != 1}
 
 
 def _with_open_sizes(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    refusal: ModelError,
-    fixed: Sequence[tuple[int, int]] | None = None,
+    example: Example, refusal: ModelError, fixed: Sequence[tuple[int, int]] | None = None
 ) -> Any:
     """Capture a module with the part in torch that fixes sizes; return None where nothing helps.
 
@@ -214,13 +184,13 @@ def _with_open_sizes(
     if fixed is None:
         try:
             # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and takes it without one.
-            program = capture(module, args, kwargs, _names_of(dynamic_shapes))
+            program = capture(replace(example, dynamic_shapes=_names_of(example.dynamic_shapes)))
         except ModelError:
             pass
         else:
             if has_derived_sizes(program):
                 return program
-    learner = _learner(module, args, kwargs, dynamic_shapes)
+    learner = _learner(example)
     if learner is None:
         return None
     changeable = learner.places_of_other_sizes(fixed)
@@ -228,28 +198,19 @@ def _with_open_sizes(
         return None
 
     def accept(program: Any) -> Any:
-        still_fixed = _fixed_places(program, module, args, kwargs, dynamic_shapes)
-        if changeable.isdisjoint(still_fixed):
+        if changeable.isdisjoint(_fixed_sizes(program, example)):
             return program
         return None
 
-    return _narrowed(learner, args, kwargs, dynamic_shapes, refusal, accept)
+    return _narrowed(learner, refusal, accept)
 
 
-def capture_narrowed(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    refusal: ModelError,
-    accept: Callable[[Any], Any],
-) -> Any:
+def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[Any], Any]) -> Any:
     """Capture a module with the smallest part in torch with which its model is right.
 
     Parameters
     ----------
-    module, args, kwargs, dynamic_shapes
-        As for `pyopnb.torch.program.capture`.
+    example : Example
     refusal : ModelError
         What is wrong without a part.
     accept : callable
@@ -260,21 +221,14 @@ def capture_narrowed(
     object
         What `accept` has returned last; None where nothing helps.
     """
-    learner = _learner(module, args, kwargs, dynamic_shapes)
+    learner = _learner(example)
     if learner is None:
         return None
     learner.problem = "the exporter's model is not right for"
-    return _narrowed(learner, args, kwargs, dynamic_shapes, refusal, accept)
+    return _narrowed(learner, refusal, accept)
 
 
-def _narrowed(
-    learner: Learner,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    refusal: ModelError,
-    accept: Callable[[Any], Any],
-) -> Any:
+def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any]) -> Any:
     """Put the whole module in torch, then ever smaller submodules for as long as the program is accepted."""
     accepted, paths = None, [""]
     for _ in range(_ATTEMPTS):
@@ -284,7 +238,7 @@ def _narrowed(
         try:
             part = learner.learn(path, "", refusal)
             with _in_torch(learner.module, [part]):
-                program = capture(learner.module, args, kwargs, dynamic_shapes)
+                program = capture(learner.example)
             result = accept(program)
         except (ModelError, NotLearned):
             continue
@@ -305,16 +259,14 @@ def _names_of(dynamic_shapes: Any) -> Any:
     )
 
 
-def _learner(
-    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> Learner | None:
+def _learner(example: Example) -> Learner | None:
     """Make a learner of a copy of a module, if it can be copied and runs on the example."""
     try:
         # A part keeps the weights of now, and what forward sets does not reach the user's module.
-        frozen = copy.deepcopy(module)
+        frozen = copy.deepcopy(example.module)
     except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
         return None
-    learner = Learner(frozen, args, kwargs, dynamic_shapes)
+    learner = Learner(replace(example, module=frozen))
     return learner if learner.runs else None
 
 

@@ -8,27 +8,21 @@ import io
 import logging
 import re
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
 
-from pyopnb.errors import InputError, ModelError
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import arguments_of
-from pyopnb.torch.example import (
-    bound_arguments,
-    check_example,
-    check_runs,
-    clone_aliased,
-    in_order,
-    line_of_error,
-)
+from pyopnb.torch.example import Example, check_runs, line_of_error
 from pyopnb.torch.foreign import is_foreign
 from pyopnb.torch.recurrent import OpenSequences, as_torch
-from pyopnb.torch.sizes import requested_dimensions, rewritten_shapes
+from pyopnb.torch.sizes import rewritten_shapes
 from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
@@ -144,25 +138,14 @@ def _with_hint(hint: str, part: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return arguments.args, arguments.kwargs
 
 
-def capture(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    *,
-    any_numbers: bool = False,
-) -> Any:
+def capture(example: Example, *, any_numbers: bool = False) -> Any:
     """Capture a module as a program, by `torch.export.export`.
 
     Parameters
     ----------
-    module : torch.nn.Module
-    args : tuple
-    kwargs : mapping, optional
-    dynamic_shapes : optional
-        As for `torch.export.export`; names may stand for dimensions.
+    example : Example
     any_numbers : bool
-        Take a module that trains, holds NaN or draws random numbers.
+        Take a module that draws random numbers.
 
     Returns
     -------
@@ -170,30 +153,19 @@ def capture(
 
     Raises
     ------
-    InputError
-        What was given is no module, or no tuple of arguments.
     ModelError
-        The module trains, has no values, or does what no ONNX model can do.
+        The module does what torch cannot capture, or no ONNX model can do.
     """
-    # Torch says of most of these in a page of text, or nothing at all.
-    check_example(module, args, kwargs, any_numbers)
-    where = f"module {sanitize(type(module).__name__)}"
-    args, kwargs = clone_aliased(args, in_order(module, kwargs))
-    arguments = bound_arguments(module, args, kwargs)
-    _check_sizes(module, dynamic_shapes, arguments)
-    shapes = _without_names(dynamic_shapes)
+    module, args, kwargs = example.module, example.args, example.kwargs
+    shapes = _without_names(example.dynamic_shapes)
     try:
         with quiet(), _without_partial_graph(), OpenSequences(), _masks_as_given(module):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.
-        check_runs(module, args, kwargs)
-
-        def fixing_line() -> str:
-            return _fixing_line(module, args, kwargs, dynamic_shapes)
-
+        check_runs(example)
         # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
-        raise _not_captured(where, error, dynamic_shapes, arguments, fixing_line) from None
+        raise _not_captured(example, error) from None
     as_torch(node for node, _ in calls_in(program))
     for node, enclosing in calls_in(program):
         if is_random(node) and not any_numbers:
@@ -203,9 +175,9 @@ def capture(
                 got="random numbers",
                 next="draw the numbers outside, and give them as an input",
             )
-    _check_inputs_and_outputs(program, where)
+    _check_inputs_and_outputs(program, example.where)
     _write_caches_as_dicts(program)
-    _write_numbers_as_tensors(program, where)
+    _write_numbers_as_tensors(program, example.where)
     return program
 
 
@@ -339,13 +311,14 @@ def _without_names(dynamic_shapes: Any) -> Any:
     )
 
 
-def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shapes: Any) -> str:
+def _fixing_line(example: Example) -> str:
     """Find the line at which forward fixes a size: a second capture lets torch fix it, and keeps the line."""
 
     def decided_by_torch(dim: Any) -> Any:
         return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
 
-    shapes = rewritten_shapes(dynamic_shapes, decided_by_torch)
+    shapes = rewritten_shapes(example.dynamic_shapes, decided_by_torch)
+    module, args, kwargs = example.module, example.args, example.kwargs
     try:
         with quiet():
             # Torch keeps the user's lines in its strict way only.
@@ -362,70 +335,12 @@ def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shap
     return ""
 
 
-def _check_sizes(module: Any, dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
-    """Refuse dimensions that a tensor does not have; torch says nothing of them, or not where."""
-    if dynamic_shapes is None:
-        return
-    if not isinstance(dynamic_shapes, (Mapping, tuple, list)):
-        got = sanitize(repr(dynamic_shapes), 100)
-        expected, suggestion = "an entry for each argument", "({0: 'batch'},)"
-        raise InputError("dynamic_shapes", expected=expected, got=got, next=suggestion)
-    entries = dynamic_shapes
-    if isinstance(entries, Mapping):
-        for name in entries:
-            _check_argument(module, name, arguments)
-    else:
-        entries = dict(zip(arguments, dynamic_shapes, strict=False))
-    for name, value in arguments.items():
-        leaves = torch.utils._pytree.tree_leaves(value)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        requests = requested_dimensions({name: entries.get(name)}, {name: value})
-        for tensor, request in zip(tensors, requests, strict=True):
-            for dim in request:
-                _check_dimension(name, tensor, dim)
-
-
-def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse an entry for what is no argument, or one that forward has no parameter of its own for."""
-    if name in arguments:
-        return
-    parameters = inspect.signature(module.forward).parameters
-    expected = sanitize(f"arguments of forward({', '.join(parameters)})", 300)
-    for parameter in parameters.values():
-        is_open = parameter.kind is parameter.VAR_KEYWORD
-        if is_open and name in arguments.get(parameter.name, ()):
-            expected = "parameters of forward, as torch opens no sizes in further keywords"
-    suggestion = closest(str(name), list(parameters))
-    if name == "past_key_values" and "cache" in parameters:
-        # Its name before transformers 5, which takes it in further keywords and warns.
-        suggestion = "cache=…"
-    raise InputError("dynamic_shapes", expected=expected, got=sanitize(name), next=suggestion)
-
-
-def _check_dimension(name: str, tensor: Any, dim: Any) -> None:
-    if isinstance(dim, int) and 0 <= dim < tensor.dim():
-        return
-    expected = f"a dimension from 0 to {tensor.dim() - 1}"
-    if tensor.dim() == 0:
-        expected = "none, of a tensor without dimensions"
-    where, got = f"dynamic_shapes, {sanitize(name)}", sanitize(repr(dim), 60)
-    raise InputError(where, expected=expected, got=got, next="{0: 'batch'}")
-
-
-def _size_refused(
-    where: str,
-    error: Exception,
-    requests: Sequence[Mapping[int, Any]],
-    arguments: Any,
-    fixing_line: Callable[[], str],
-) -> ModelError:
+def _size_refused(example: Example, error: Exception) -> ModelError:
     """Make the error for a dimension that was to be open and that forward does not let change."""
-    where, expected = f"{where}, dynamic_shapes", "sizes that forward lets change"
-    leaves = torch.utils._pytree.tree_leaves(arguments)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    for tensor, request in zip(tensors, requests, strict=False):
+    where, expected = f"{example.where}, dynamic_shapes", "sizes that forward lets change"
+    for tensor, request in zip(example.tensors, example.requests, strict=True):
         for axis in request:
-            if axis < tensor.dim() and tensor.shape[axis] == 1:
+            if tensor.shape[axis] == 1:
                 # Torch takes a size of 1 for a constant, as it broadcasts.
                 got = f"an example with size 1 along axis {axis}, which torch takes for fixed"
                 suggestion = "an example with 2 or more there"
@@ -435,7 +350,7 @@ def _size_refused(
     if fixed is not None:
         got = f"a forward that takes only {fixed[1]} there, as a loop over the dimension does"
         suggestion = "leave it out of dynamic_shapes, which fixes the size"
-        line = fixing_line()
+        line = _fixing_line(example)
         if line:
             got = f"{line}, which takes only {fixed[1]} there"
         if re.search(r"\b(reshape|view|expand)\(", line):
@@ -453,21 +368,14 @@ def _size_refused(
 # ---- what torch refuses ----------------------------------------------------------------------
 
 
-def _not_captured(
-    where: str,
-    error: Exception,
-    dynamic_shapes: Any,
-    arguments: Mapping[str, Any],
-    fixing_line: Callable[[], str],
-) -> ModelError:
+def _not_captured(example: Example, error: Exception) -> ModelError:
     """Make the error for a module that `torch.export.export` refuses."""
     text, name = str(error), type(error).__name__
     about_sizes = any(word in text for word in _WORDS_ABOUT_SIZES)
-    if dynamic_shapes is not None and (about_sizes or name == "ConstraintViolationError"):
-        requests = requested_dimensions(dynamic_shapes, arguments)
-        return _size_refused(where, error, requests, dict(arguments), fixing_line)
+    if example.dynamic_shapes is not None and (about_sizes or name == "ConstraintViolationError"):
+        return _size_refused(example, error)
     line = line_of_error(error)
-    where = f"{where}, {line}" if line else where
+    where = f"{example.where}, {line}" if line else example.where
     expected, got = "a forward that torch.export.export takes", sanitize(_first_line(error), 600)
     suggestion = "torch.export.export(module, args), whose own error says more"
     if ".numpy() is not supported" in text:
@@ -500,12 +408,10 @@ def _not_captured(
 
 def _has_packed_sequence(error: Exception) -> bool:
     """Tell whether an error came up while a packed sequence was at work."""
-    step = error.__traceback__
-    while step is not None:
-        values = step.tb_frame.f_locals.values()
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        values = frame.f_locals.values()
         if any(isinstance(value, torch.nn.utils.rnn.PackedSequence) for value in values):
             return True
-        step = step.tb_next
     return False
 
 

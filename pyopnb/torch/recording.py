@@ -16,8 +16,8 @@ from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.example import in_order, with_caches
-from pyopnb.torch.exporter import convert, proto_of
+from pyopnb.torch.example import Example, example_of
+from pyopnb.torch.exporter import convert
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
 from pyopnb.torch.source import line_of, submodule_of
@@ -97,30 +97,29 @@ def trace(
     >>> difference.origin.op, difference.origin.changes
     ('::LayerNormalization', ('attr epsilon: 1e-05 → 0.1',))
     """
-    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
-    program = capture(module, args, kwargs, dynamic_shapes, any_numbers=True)
+    names = input_names, output_names, ops
+    example = example_of(module, args, kwargs, dynamic_shapes, *names, any_numbers=True)
+    program = capture(example, any_numbers=True)
     versions = _versions(program)
-    kwargs = in_order(module, kwargs)
-    options = dynamic_shapes, input_names, output_names
-    exported, _ = convert(program, options, ops)
+    conversion = convert(program, example)
     mended: dict[Any, str] = {}
     # What draws numbers or trains cannot be compared twice.
-    repeats = _repeats(exported.exported_program, module)
+    repeats = _repeats(conversion.exported.exported_program, module)
     foreign = runs_foreign_code(program)
     if repeats:
-        verified = export_verified(program, exported, module, args, kwargs, options)
-        exported = verified.exported
-        for hole in verified.holes:
+        earlier = len(conversion.holes)
+        conversion = export_verified(conversion, example)
+        for hole in conversion.holes[earlier:]:
             mended[hole.node.target] = f"export leaves {hole.op} to torch: {hole.reason}"
-    model, decomposed = proto_of(exported), exported.exported_program
-    comparison = ModuleComparison(module, args, kwargs, foreign=foreign)
+    model, decomposed = conversion.model, conversion.exported.exported_program
+    comparison = ModuleComparison(example, foreign=foreign)
     # Copies, as the user may write to the example.
     feeds = {name: np.array(array) for name, array in comparison.feeds(model).items()}
     # The decomposed program is the one whose calls the exporter has written as nodes.
     recorder = Recorder(decomposed.graph_module)
-    recorder.results(_inputs(decomposed, args, kwargs))
+    recorder.results(_inputs(decomposed, example.args, example.kwargs))
     if repeats:
-        _check_steps(decomposed, comparison, len(feeds), sanitize(type(module).__name__))
+        _check_steps(decomposed, comparison, example, len(feeds))
     values = dict(_values(model, recorder.values))
     sources, remarks = {}, {}
     for name, call in _calls(model, decomposed):
@@ -204,7 +203,7 @@ def _repeats(program: Any, module: Any) -> bool:
     return not any(_draws(node) for node in nodes if node.op == "call_function")
 
 
-def _check_steps(program: Any, comparison: ModuleComparison, count: int, name: str) -> None:
+def _check_steps(program: Any, comparison: ModuleComparison, example: Example, count: int) -> None:
     """Refuse a run, operation by operation, that does not give what the module gives.
 
     Parameters
@@ -212,15 +211,14 @@ def _check_steps(program: Any, comparison: ModuleComparison, count: int, name: s
     program : torch.export.ExportedProgram
         Of a module that gives the same each time.
     comparison : ModuleComparison
+    example : Example
     count : int
         How many inputs there are.
-    name : str
-        Of the module, for the error.
     """
     user_output = torch.export.graph_signature.OutputKind.USER_OUTPUT
 
     def by_steps(*arrays: np.ndarray) -> list[np.ndarray]:
-        args, kwargs = comparison.arguments(arrays)
+        args, kwargs = example.with_arrays(arrays)
         interpreter = torch.fx.Interpreter(program.graph_module)
         with torch.no_grad():
             results = interpreter.run(*_inputs(program, args, kwargs))
@@ -231,7 +229,7 @@ def _check_steps(program: Any, comparison: ModuleComparison, count: int, name: s
     fault = comparison.fault_of_steps(by_steps, count)
     if fault is not None:
         expected = "the numbers of forward, operation by operation"
-        raise ModelError(f"module {name}", expected=expected, got=fault.text)
+        raise ModelError(example.where, expected=expected, got=fault.text)
 
 
 # ---- its tensors in the model ----------------------------------------------------------------

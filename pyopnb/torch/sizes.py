@@ -160,7 +160,8 @@ def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) ->
     items = value if isinstance(value, (list, tuple)) else children_of(value)
     if value is None or (len(items) == 1 and items[0] is value):
         return
-    entries_in_order = entry if isinstance(entry, (list, tuple)) else [None] * len(items)
+    entries_in_order = [*entry] if isinstance(entry, (list, tuple)) else []
+    entries_in_order += [None] * len(items)
     for item_entry, item in zip(entries_in_order, items, strict=False):
         _collect_requests(item_entry, item, requests)
 
@@ -184,32 +185,34 @@ def _axes_of(entry: Any) -> dict[int, Any]:
 
 def fixed_by_torch(
     program: Any, names: Sequence[str], requests: Sequence[Mapping[int, Any]]
-) -> list[FixedSize]:
+) -> dict[tuple[int, int], FixedSize]:
     """List the dimensions that were asked to be open and that torch has traced as a number.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
     names : sequence of str
-        The model's inputs.
+        Of its inputs.
     requests : sequence of mapping
         From `requested_dimensions`.
 
     Returns
     -------
-    list of FixedSize
+    dict of (int, int) to FixedSize
+        By the number of the tensor and the axis.
     """
     tensors = []
     for name, value in zip(names, _input_values(program), strict=False):
         if isinstance(value, torch.Tensor):
             tensors.append((name, value))
-    sizes = []
-    for (name, value), request in zip(tensors, requests, strict=False):
+    sizes = {}
+    for number, ((name, value), request) in enumerate(zip(tensors, requests, strict=False)):
         for axis in request:
             size = value.shape[axis]
             # Torch keeps a symbolic size that can have one value only; its text is that value.
             if str(size).isdecimal():
-                sizes.append(FixedSize(name, axis, int(size), _reason(value, size)))
+                reason = _reason(value, size)
+                sizes[number, axis] = FixedSize(name, axis, int(size), reason)
     return sizes
 
 

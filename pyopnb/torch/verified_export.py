@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,16 +11,15 @@ from onnx import ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
-from pyopnb.torch.example import bound_arguments
-from pyopnb.torch.exporter import ExportOptions, export_program, proto_of
-from pyopnb.torch.holes import Hole
+from pyopnb.torch.example import Example
+from pyopnb.torch.exporter import Conversion, export_program
 from pyopnb.torch.mend import mend
 from pyopnb.torch.part_ops import parts_in
 from pyopnb.torch.program import runs_foreign_code
-from pyopnb.torch.sizes import FixedSize, fix_dimensions, requested_dimensions
+from pyopnb.torch.sizes import FixedSize, fix_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
 
-__all__ = ["VerifiedExport", "export_verified"]
+__all__ = ["export_verified"]
 
 _LARGEST = 2**12
 
@@ -28,129 +27,88 @@ _Place = tuple[str, int, Any]
 """An input, an axis, and what the user wants there."""
 
 
-@dataclass(frozen=True)
-class VerifiedExport:
-    """An export that was compared with torch.
-
-    Attributes
-    ----------
-    exported : torch.onnx.ONNXProgram
-    holes : list of Hole
-        The calls that torch has taken over.
-    fixed : list of FixedSize
-        Dimensions that are numbers, since the model was wrong at other sizes.
-    fault : Fault or None
-        What is wrong where nothing helps.
-    """
-
-    exported: Any
-    holes: list[Hole]
-    fixed: list[FixedSize]
-    fault: Fault | None
-
-    @property
-    def problem(self) -> str:
-        """Say what is wrong with the model, or why sizes of it had to be fixed; empty where nothing is."""
-        if self.fault is not None:
-            return self.fault.text
-        return self.fixed[0].reason if self.fixed else ""
-
-
-def export_verified(
-    program: Any,
-    exported: Any,
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any],
-    options: ExportOptions,
-) -> VerifiedExport:
+def export_verified(conversion: Conversion, example: Example) -> Conversion:
     """Compare an export with torch, and let torch take over the calls at fault.
 
     Parameters
     ----------
-    program : torch.export.ExportedProgram
-        It is changed where there is a fault.
-    exported : torch.onnx.ONNXProgram
-        What `convert` made of it.
-    module, args, kwargs
-        As for `export`, the keywords in the order of forward's parameters.
-    options : tuple
-        ``dynamic_shapes``, ``input_names`` and ``output_names``.
+    conversion : Conversion
+        Its program is changed where there is a fault.
+    example : Example
+        On which it is compared.
 
     Returns
     -------
-    VerifiedExport
+    Conversion
     """
-    requests = requested_dimensions(options[0], bound_arguments(module, args, kwargs))
-    axes_of = _places_of_dimensions(proto_of(exported), requests)
+    program = conversion.program
+    axes_of = _places_of_dimensions(conversion.model, example.requests)
     parts = parts_in(program)
     foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     # One comparison for all attempts: they are judged on the same inputs.
-    comparison = ModuleComparison(
-        module, args, kwargs, _bounds(axes_of), foreign=foreign, limited=bool(parts)
-    )
+    comparison = ModuleComparison(example, _bounds(axes_of), foreign=foreign, limited=bool(parts))
 
-    def fault_of(candidate: Any) -> Fault | None:
-        return comparison.fault(proto_of(candidate))
+    def fault_of(candidate: Conversion) -> Fault | None:
+        return comparison.fault(candidate.model)
 
-    def fault_at_example(candidate: Any) -> Fault | None:
-        return comparison.fault(proto_of(candidate), sizes=False)
+    def fault_at_example(candidate: Conversion) -> Fault | None:
+        return comparison.fault(candidate.model, sizes=False)
 
-    fault = fault_of(exported)
-    holes: list[Hole] = []
+    fault = fault_of(conversion)
     if fault is not None and not fault.at_other_sizes:
         # Sizes come later, so that an op is not blamed for a loop that only one size fits.
-        mended, holes = _mended(program, fault.text, fault_at_example, options)
+        mended = _mended(conversion, fault, fault_at_example, example)
         if mended is None:
-            return VerifiedExport(exported, [], [], fault)
-        exported = mended
-        fault = fault_of(exported)
+            return replace(conversion, fault=fault)
+        conversion = mended
+        fault = fault_of(conversion)
     if fault is None:
-        return VerifiedExport(exported, holes, [], None)
+        return conversion
     # The model is wrong at other sizes. Either that is an op's fault as well, …
-    mended, more_holes = _mended(program, fault.text, fault_of, options)
+    mended = _mended(conversion, fault, fault_of, example)
     if mended is not None:
-        return VerifiedExport(mended, holes + more_holes, [], None)
+        return mended
     # … or what forward does depends on the size, as a loop over it does.
-    wrong = comparison.wrong_sizes(proto_of(exported))
+    wrong = comparison.wrong_sizes(conversion.model)
     for symbol, text in wrong.items():
         if not _may_be_fixed(axes_of[symbol]):
             name, axis, _ = axes_of[symbol][0]
             text = f"{sanitize(name)}, axis {axis}, cannot change: {sanitize(text, 400)}"
-            return VerifiedExport(exported, [], [], Fault(text))
-    feeds = comparison.feeds(proto_of(exported))
+            return replace(conversion, fault=Fault(text))
+    feeds = comparison.feeds(conversion.model)
     fixed = []
     for symbol, text in wrong.items():
         reason = f"as the model is wrong at other sizes: {sanitize(text, 300)}"
         for name, axis, _ in axes_of[symbol]:
             size = feeds[name].shape[axis]
             fixed.append(FixedSize(name, axis, size, reason))
-        fix_dimensions(exported.model.graph, symbol, size)
-    return VerifiedExport(exported, holes, fixed, None)
+        fix_dimensions(conversion.exported.model.graph, symbol, size)
+    return replace(conversion, fixed=fixed)
 
 
 def _mended(
-    program: Any, reason: str, fault_of: Callable[[Any], Fault | None], options: ExportOptions
-) -> tuple[Any, list[Hole]]:
+    conversion: Conversion,
+    reason: Fault,
+    fault_of: Callable[[Conversion], Fault | None],
+    example: Example,
+) -> Conversion | None:
     """Export again with torch in the place of the calls at fault; return None where that does not help."""
-    latest: list[Any] = []
-    filled: list[Hole] = []
+    program, latest = conversion.program, conversion
 
     def check() -> str | None:
+        nonlocal latest
         try:
-            exported, holes = export_program(program, options)
+            # With other ops in torch, the exporter may meet others that it lacks, which stay there.
+            latest = export_program(program, example, latest.holes)
         except ModelError as error:
             return str(error)
-        latest.append(exported)
-        # With other ops in torch, the exporter may meet others that it lacks.
-        filled.extend(holes)
-        fault = fault_of(exported)
+        fault = fault_of(latest)
         return None if fault is None else fault.text
 
-    holes = mend(program, reason, check)
+    holes = mend(program, reason.text, check)
     if holes and check() is None:
-        return latest[-1], holes + filled
-    return None, []
+        return replace(latest, holes=latest.holes + holes)
+    return None
 
 
 # ---- dimensions ------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ from onnxruntime import SessionOptions
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import plural, sanitize
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.verify import Arrays, KernelError, Trial, mild_trials, verify
-from pyopnb.torch.arrays import to_array, to_tensor
-from pyopnb.torch.example import check_runs
+from pyopnb.torch.arrays import to_array
+from pyopnb.torch.example import Example, check_runs, is_tensor_or_number
 from pyopnb.torch.sizes import OpenSizes
 from pyopnb.torch.stand_in import OtherResults
 
@@ -102,9 +101,7 @@ class ModuleComparison:
 
     Parameters
     ----------
-    module : torch.nn.Module
-    args, kwargs
-        Its arguments, the keywords in the order of forward's parameters.
+    example : Example
     bounds : mapping, optional
         By name of a free dimension the least and the largest size that the user wants.
     foreign : bool
@@ -116,46 +113,32 @@ class ModuleComparison:
 
     def __init__(
         self,
-        module: Any,
-        args: Any,
-        kwargs: Mapping[str, Any] | None,
+        example: Example,
         bounds: Mapping[str, tuple[int, int]] | None = None,
         *,
         foreign: bool = False,
         limited: bool = False,
     ) -> None:
         self._limit = CallLimit() if limited else nullcontext()
-        self._module, self._bounds = module, bounds or {}
+        self._example, self._bounds = example, bounds or {}
         self._foreign = foreign
         self._trial_inputs: Arrays = ()
         self._trial_name = ""
-        self._args, self._kwargs = args, dict(kwargs or {})
-        self._leaves, self._structure = torch.utils._pytree.tree_flatten((args, self._kwargs))
         self._runs_of_torch = 0
         self._repeats = False
 
     # ---- what is compared --------------------------------------------------------------------
 
-    def example(self, count: int) -> tuple[np.ndarray, ...]:
-        """Return the arrays for so many inputs: the tensors, or numbers as well if those are inputs.
-
-        Raises
-        ------
-        ModelError
-            The model has other inputs than there are tensors.
-        """
-        return tuple(_as_array(self._leaves[index]) for index in self._input_indices(count))
-
     def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
         """Name the example's arrays as the inputs of a model."""
         names = [info.name for info in model.graph.input]
-        return dict(zip(names, self.example(len(names)), strict=True))
+        return dict(zip(names, self._example.arrays(len(names)), strict=True))
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the module in torch, and return the tensors and numbers among its results."""
         if self._foreign and not _equal(arrays, self._trial_inputs):
             raise ValueError("code that is not torch's runs on the values of the example alone")
-        results = self._call(self._module, arrays)
+        results = self._call(self._example.module, arrays)
         is_masked = self._trial_name.startswith(_MASK) and _equal(arrays, self._trial_inputs)
         if is_masked and any(
             np.isnan(result).any() for result in results if result.dtype.kind == "f"
@@ -167,7 +150,8 @@ class ModuleComparison:
 
     def _exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the module with weights in float64, which leaves the module itself as it is."""
-        weights = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        module = self._example.module
+        weights = dict(module.named_parameters()) | dict(module.named_buffers())
         if sum(weight.numel() for weight in weights.values()) > _MOST_WEIGHTS:
             raise MemoryError("too many weights for a second copy of them")
         for name, weight in weights.items():
@@ -175,40 +159,14 @@ class ModuleComparison:
                 weights[name] = weight.double()
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return torch.func.functional_call(self._module, weights, args, kwargs)
+            return torch.func.functional_call(module, weights, args, kwargs)
 
         return self._call(call, arrays)
 
     def _call(self, function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        args, kwargs = self.arguments(arrays)
+        args, kwargs = self._example.with_arrays(arrays)
         with torch.no_grad(), self._limit:
             return arrays_of(function(*args, **kwargs))
-
-    def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
-        """Put arrays in the place of the example's tensors and numbers, and return args and kwargs."""
-        leaves = list(self._leaves)
-        for index, array in zip(self._input_indices(len(arrays)), arrays, strict=True):
-            if isinstance(leaves[index], torch.Tensor):
-                leaves[index] = to_tensor(array)
-            else:
-                # A number of Python's is an input of the model, and stays one for forward.
-                leaves[index] = array.item()
-        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
-        return args, kwargs
-
-    def _input_indices(self, count: int) -> list[int]:
-        """Find the arguments that are inputs of the model."""
-        tensors, numbers = [], []
-        for index, leaf in enumerate(self._leaves):
-            if isinstance(leaf, torch.Tensor):
-                tensors.append(index)
-            if _fits(leaf):
-                numbers.append(index)
-        # Torch makes inputs of the tensors, and of numbers as well where these may change.
-        for indices in (tensors, numbers):
-            if len(indices) == count:
-                return indices
-        raise ModelError("args", expected=plural(count, "tensor"), got=str(len(tensors)))
 
     # ---- comparisons -------------------------------------------------------------------------
 
@@ -234,9 +192,9 @@ class ModuleComparison:
         try:
             session = _session(model)
         except Exception as error:  # what ONNX Runtime raises has no common base class
-            check_runs(self._module, self._args, self._kwargs)
+            check_runs(self._example)
             return _of_error(error)
-        example = self.example(len(model.graph.input))
+        example = self._example.arrays(len(model.graph.input))
         self._check_repeats(example)
         trials = self._value_trials(example)
         if sizes:
@@ -247,7 +205,7 @@ class ModuleComparison:
 
     def fault_of_steps(self, converted: Function, count: int) -> Fault | None:
         """Compare the module with another way to run it in torch, on the example."""
-        return self._first_fault(converted, iter([Trial(_EXAMPLE, self.example(count))]))
+        return self._first_fault(converted, iter([Trial(_EXAMPLE, self._example.arrays(count))]))
 
     def wrong_sizes(self, model: ModelProto) -> dict[str, str]:
         """Find the free dimensions at whose other sizes a model is wrong.
@@ -258,7 +216,7 @@ class ModuleComparison:
             What is wrong, by name. Sizes that torch itself does not take are none of them.
         """
         converted = _runner(_session(model))
-        example = self.example(len(model.graph.input))
+        example = self._example.arrays(len(model.graph.input))
         open_sizes = OpenSizes.of_model(model, example, self._bounds)
         faults = {}
         for symbol in open_sizes.example:
@@ -283,7 +241,7 @@ class ModuleComparison:
         )
         # A trial that torch does not take is left out; the example must not be one of these.
         if _EXAMPLE in verification.left_out:
-            check_runs(self._module, self._args, self._kwargs)
+            check_runs(self._example)
         if verification.disagreement is not None:
             name = verification.disagreement.trial.name
             return Fault(str(verification.disagreement), None, name.startswith(_SIZES))
@@ -305,7 +263,9 @@ class ModuleComparison:
         if self._repeats:
             return
         try:
-            runs = [self._call(self._module, [array.copy() for array in example]) for _ in "12"]
+            runs = [
+                self._call(self._example.module, [array.copy() for array in example]) for _ in "12"
+            ]
         except Exception:  # of the example itself, which the comparison reports
             return
         # LAPACK rounds differently from call to call.
@@ -313,7 +273,7 @@ class ModuleComparison:
             same_shape = first.shape == second.shape
             if not same_shape or not np.allclose(first, second, 1e-3, 1e-3, equal_nan=True):
                 raise ModelError(
-                    f"module {sanitize(type(self._module).__name__)}",
+                    self._example.where,
                     expected="what gives the same numbers each time",
                     got="a forward that remembers earlier calls",
                     next="take what it remembers as an argument, and return what it becomes",
@@ -323,9 +283,9 @@ class ModuleComparison:
     def _returns_others(self, trial: Trial) -> bool:
         """Tell whether the module returns other ranks for a trial than for the example."""
         ranks = []
-        for inputs in (trial.inputs, self.example(len(trial.inputs))):
+        for inputs in (trial.inputs, self._example.arrays(len(trial.inputs))):
             arrays = [array.copy() for array in inputs if array is not None]
-            results = self._call(self._module, arrays)
+            results = self._call(self._example.module, arrays)
             ranks.append([result.ndim for result in results])
         return ranks[0] != ranks[1]
 
@@ -415,22 +375,13 @@ def _of_error(error: Exception) -> Fault:
     return Fault(f"{type(error).__name__}: {error}", error)
 
 
-def _fits(leaf: Any) -> bool:
-    """Tell whether a leaf can be an input or an output of a model."""
-    return isinstance(leaf, (torch.Tensor, bool, int, float))
-
-
 def arrays_of(results: Any) -> list[np.ndarray]:
     """Convert the tensors and numbers among results to arrays."""
     arrays = []
-    for leaf in filter(_fits, torch.utils._pytree.tree_leaves(results)):
+    for leaf in filter(is_tensor_or_number, torch.utils._pytree.tree_leaves(results)):
         # A Python number has torch's dtype in a model: 0.5 is a float32.
         arrays.append(to_array(torch.as_tensor(leaf)))
     return arrays
-
-
-def _as_array(leaf: Any) -> np.ndarray:
-    return to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
 
 
 def _mask_trials(example: tuple[np.ndarray, ...]) -> Iterator[Trial]:

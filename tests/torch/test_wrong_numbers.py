@@ -13,6 +13,7 @@ from torch import nn
 import pyopnb
 import pyopnb.torch
 from pyopnb.torch import exporter
+from pyopnb.torch.example import example_of
 from pyopnb.torch.mend import mend
 from pyopnb.torch.program import calls_in, capture
 
@@ -86,11 +87,15 @@ class Steps(nn.Module):
         return x.sqrt()
 
 
+def captured(module, args):
+    return capture(example_of(module, args, None, None))
+
+
 @pytest.mark.parametrize(
     "wrong", [{"tanh"}, {"sqrt"}, {"exp"}, {"sin", "cos"}, {"exp", "sqrt"}, {"mul"}]
 )
 def test_only_what_is_at_fault_goes_to_torch(wrong):
-    program = capture(Steps().eval(), (torch.ones(2),), None, None)
+    program = captured(Steps().eval(), (torch.ones(2),))
     tried = []
 
     def fault():
@@ -106,7 +111,7 @@ def test_only_what_is_at_fault_goes_to_torch(wrong):
 
 
 def test_a_program_that_nothing_mends_stays_as_it_is():
-    program = capture(Steps().eval(), (torch.ones(2),), None, None)
+    program = captured(Steps().eval(), (torch.ones(2),))
     before = str(program.graph)
     assert mend(program, "wrong", lambda: "still wrong") == []
     assert str(program.graph) == before
@@ -119,7 +124,7 @@ class Spectra(nn.Module):
 
 @pytest.mark.parametrize("wrong", ["mul", "sum", "exp"])
 def test_complex_calls_that_torch_does_not_keep_are_left_as_they_were(wrong):
-    program = capture(Spectra().eval(), (torch.ones(2),), None, None)
+    program = captured(Spectra().eval(), (torch.ones(2),))
     before = [(str(node.target), list(map(str, node.args))) for node, _ in calls_in(program)]
 
     def fault():
