@@ -28,7 +28,7 @@ from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType, type_of
-from pyopnb.runtime.feeds import as_array, check_texts
+from pyopnb.runtime.feeds import as_array, check_texts, refuse_masked
 from pyopnb.runtime.node_kernel import NodeKernel
 
 __all__ = ["KEPT", "call"]
@@ -273,6 +273,7 @@ def _to_array(
         return None
     name = definition.names[number]
     where = f"{where}, input {sanitize(name)}"
+    refuse_masked(value, where, "a tensor", name)
     if not isinstance(value, np.ndarray):
         value = as_array(value, definition.declared(number, inputs), where, name)
     array = np.asarray(value)

@@ -30,6 +30,7 @@ __all__ = [
     "example_expression",
     "known_dims",
     "named_dims",
+    "refuse_masked",
 ]
 
 
@@ -144,6 +145,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         return value
     where = f"feed {sanitize(name)}"
     array = value
+    refuse_masked(value, where, str(expected), sanitize(name))
     if not isinstance(value, np.ndarray):
         array = as_array(value, expected, where, sanitize(name), True)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
@@ -156,6 +158,13 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if array.dtype.kind in "OU":
         check_texts(array, where, str(expected))
     return array
+
+
+def refuse_masked(value: Any, where: str, expected: str, name: str) -> None:
+    """Refuse an array with masked elements: a tensor has no mask, and what is under it means nothing."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        fix = f"np.ma.filled({name}, 0)"
+        raise InputError(where, expected=expected, got="masked elements", next=fix)
 
 
 def check_texts(array: np.ndarray, where: str, expected: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
@@ -305,7 +304,8 @@ def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instanc
 def _copy_feed(value: Any) -> Any:
     if isinstance(value, onnxruntime.OrtValue):
         return from_ortvalue(value, None)
-    return np.array(value)
+    # A sequence is a list of arrays, which need not have one shape.
+    return copy.deepcopy(value)
 
 
 def runtime_text(state: SessionState, *, optimised: bool = True) -> str:

@@ -204,3 +204,12 @@ def test_a_table_feeds_a_single_input_as_its_matrix():
     table = pd.DataFrame({"a": F([-3, 1]), "b": F([2, -4])})
     for result in (session(table), session(a=table)):
         assert result["y"].tolist() == [[3, 2], [1, 4]]
+
+
+def test_masked_elements_are_refused():
+    session = same("float32[N]")
+    whole, masked = np.ma.array(F([1, 2])), np.ma.array(F([1, 2]), mask=[False, True])
+    for call in (session, lambda x: pyopnb.call("Neg", x)):
+        call(whole)
+        with pytest.raises(pyopnb.errors.InputError, match="got masked elements"):
+            call(masked)

@@ -151,6 +151,17 @@ def test_sequences_and_what_is_not_there(level):
     assert ("s" in trace) == (level == "all")
 
 
+def test_a_sequence_is_traced_and_fed_again():
+    text = "(seq(float[N]) s, int64 i) => (float[M] y) { a = SequenceAt(s, i) y = Neg(a) }"
+    session = pyopnb.Session(pyopnb.parse(text))
+    feeds = {"s": [np.float32([1, 2]), np.float32([3])], "i": np.int64(1)}
+    trace = session.trace(**feeds)
+    assert [array.tolist() for array in trace.feeds["s"]] == [[1, 2], [3]]
+    cut = pyopnb.extract(trace, outputs="a")
+    assert pyopnb.run(*cut)["a"].tolist() == [3]
+    assert session(feeds)["y"].tolist() == [-3]
+
+
 # ---- bodies ------------------------------------------------------------------------------------------------------------------
 
 BODIES = """

@@ -91,7 +91,9 @@ class Feeds:
     def __init__(
         self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()
     ) -> None:
-        self.types = _declared_types(session.get_inputs(), scalars)
+        inputs = session.get_inputs()
+        self.types = _declared_types(inputs, scalars)
+        self._takes_maps = any(meta.type.startswith("map(") for meta in inputs)
         # Initializers that are also inputs; feeding them is optional.
         self._optional = _declared_types(session.get_overridable_initializers(), scalars)
         self.outputs = _declared_types(session.get_outputs(), scalars)
@@ -155,7 +157,7 @@ class Feeds:
         """Return the feeds of a call as one dict; see `feeds_by_name`."""
         __tracebackhide__ = True
         # A single dict is itself a feed where an input is a map.
-        return feeds_by_name(list(self.types), feeds, named, takes_dict=all(self.types.values()))
+        return feeds_by_name(list(self.types), feeds, named, takes_dict=not self._takes_maps)
 
     def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Convert feeds to arrays that may be kept; OrtValues stay as they are.
