@@ -1,5 +1,6 @@
-// All that depends on the compiler, the C library or the system; the other native files are standard C++17 for 64-bit systems.
-// What ops in C++ are compiled with has its own: PYOPNB_EXPORT in pyopnb_call.h, and vector_math.h.
+// All that depends on the compiler, the C library or the system; the other native files are
+// standard C++17 for 64-bit systems. What ops in C++ are compiled with has its own: PYOPNB_EXPORT
+// in pyopnb_call.h, and vector_math.h.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 #include <cxxabi.h>
 #endif
 
-// ---- Compilers --------------------------------------------------------------------------------------------------------------
+// ---- Compilers ----------------------------------------------------------------------------------
 
 // A function in which UndefinedBehaviorSanitizer looks at nothing.
 #ifdef __GNUC__
@@ -32,10 +33,11 @@
 #define PYOPNB_UNCHECKED
 #endif
 
-// A function that is compiled for newer processors as well; which version runs is found out when the module is loaded. The
-// sanitizers' own checks cannot run where the dynamic linker chooses a version.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
+// A function that is compiled for newer processors as well; which version runs is found out when
+// the module is loaded. The sanitizers' own checks cannot run where the dynamic linker chooses a
+// version.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define PYOPNB_VERSIONS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define PYOPNB_VERSIONS
@@ -43,7 +45,7 @@
 
 namespace pyopnb {
 
-// ---- The C stack, which grows downwards everywhere --------------------------------------------------------------------------
+// ---- The C stack, which grows downwards everywhere ----------------------------------------------
 
 // The lowest address of this thread's stack; 0 where it is not known.
 inline uintptr_t lowest_stack_address() {
@@ -60,7 +62,8 @@ inline uintptr_t lowest_stack_address() {
   return lowest;
 #elif defined(__APPLE__)
   pthread_t self = pthread_self();
-  return reinterpret_cast<uintptr_t>(pthread_get_stackaddr_np(self)) - pthread_get_stacksize_np(self);
+  return reinterpret_cast<uintptr_t>(pthread_get_stackaddr_np(self)) -
+         pthread_get_stacksize_np(self);
 #elif defined(_WIN32)
   ULONG_PTR low = 0, high = 0;
   GetCurrentThreadStackLimits(&low, &high);
@@ -81,11 +84,11 @@ inline bool has_stack(size_t bytes) {
   return !lowest || here < lowest || here - lowest >= bytes;
 }
 
-// ---- Threads that are ended -------------------------------------------------------------------------------------------------
+// ---- Threads that are ended ---------------------------------------------------------------------
 
-// Runs the body; where the thread is ended meanwhile by unwinding its stack, as glibc's pthread_exit does, calls `sleep`, which
-// must not return. To the compiler that unwinding is an exception at address 0, which its sanitizer takes for a mistake.
-// Elsewhere nothing is unwound.
+// Runs the body; where the thread is ended meanwhile by unwinding its stack, as glibc's
+// pthread_exit does, calls `sleep`, which must not return. To the compiler that unwinding is an
+// exception at address 0, which its sanitizer takes for a mistake. Elsewhere nothing is unwound.
 template <typename Body, typename Sleep>
 PYOPNB_UNCHECKED auto survive_unwinding(Body body, [[maybe_unused]] Sleep sleep) {
 #ifdef __GLIBCXX__

@@ -1,16 +1,18 @@
-// What an op in C++ is written with: a function whose parameters are the op's inputs, outputs and attrs.
+// What an op in C++ is written with: a function whose parameters are the op's inputs, outputs and
+// attrs.
 //
 //   void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
 //     float* out = y.allocate(x.shape());
 //     for (int64_t i = 0; i < x.size(); ++i) out[i] = limit * std::tanh(x[i] / limit);
 //   }
 //
-// Inputs:   Input<T>; std::optional<Input<T>>, which a node may leave out; std::vector<Input<T>> as the last one: any number.
-// Outputs:  Output<T>; allocate() gives the memory for a shape, which is ONNX Runtime's own and is not initialised.
-// Attrs:    bool, int, int64_t, float, double, std::string, std::vector of int64_t, int, float or double.
-// Elements: bool, float, double, int8_t to int64_t, uint8_t to uint64_t.
-// Several:  template <typename T = AnyOf<float, double>> void SoftClip(Input<T> x, Output<T> y, ...)
-// Errors:   throw. std::invalid_argument becomes ValueError, std::out_of_range IndexError, std::overflow_error OverflowError,
+// Inputs:   Input<T>; std::optional<Input<T>>, which a node may leave out; std::vector<Input<T>> as
+// the last one: any number. Outputs:  Output<T>; allocate() gives the memory for a shape, which is
+// ONNX Runtime's own and is not initialised. Attrs:    bool, int, int64_t, float, double,
+// std::string, std::vector of int64_t, int, float or double. Elements: bool, float, double, int8_t
+// to int64_t, uint8_t to uint64_t. Several:  template <typename T = AnyOf<float, double>> void
+// SoftClip(Input<T> x, Output<T> y, ...) Errors:   throw. std::invalid_argument becomes ValueError,
+// std::out_of_range IndexError, std::overflow_error OverflowError,
 //           std::bad_alloc MemoryError, and any other RuntimeError.
 //
 // The function runs without Python's GIL, perhaps on several threads at once.
@@ -44,7 +46,8 @@ struct AnyOf {};
 
 template <typename T>
 constexpr int32_t dtype_of = [] {
-  static_assert(sizeof(T) == 0, "an element type that no tensor of an op in C++ has: see the top of pyopnb.h");
+  static_assert(sizeof(T) == 0,
+                "an element type that no tensor of an op in C++ has: see the top of pyopnb.h");
   return 0;
 }();
 template <>
@@ -80,10 +83,14 @@ class Shape {
   int64_t operator[](size_t d) const { return dims_[d]; }
   const int64_t* begin() const { return dims_; }
   const int64_t* end() const { return dims_ + rank_; }
-  bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+  bool operator==(const Shape& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
   bool operator!=(const Shape& other) const { return !(*this == other); }
   operator std::vector<int64_t>() const { return {begin(), end()}; }
-  int64_t elements() const { return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<int64_t>()); }
+  int64_t elements() const {
+    return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<int64_t>());
+  }
 
  private:
   const int64_t* dims_;
@@ -95,14 +102,15 @@ class Input {
  public:
   explicit Input(const pyopnb_tensor& tensor) : tensor_(&tensor), size_(Input::shape().elements()) {
     if (tensor.dtype != dtype_of<T>)
-      throw std::invalid_argument("expected ONNX's dtype " + std::to_string(dtype_of<T>) + ", got " +
-                                  std::to_string(tensor.dtype));
+      throw std::invalid_argument("expected ONNX's dtype " + std::to_string(dtype_of<T>) +
+                                  ", got " + std::to_string(tensor.dtype));
   }
   Shape shape() const { return {tensor_->shape, static_cast<size_t>(tensor_->rank)}; }
   size_t rank() const { return tensor_->rank; }
   int64_t dim(size_t d) const {
     if (d >= rank())
-      throw std::out_of_range("dimension " + std::to_string(d) + " of a tensor of rank " + std::to_string(rank()));
+      throw std::out_of_range("dimension " + std::to_string(d) + " of a tensor of rank " +
+                              std::to_string(rank()));
     return tensor_->shape[d];
   }
   int64_t size() const { return size_; }
@@ -125,7 +133,8 @@ class Output {
   Output(pyopnb_call* call, int32_t index) : call_(call), index_(index) {}
   // The memory of this output, of that shape: once a call.
   T* allocate(const Shape& shape) {
-    data_ = static_cast<T*>(call_->output(call_, index_, dtype_of<T>, shape.begin(), static_cast<int32_t>(shape.size())));
+    data_ = static_cast<T*>(call_->output(call_, index_, dtype_of<T>, shape.begin(),
+                                          static_cast<int32_t>(shape.size())));
     if (!data_) throw Refused();
     size_ = shape.elements();
     return data_;
@@ -143,7 +152,7 @@ class Output {
   T* data_ = nullptr;
 };
 
-// ---- How parameters are read from a call ------------------------------------------------------------------------------------
+// ---- How parameters are read from a call --------------------------------------------------------
 
 struct Cursor {
   pyopnb_call* call;
@@ -152,13 +161,15 @@ struct Cursor {
 
 template <typename T>
 struct Read {  // a number, which Python has converted and checked
-  static_assert(std::is_arithmetic_v<T>, "a parameter that no op in C++ has: see the top of pyopnb.h");
+  static_assert(std::is_arithmetic_v<T>,
+                "a parameter that no op in C++ has: see the top of pyopnb.h");
   static T from(Cursor& at) {
     const pyopnb_attr& attr = at.call->attrs[at.attr++];
     if (attr.kind == PYOPNB_FLOAT) return static_cast<T>(*static_cast<const double*>(attr.data));
     int64_t value = *static_cast<const int64_t*>(attr.data);
     if (std::is_same_v<T, int32_t> && value != static_cast<int32_t>(value))
-      throw std::overflow_error("attr " + std::to_string(value) + " does not fit into an int of C++. Try: int64_t");
+      throw std::overflow_error("attr " + std::to_string(value) +
+                                " does not fit into an int of C++. Try: int64_t");
     return static_cast<T>(value);
   }
 };
@@ -171,7 +182,8 @@ struct Read<std::vector<T>> {
     if (attr.kind == PYOPNB_FLOAT) return {floats, floats + attr.count};
     for (int64_t i = 0; std::is_same_v<T, int32_t> && i < attr.count; ++i)
       if (ints[i] != static_cast<int32_t>(ints[i]))
-        throw std::overflow_error("attr " + std::to_string(ints[i]) + " does not fit into an int of C++. Try: int64_t");
+        throw std::overflow_error("attr " + std::to_string(ints[i]) +
+                                  " does not fit into an int of C++. Try: int64_t");
     return {ints, ints + attr.count};
   }
 };

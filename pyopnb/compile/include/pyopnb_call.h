@@ -1,7 +1,9 @@
-/* One call of a compiled op: the whole interface between ONNX Runtime's side and the function that computes. Plain C.
+/* One call of a compiled op: the whole interface between ONNX Runtime's side and the function that
+ * computes. Plain C.
  *
- * Struct pyopnb_call only ever grows at its end, and its numbers keep their meaning. All memory belongs to the caller and is
- * valid during the call. The function may be called on many threads at once, and it must not throw.
+ * Struct pyopnb_call only ever grows at its end, and its numbers keep their meaning. All memory
+ * belongs to the caller and is valid during the call. The function may be called on many threads at
+ * once, and it must not throw.
  */
 #ifndef PYOPNB_CALL_H
 #define PYOPNB_CALL_H
@@ -43,7 +45,11 @@ typedef struct {
 } pyopnb_tensor;
 
 /* The kinds of attrs: what the data are. */
-enum { PYOPNB_INT = 1 /* int64_t */, PYOPNB_FLOAT = 2 /* double */, PYOPNB_TEXT = 3 /* char, with a zero behind the last */ };
+enum {
+  PYOPNB_INT = 1 /* int64_t */,
+  PYOPNB_FLOAT = 2 /* double */,
+  PYOPNB_TEXT = 3 /* char, with a zero behind the last */
+};
 
 /* An attr, in the order of the op's schema. */
 typedef struct {
@@ -53,13 +59,16 @@ typedef struct {
 } pyopnb_attr;
 
 typedef struct pyopnb_call {
-  int32_t version; /* PYOPNB_CALL_VERSION of the caller, which has at least the fields of that version */
+  int32_t version; /* PYOPNB_CALL_VERSION of the caller, which has at least the fields of that
+                      version */
   int32_t input_count, output_count, attr_count;
   const pyopnb_tensor* inputs;
   const pyopnb_attr* attrs;
-  /* The memory of an output of that dtype and shape, uninitialised; NULL where the node cannot give that output: return
-   * PYOPNB_FAILED at once, the caller knows why. To be called once for each output. */
-  void* (*output)(struct pyopnb_call*, int32_t index, int32_t dtype, const int64_t* shape, int32_t rank);
+  /* The memory of an output of that dtype and shape, uninitialised; NULL where the node cannot give
+   * that output: return PYOPNB_FAILED at once, the caller knows why. To be called once for each
+   * output. */
+  void* (*output)(struct pyopnb_call*, int32_t index, int32_t dtype, const int64_t* shape,
+                  int32_t rank);
   /* Says what is wrong; the text is copied. Then return PYOPNB_FAILED. */
   void (*fail)(struct pyopnb_call*, int32_t error, const char* text);
 } pyopnb_call;

@@ -1,5 +1,6 @@
-// Ops in C++ as a custom-op library of ONNX Runtime that needs nothing else: no pyopnb and no Python. pyopnb.write_library
-// compiles it with a table of the ops, `library_ops`, and their functions.
+// Ops in C++ as a custom-op library of ONNX Runtime that needs nothing else: no pyopnb and no
+// Python. pyopnb.write_library compiles it with a table of the ops, `library_ops`, and their
+// functions.
 #pragma once
 
 #include <map>
@@ -49,9 +50,11 @@ inline bool read_attr(const ort::KernelInfo* info, LibraryAttr& attr) {
   const ort::Api& api = ort_api;
   size_t size = 0;
   if (attr.kind == PYOPNB_TEXT) {
-    if (!has(api.KernelInfoGetAttribute_string(info, attr.name, nullptr, &size)) || !size) return false;
+    if (!has(api.KernelInfoGetAttribute_string(info, attr.name, nullptr, &size)) || !size)
+      return false;
     attr.text.resize(size);  // with the zero at the end
-    if (!has(api.KernelInfoGetAttribute_string(info, attr.name, attr.text.data(), &size))) return false;
+    if (!has(api.KernelInfoGetAttribute_string(info, attr.name, attr.text.data(), &size)))
+      return false;
     attr.text.resize(size - 1);
     return true;
   }
@@ -60,9 +63,11 @@ inline bool read_attr(const ort::KernelInfo* info, LibraryAttr& attr) {
     if (!attr.list) {
       if (!has(api.KernelInfoGetAttribute_float(info, attr.name, values.data()))) return false;
     } else {
-      if (!has(api.KernelInfoGetAttributeArray_float(info, attr.name, nullptr, &size))) return false;
+      if (!has(api.KernelInfoGetAttributeArray_float(info, attr.name, nullptr, &size)))
+        return false;
       values.resize(size);
-      if (!has(api.KernelInfoGetAttributeArray_float(info, attr.name, values.data(), &size))) return false;
+      if (!has(api.KernelInfoGetAttributeArray_float(info, attr.name, values.data(), &size)))
+        return false;
     }
     attr.floats.assign(values.begin(), values.end());
     return true;
@@ -73,7 +78,8 @@ inline bool read_attr(const ort::KernelInfo* info, LibraryAttr& attr) {
   } else {
     if (!has(api.KernelInfoGetAttributeArray_int64(info, attr.name, nullptr, &size))) return false;
     values.resize(size);
-    if (!has(api.KernelInfoGetAttributeArray_int64(info, attr.name, values.data(), &size))) return false;
+    if (!has(api.KernelInfoGetAttributeArray_int64(info, attr.name, values.data(), &size)))
+      return false;
   }
   attr.ints = values;
   return true;
@@ -87,15 +93,19 @@ struct LibraryKernel {
 
 class LibraryCall : private pyopnb_call {
  public:
-  LibraryCall(const LibraryKernel& kernel, ort::KernelContext* context) : pyopnb_call{}, kernel_(kernel), context_(context) {
+  LibraryCall(const LibraryKernel& kernel, ort::KernelContext* context)
+      : pyopnb_call{}, kernel_(kernel), context_(context) {
     pyopnb_call::version = PYOPNB_CALL_VERSION;
     output_count = static_cast<int32_t>(kernel.op.outputs.size());
     attrs = kernel.rows.data();
     attr_count = static_cast<int32_t>(kernel.rows.size());
-    output = [](pyopnb_call* call, int32_t index, int32_t dtype, const int64_t* shape, int32_t rank) {
+    output = [](pyopnb_call* call, int32_t index, int32_t dtype, const int64_t* shape,
+                int32_t rank) {
       return static_cast<LibraryCall*>(call)->memory_for(index, dtype, shape, rank);
     };
-    fail = [](pyopnb_call* call, int32_t, const char* text) { static_cast<LibraryCall*>(call)->text_ = text; };
+    fail = [](pyopnb_call* call, int32_t, const char* text) {
+      static_cast<LibraryCall*>(call)->text_ = text;
+    };
   }
 
   ort::Status* operator()() {
@@ -111,9 +121,11 @@ class LibraryCall : private pyopnb_call {
       size_t rank = 0;
       int dtype = 0;
       void* memory = nullptr;
-      if (ort::Status* status = api.GetTensorElementTypeAndShapeDataReference(value, &dtype, &tensor.shape, &rank))
+      if (ort::Status* status =
+              api.GetTensorElementTypeAndShapeDataReference(value, &dtype, &tensor.shape, &rank))
         return status;
-      if (ort::Status* status = api.GetTensorMutableData(const_cast<ort::Value*>(value), &memory)) return status;
+      if (ort::Status* status = api.GetTensorMutableData(const_cast<ort::Value*>(value), &memory))
+        return status;
       tensor.data = memory;
       tensor.rank = static_cast<int32_t>(rank);
       tensor.dtype = dtype;
@@ -124,7 +136,8 @@ class LibraryCall : private pyopnb_call {
     if (status_) return status_;
     if (answer == PYOPNB_DONE && made_.size() == kernel_.op.outputs.size()) return nullptr;
     if (text_.empty()) text_ = "the function did not allocate each of its outputs once";
-    return api.CreateStatus(ort::kFail, (kernel_.op.domain + "::" + kernel_.op.type + ": " + text_).c_str());
+    return api.CreateStatus(ort::kFail,
+                            (kernel_.op.domain + "::" + kernel_.op.type + ": " + text_).c_str());
   }
 
  private:
@@ -132,18 +145,22 @@ class LibraryCall : private pyopnb_call {
     const ort::Api& api = ort_api;
     ort::Value* value = nullptr;
     void* memory = nullptr;
-    if (index < 0 || index >= output_count || made_.count(index) || dtype != kernel_.op.outputs[index].dtype ||
+    if (index < 0 || index >= output_count || made_.count(index) ||
+        dtype != kernel_.op.outputs[index].dtype ||
         std::any_of(shape, shape + rank, [](int64_t dim) { return dim < 0; }))
       return nullptr;
     std::vector<char>& unwanted = made_[index];
     size_t known = 0;
     if ((status_ = api.KernelContext_GetOutputCount(context_, &known))) return nullptr;
     if (static_cast<size_t>(index) < known &&
-        (status_ = api.KernelContext_GetOutput(context_, index, shape, static_cast<size_t>(rank), &value)))
+        (status_ = api.KernelContext_GetOutput(context_, index, shape, static_cast<size_t>(rank),
+                                               &value)))
       return nullptr;
     if (value && (status_ = api.GetTensorMutableData(value, &memory))) return nullptr;
     // An output that the node leaves out, or an empty one, which may have no memory.
-    if (!memory) unwanted.resize(8 * std::max<int64_t>(Shape(shape, rank).elements(), 8)), memory = unwanted.data();
+    if (!memory)
+      unwanted.resize(8 * std::max<int64_t>(Shape(shape, rank).elements(), 8)),
+          memory = unwanted.data();
     return memory;
   }
 
@@ -155,12 +172,14 @@ class LibraryCall : private pyopnb_call {
   std::string text_;
 };
 
-inline ort::Status* create_kernel(const ort::CustomOp* op, const void*, const ort::KernelInfo* info, void** made) {
+inline ort::Status* create_kernel(const ort::CustomOp* op, const void*, const ort::KernelInfo* info,
+                                  void** made) {
   auto& library_op = *static_cast<const LibraryOp*>(op);
   auto kernel = std::make_unique<LibraryKernel>(LibraryKernel{library_op, library_op.attrs, {}});
   for (LibraryAttr& attr : kernel->attrs) {
     if (!read_attr(info, attr) && attr.required) {
-      std::string text = library_op.domain + "::" + library_op.type + ": the node lacks the attribute " + attr.name;
+      std::string text = library_op.domain + "::" + library_op.type +
+                         ": the node lacks the attribute " + attr.name;
       return ort_api.CreateStatus(ort::kFail, text.c_str());
     }
     kernel->rows.push_back(attr.row());
@@ -171,19 +190,32 @@ inline ort::Status* create_kernel(const ort::CustomOp* op, const void*, const or
 
 inline void fill_in(LibraryOp& op) {
   op.version = ort::kOpVersion;
-  op.GetName = [](const ort::CustomOp* o) { return static_cast<const LibraryOp*>(o)->type.c_str(); };
+  op.GetName = [](const ort::CustomOp* o) {
+    return static_cast<const LibraryOp*>(o)->type.c_str();
+  };
   op.GetExecutionProviderType = [](const ort::CustomOp*) -> const char* { return nullptr; };
-  op.GetInputType = [](const ort::CustomOp* o, size_t i) { return static_cast<const LibraryOp*>(o)->inputs[i].dtype; };
-  op.GetInputTypeCount = [](const ort::CustomOp* o) { return static_cast<const LibraryOp*>(o)->inputs.size(); };
-  op.GetOutputType = [](const ort::CustomOp* o, size_t i) { return static_cast<const LibraryOp*>(o)->outputs[i].dtype; };
-  op.GetOutputTypeCount = [](const ort::CustomOp* o) { return static_cast<const LibraryOp*>(o)->outputs.size(); };
+  op.GetInputType = [](const ort::CustomOp* o, size_t i) {
+    return static_cast<const LibraryOp*>(o)->inputs[i].dtype;
+  };
+  op.GetInputTypeCount = [](const ort::CustomOp* o) {
+    return static_cast<const LibraryOp*>(o)->inputs.size();
+  };
+  op.GetOutputType = [](const ort::CustomOp* o, size_t i) {
+    return static_cast<const LibraryOp*>(o)->outputs[i].dtype;
+  };
+  op.GetOutputTypeCount = [](const ort::CustomOp* o) {
+    return static_cast<const LibraryOp*>(o)->outputs.size();
+  };
   op.GetInputCharacteristic = [](const ort::CustomOp* o, size_t i) {
     return static_cast<const LibraryOp*>(o)->inputs[i].characteristic;
   };
-  op.GetOutputCharacteristic = [](const ort::CustomOp*, size_t i) { return i ? int{ort::kOptional} : int{ort::kSingle}; };
+  op.GetOutputCharacteristic = [](const ort::CustomOp*, size_t i) {
+    return i ? int{ort::kOptional} : int{ort::kSingle};
+  };
   op.GetInputMemoryType = [](const ort::CustomOp*, size_t) { return 0; };
   op.GetVariadicInputMinArity = [](const ort::CustomOp*) { return 0; };
-  op.GetVariadicInputHomogeneity = op.GetVariadicOutputHomogeneity = [](const ort::CustomOp*) { return 1; };
+  op.GetVariadicInputHomogeneity =
+      op.GetVariadicOutputHomogeneity = [](const ort::CustomOp*) { return 1; };
   op.GetVariadicOutputMinArity = [](const ort::CustomOp*) { return 1; };
   op.CreateKernelV2 = create_kernel;
   op.KernelComputeV2 = [](void* kernel, ort::KernelContext* context) {
@@ -197,15 +229,18 @@ inline void fill_in(LibraryOp& op) {
 }
 
 // The ops and their domains live as long as the process: sessions keep pointers to them.
-inline ort::Status* register_ops(std::vector<LibraryOp>& ops, ort::Options* options, const ort::ApiBase* base) {
-  if (!ort_api.load(base)) return ort::refusal(base, "this library needs onnxruntime 1.25 or newer");
+inline ort::Status* register_ops(std::vector<LibraryOp>& ops, ort::Options* options,
+                                 const ort::ApiBase* base) {
+  if (!ort_api.load(base))
+    return ort::refusal(base, "this library needs onnxruntime 1.25 or newer");
   static auto& domains = *new std::map<std::string, ort::Domain*>;
   if (domains.empty())
     for (LibraryOp& op : ops) {
       fill_in(op);
       ort::Domain*& domain = domains[op.domain];
       if (!domain)
-        if (ort::Status* status = ort_api.CreateCustomOpDomain(op.domain.c_str(), &domain)) return status;
+        if (ort::Status* status = ort_api.CreateCustomOpDomain(op.domain.c_str(), &domain))
+          return status;
       if (ort::Status* status = ort_api.CustomOpDomain_Add(domain, &op)) return status;
     }
   for (auto& [name, domain] : domains)

@@ -1,4 +1,5 @@
-// Attributes that only ONNX Runtime has: those of a node in a bare session, and those that a local function's caller gives.
+// Attributes that only ONNX Runtime has: those of a node in a bare session, and those that a local
+// function's caller gives.
 #pragma once
 
 #include <memory>
@@ -9,23 +10,28 @@
 
 namespace pyopnb {
 
-// Reads a node's attributes while ONNX Runtime creates a kernel or infers types. Python owns the object, and a traceback can
-// keep it longer than ONNX Runtime has anything to read: then it has expired.
+// Reads a node's attributes while ONNX Runtime creates a kernel or infers types. Python owns the
+// object, and a traceback can keep it longer than ONNX Runtime has anything to read: then it has
+// expired.
 class Attrs {
  public:
   Attrs(const ort::KernelInfo* info, ort::ShapeContext* context) : info_(info), context_(context) {}
   void expire() { info_ = nullptr, context_ = nullptr; }
 
-  // The value of that kind ("int", "list[float]", …), or None where the node has no such attribute of that kind.
+  // The value of that kind ("int", "list[float]", …), or None where the node has no such attribute
+  // of that kind.
   nb::object read(const std::string& name, const std::string& kind) const {
-    if (!info_ && !context_) throw nb::value_error("attrs can be read only while a node is being placed");
+    if (!info_ && !context_)
+      throw nb::value_error("attrs can be read only while a node is being placed");
     return info_ ? from_kernel(name.c_str(), kind) : from_context(name.c_str(), kind);
   }
 
  private:
   static nb::object to_python(int64_t value) { return nb::int_(value); }
   static nb::object to_python(float value) { return nb::float_(value); }
-  static nb::object to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+  static nb::object to_python(const std::string& bytes) {
+    return nb::bytes(bytes.data(), bytes.size());
+  }
   template <typename T>
   static nb::object to_python(const std::vector<T>& values) {
     nb::list list;
@@ -38,8 +44,10 @@ class Attrs {
   nb::object from_kernel(const char* name, const std::string& kind) const {
     if (kind == "int") return kernel_number<int64_t>(name, api.KernelInfoGetAttribute_int64);
     if (kind == "float") return kernel_number<float>(name, api.KernelInfoGetAttribute_float);
-    if (kind == "list[int]") return kernel_numbers<int64_t>(name, api.KernelInfoGetAttributeArray_int64);
-    if (kind == "list[float]") return kernel_numbers<float>(name, api.KernelInfoGetAttributeArray_float);
+    if (kind == "list[int]")
+      return kernel_numbers<int64_t>(name, api.KernelInfoGetAttributeArray_int64);
+    if (kind == "list[float]")
+      return kernel_numbers<float>(name, api.KernelInfoGetAttributeArray_float);
     if (kind == "bytes") return kernel_bytes(name);
     if (kind == "list[bytes]") return kernel_bytes_list(name);
     if (kind == "tensor") return kernel_tensor(name);
@@ -75,7 +83,8 @@ class Attrs {
     char** texts = nullptr;
     size_t count = 0;
     check(api.GetAllocatorWithDefaultOptions(&allocator));
-    if (absent(api.KernelInfoGetAttributeArray_string(info_, name, allocator, &texts, &count))) return nb::none();
+    if (absent(api.KernelInfoGetAttributeArray_string(info_, name, allocator, &texts, &count)))
+      return nb::none();
     std::vector<std::string> values(texts, texts + count);
     for (size_t i = 0; i < count; ++i) absent(api.AllocatorFree(allocator, texts[i]));
     if (texts) absent(api.AllocatorFree(allocator, texts));
@@ -86,7 +95,8 @@ class Attrs {
     ort::Allocator* allocator = nullptr;
     ort::Value* value = nullptr;
     check(api.GetAllocatorWithDefaultOptions(&allocator));
-    if (absent(api.KernelInfoGetAttribute_tensor(info_, name, allocator, &value))) return nb::none();
+    if (absent(api.KernelInfoGetAttribute_tensor(info_, name, allocator, &value)))
+      return nb::none();
     std::unique_ptr<ort::Value, void (*)(ort::Value*)> owner(value, api.ReleaseValue);
     Tensor tensor(value);
     const Dtype* dtype = dtype_of(tensor.type);
@@ -97,7 +107,8 @@ class Attrs {
 
   nb::object from_context(const char* name, const std::string& kind) const {
     const ort::OpAttr* attr = nullptr;
-    if (absent(api.ShapeInferContext_GetAttribute(context_, name, &attr)) || !attr) return nb::none();
+    if (absent(api.ShapeInferContext_GetAttribute(context_, name, &attr)) || !attr)
+      return nb::none();
     if (kind == "int") return context_number<int64_t>(attr, ort::kInt);
     if (kind == "float") return context_number<float>(attr, ort::kFloat);
     if (kind == "list[int]") return context_numbers<int64_t>(attr, ort::kInts);
@@ -115,7 +126,8 @@ class Attrs {
     return to_python(value);
   }
 
-  // The attribute's bytes, as whole elements; false where it is of another type. The first call says how many bytes there are.
+  // The attribute's bytes, as whole elements; false where it is of another type. The first call
+  // says how many bytes there are.
   template <typename Values>
   static bool read_all(const ort::OpAttr* attr, int type, Values& values) {
     constexpr size_t each = sizeof(typename Values::value_type);
@@ -144,7 +156,8 @@ class Attrs {
     std::string all;  // the texts one after the other, each with its zero
     if (!read_all(attr, ort::kStrings, all)) return nb::none();
     std::vector<std::string> values;
-    for (size_t from = 0; from < all.size(); from += values.back().size() + 1) values.emplace_back(all.c_str() + from);
+    for (size_t from = 0; from < all.size(); from += values.back().size() + 1)
+      values.emplace_back(all.c_str() + from);
     return to_python(values);
   }
 

@@ -1,5 +1,5 @@
-// What every part of the bridge uses: ONNX Runtime's functions, owned references, the GIL, errors, and the wall that no
-// exception passes. The rules are at the top of bridge.cpp.
+// What every part of the bridge uses: ONNX Runtime's functions, owned references, the GIL, errors,
+// and the wall that no exception passes. The rules are at the top of bridge.cpp.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,12 +19,15 @@ namespace nb = nanobind;
 namespace pyopnb {
 
 inline ort::Api api;
-inline auto& hooks = *new nb::object;     // the Python half, the module pyopnb.runtime.callbacks; never destroyed
+// The Python half, the module pyopnb.runtime.callbacks; never destroyed.
+inline auto& hooks = *new nb::object;
 inline std::atomic<bool> closing{false};  // set by an exit handler of Python, before it finalizes
-inline std::thread::id closer;            // the thread that ends the interpreter; set before closing is
+// The thread that ends the interpreter; set before closing is.
+inline std::thread::id closer;
 
-// Guards the tables of the whole process where there is no GIL; with it, an ft_mutex is nothing. Held for a few instructions,
-// in which nothing of Python's is called, not even to release an object.
+// Guards the tables of the whole process where there is no GIL; with it, an ft_mutex is nothing.
+// Held for a few instructions, in which nothing of Python's is called, not even to release an
+// object.
 inline nb::ft_mutex tables;
 
 inline bool finalizing() {
@@ -37,13 +40,15 @@ inline bool finalizing() {
 
 inline bool python_is_up() { return Py_IsInitialized() && !finalizing(); }
 
-// For destructors, of which a call has many: the interpreter finalizes only after it has set `closing`.
+// For destructors, of which a call has many: the interpreter finalizes only after it has set
+// `closing`.
 inline bool may_release() { return !closing || python_is_up(); }
 
-// ---- Owned references -------------------------------------------------------------------------------------------------------
+// ---- Owned references ---------------------------------------------------------------------------
 
-// nanobind's owned reference for everything that lives on a stack or in C++ memory: where CPython ends a thread by unwinding
-// its stack, or ONNX Runtime outlives the interpreter, the reference leaks instead of touching Python.
+// nanobind's owned reference for everything that lives on a stack or in C++ memory: where CPython
+// ends a thread by unwinding its stack, or ONNX Runtime outlives the interpreter, the reference
+// leaks instead of touching Python.
 class Ref : public nb::object {
  public:
   Ref() = default;
@@ -55,7 +60,7 @@ class Ref : public nb::object {
   }
 };
 
-// ---- Errors -----------------------------------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 // A function of the C API gave a new reference, or null with a Python error, which is thrown.
 inline Ref own(PyObject* object) {
@@ -87,8 +92,9 @@ inline bool absent(ort::Status* status) {
   return status != nullptr;
 }
 
-// Runs the body and gives the Python exception that it raised, or null. Python must not be called in a catch block, where the
-// C++ exception that holds the Python one would be destroyed by the unwinding of a dying thread.
+// Runs the body and gives the Python exception that it raised, or null. Python must not be called
+// in a catch block, where the C++ exception that holds the Python one would be destroyed by the
+// unwinding of a dying thread.
 template <typename Body>
 Ref error_of(Body body) {
   try {
@@ -124,7 +130,7 @@ class PendingError {
   Ref error_;
 };
 
-// ---- The GIL and the wall ---------------------------------------------------------------------------------------------------
+// ---- The GIL and the wall -----------------------------------------------------------------------
 
 class Gil {
  public:
@@ -138,21 +144,25 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// Runs the body; where CPython ends the thread meanwhile, the thread sleeps until the process is gone.
+// Runs the body; where CPython ends the thread meanwhile, the thread sleeps until the process is
+// gone.
 template <typename Body>
 auto survive_exit(Body body) {
   return survive_unwinding(body, [] { std::this_thread::sleep_for(std::chrono::hours(1)); });
 }
 
-// While the interpreter ends, a thread must not go back to onnxruntime's Python module: that takes the GIL in a destructor, and
-// CPython's way of ending the thread there would end the process. Such threads are daemons, which nobody waits for. One that
-// holds the GIL is making a session and goes on.
+// While the interpreter ends, a thread must not go back to onnxruntime's Python module: that takes
+// the GIL in a destructor, and CPython's way of ending the thread there would end the process. Such
+// threads are daemons, which nobody waits for. One that holds the GIL is making a session and goes
+// on.
 inline void stay_if_closing() {
-  if (!closing || std::this_thread::get_id() == closer || (python_is_up() && PyGILState_Check())) return;
+  if (!closing || std::this_thread::get_id() == closer || (python_is_up() && PyGILState_Check()))
+    return;
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Runs a callback's body so that neither a dying thread's unwinding nor a C++ exception reaches ONNX Runtime.
+// Runs a callback's body so that neither a dying thread's unwinding nor a C++ exception reaches
+// ONNX Runtime.
 template <typename Body>
 ort::Status* at_the_boundary(Body body) {
   stay_if_closing();

@@ -1,35 +1,49 @@
-// The bridge: one shared library that is a Python module and a custom-op library of ONNX Runtime at once.
+// The bridge: one shared library that is a Python module and a custom-op library of ONNX Runtime at
+// once.
 //
-// ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
-// parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), native_call.h (one of a compiled
-// function), tensors.h (tensors as arrays and back), escape.h (the memory of inputs that were kept), references.h (what
-// reference counts say), attrs.h (attributes that only ONNX Runtime has) and, in ../../compile/include, onnxruntime_abi.h and
-// pyopnb_call.h (the C interfaces of ONNX Runtime and of compiled functions). The rules of this boundary:
+// ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this
+// file: boundary.h (what all parts use), runs.h (what a waiting session wants to know), call.h (one
+// call of compute), native_call.h (one of a compiled function), tensors.h (tensors as arrays and
+// back), escape.h (the memory of inputs that were kept), references.h (what reference counts say),
+// attrs.h (attributes that only ONNX Runtime has) and, in ../../compile/include, onnxruntime_abi.h
+// and pyopnb_call.h (the C interfaces of ONNX Runtime and of compiled functions). The rules of this
+// boundary:
 //
-// Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,
-//          valid for the call; the first call of a version in a kernel gets copies instead. After each call the reference
-//          count of a view says exactly whether something still reaches it; if so, the run fails and the memory stays
-//          (escape.h), and if not, the array object is kept and points at the input of the next call. Results are copied
-//          into outputs.
-// Owners.  Python objects are owned by nanobind's references. A State is a Python object and releases its references when
-//          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or before the interpreter ends. All
-//          others are Refs on a callback's stack, which leak if the interpreter is ending.
-// GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes it once, before it
-//          touches anything, and releases it at its end, while it copies large results, and while a compiled function runs.
-//          It guards all state but what is atomic.
-// No GIL.  A free-threaded interpreter has none, and the module declares that it needs none. There, nanobind's ft_mutex is a
-//          lock, which is nothing elsewhere: `tables` for what the process has (runs, kernels, what is kept), `offering` for
-//          what is offered to ONNX Runtime, and one in each Kernel and State. It is held for a few instructions
-//          that call nothing of Python's; of two, `tables` comes first. What reference counts say there is in references.h. Not
-//          guarded: options that are registered a second time, with more ops, while another thread makes a session of options
-//          that had just the same ops before: both have one domain object, which ONNX Runtime reads.
-// Errors.  A function that fails throws nb::python_error, which carries the Python exception to the callback. The callback
-//          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again, and returns an OrtStatus
-//          with its text. No exception of either language leaves a callback. KernelDestroy can return no status; what an op's
+// Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a
+// read-only array over that memory,
+//          valid for the call; the first call of a version in a kernel gets copies instead. After
+//          each call the reference count of a view says exactly whether something still reaches it;
+//          if so, the run fails and the memory stays (escape.h), and if not, the array object is
+//          kept and points at the input of the next call. Results are copied into outputs.
+// Owners.  Python objects are owned by nanobind's references. A State is a Python object and
+// releases its references when
+//          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or
+//          before the interpreter ends. All others are Refs on a callback's stack, which leak if
+//          the interpreter is ending.
+// GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback
+// takes it once, before it
+//          touches anything, and releases it at its end, while it copies large results, and while a
+//          compiled function runs. It guards all state but what is atomic.
+// No GIL.  A free-threaded interpreter has none, and the module declares that it needs none. There,
+// nanobind's ft_mutex is a
+//          lock, which is nothing elsewhere: `tables` for what the process has (runs, kernels, what
+//          is kept), `offering` for what is offered to ONNX Runtime, and one in each Kernel and
+//          State. It is held for a few instructions that call nothing of Python's; of two, `tables`
+//          comes first. What reference counts say there is in references.h. Not guarded: options
+//          that are registered a second time, with more ops, while another thread makes a session
+//          of options that had just the same ops before: both have one domain object, which ONNX
+//          Runtime reads.
+// Errors.  A function that fails throws nb::python_error, which carries the Python exception to the
+// callback. The callback
+//          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again,
+//          and returns an OrtStatus with its text. No exception of either language leaves a
+//          callback. KernelDestroy can return no status; what an op's
 //          __del__ raises there is reported by Python as unraisable.
-// Exit.    Once the interpreter finalizes, CPython ends a thread that asks for the GIL by unwinding its stack. That unwinding
-//          must not meet the catch (...) of ONNX Runtime or nanobind, so it is caught here, and the thread sleeps until the
-//          process is gone. A callback that comes later returns without touching Python.
+// Exit.    Once the interpreter finalizes, CPython ends a thread that asks for the GIL by unwinding
+// its stack. That unwinding
+//          must not meet the catch (...) of ONNX Runtime or nanobind, so it is caught here, and the
+//          thread sleeps until the process is gone. A callback that comes later returns without
+//          touching Python.
 #define PY_SSIZE_T_CLEAN
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
@@ -63,10 +77,12 @@ namespace {
 bool api_loaded = false;
 
 constexpr const char* kMarker = "pyopnb_node";
-constexpr const char* kDomainConfig = "pyopnb.domain.";  // and the number of a domain's name: that of the domain object
+// The number of a domain's name is appended: that of the domain object.
+constexpr const char* kDomainConfig = "pyopnb.domain.";
 
-// Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose text tells the facts of the
-// kernel and state in `where`; the exception itself goes to the session that waits.
+// Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose
+// text tells the facts of the kernel and state in `where`; the exception itself goes to the session
+// that waits.
 struct Where {
   Ref kernel, state;
   ort::KernelContext* context = nullptr;
@@ -98,10 +114,11 @@ ort::Status* status_of(const Ref& error, const Where& where) {
   Ref text;
   const char* utf8 = nullptr;
   nb::list types;
-  error_of([&] { types = call_types(where.context); });  // an input that NumPy cannot have is what the exception tells
+  // An input that NumPy cannot have is what the exception tells.
+  error_of([&] { types = call_types(where.context); });
   error_of([&] {
-    text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOOO", or_none(where.kernel), or_none(where.state), types.ptr(),
-                                   error.ptr()));
+    text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOOO", or_none(where.kernel),
+                                   or_none(where.state), types.ptr(), error.ptr()));
     check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
   });
   return api.CreateStatus(ort::kFail, utf8 ? utf8 : "an exception that cannot be described");
@@ -122,12 +139,13 @@ ort::Status* with_python(Body body) {
   });
 }
 
-// ---- compute ----------------------------------------------------------------------------------------------------------------
+// ---- compute ------------------------------------------------------------------------------------
 
 // The state that serves runs of that epoch.
 Ref state_for(Kernel& kernel, const Ref& half, uint64_t epoch) {
   if (Ref known = kernel.state_of(epoch); known.is_valid()) return known;
-  Ref state = own(PyObject_CallMethod(half.ptr(), "at", "K", static_cast<unsigned long long>(epoch)));
+  Ref state =
+      own(PyObject_CallMethod(half.ptr(), "at", "K", static_cast<unsigned long long>(epoch)));
   if (!nb::isinstance<State>(state)) fail(PyExc_SystemError, "Kernel.at did not give a State");
   // Not in a destructor, as in Kernel::clear; what it runs may come back here.
   Py_XDECREF(kernel.keep(state, epoch).release().ptr());
@@ -139,11 +157,13 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
     Run* run = code.run();
     where.context = context;
-    // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its Python half.
+    // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its
+    // Python half.
     where.kernel = kernel.share(kernel.half);
     if (!where.kernel.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
     if (code.depth() > kDeepest + 1)
-      fail(PyExc_RecursionError, "runs are nested %d deep: compute runs a session whose op runs a session", kDeepest);
+      fail(PyExc_RecursionError,
+           "runs are nested %d deep: compute runs a session whose op runs a session", kDeepest);
     if (code.depth() > 1 && !has_stack(kStackOfNested))
       fail(PyExc_RecursionError,
            "runs are nested %d deep, and the stack of this thread has no room for one more. Try: "
@@ -157,12 +177,13 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
   });
 }
 
-// ---- create and destroy -----------------------------------------------------------------------------------------------------
+// ---- create and destroy -------------------------------------------------------------------------
 
 struct Op : ort::CustomOp {
   std::string domain, type;
   std::atomic<size_t> inputs = 1, outputs = 1, required = 0;
-  std::vector<int> fixed;  // element types of outputs whose rank is unknown, which InferOutputShapeFn cannot say; 0: it can
+  // Element types of outputs whose rank is unknown, which InferOutputShapeFn cannot say; 0: it can.
+  std::vector<int> fixed;
 };
 
 // The types of a node's inputs or outputs, None for what is no tensor or is left out.
@@ -181,7 +202,9 @@ nb::list kernel_types(size_t count, const ort::KernelInfo* info, Get get) {
 }
 
 // The plan of the session that is being built on this thread; None for a bare one.
-nb::handle plan_of(const UserCode& code) { return code.run() ? code.run()->plan : nb::handle(Py_None); }
+nb::handle plan_of(const UserCode& code) {
+  return code.run() ? code.run()->plan : nb::handle(Py_None);
+}
 
 std::string node_name(const ort::KernelInfo* info) {
   size_t size = 0;  // with the zero at the end
@@ -200,12 +223,14 @@ Ref make_half(const Op& op, const ort::KernelInfo* info, nb::handle plan) {
   Ref input_types = kernel_types(inputs, info, api.KernelInfo_GetInputTypeInfo);
   Ref output_types = kernel_types(outputs, info, api.KernelInfo_GetOutputTypeInfo);
   AttrsReader reader(Attrs(info, nullptr));
-  return own(PyObject_CallMethod(hooks.ptr(), "make_kernel", "ssLsOOOO", op.domain.c_str(), op.type.c_str(),
-                                 static_cast<long long>(marker), node_name(info).c_str(), input_types.ptr(), output_types.ptr(),
+  return own(PyObject_CallMethod(hooks.ptr(), "make_kernel", "ssLsOOOO", op.domain.c_str(),
+                                 op.type.c_str(), static_cast<long long>(marker),
+                                 node_name(info).c_str(), input_types.ptr(), output_types.ptr(),
                                  reader.ptr(), plan.ptr()));
 }
 
-ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo* info, void** kernel) {
+ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo* info,
+                    void** kernel) {
   return with_python([&](UserCode& code, Where&) {
     Ref half = make_half(*static_cast<const Op*>(op), info, plan_of(code));
     Arena arena = arena_of(info);
@@ -221,11 +246,13 @@ ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo*
 }
 
 void destroy(void* pointer) {
-  // With the interpreter gone, its objects are gone or must not be touched; closing has cleared the references before.
+  // With the interpreter gone, its objects are gone or must not be touched; closing has cleared the
+  // references before.
   if (!pointer || closing || !python_is_up()) return;
   ort::Status* status = at_the_boundary([&]() -> ort::Status* {
     Gil gil;
-    // A session may be dropped while an exception travels, which what goes with the kernel must not replace.
+    // A session may be dropped while an exception travels, which what goes with the kernel must not
+    // replace.
     PendingError pending;
     std::list<Kernel> gone;
     {
@@ -235,10 +262,11 @@ void destroy(void* pointer) {
     gone.front().clear();
     return nullptr;
   });
-  if (status) api.ReleaseStatus(status);  // only where the interpreter ends meanwhile; ONNX Runtime takes no status here
+  // Only where the interpreter ends meanwhile; ONNX Runtime takes no status here.
+  if (status) api.ReleaseStatus(status);
 }
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer --------------------------------------------------------------------------------------
 
 nb::list input_types(ort::ShapeContext* context) {
   size_t count = 0;
@@ -264,7 +292,8 @@ void set_output(ort::ShapeContext* context, size_t output, int type, nb::handle 
   }
   ort::TensorInfo* info = nullptr;
   check(api.CreateTensorTypeAndShapeInfo(&info));
-  std::unique_ptr<ort::TensorInfo, void (*)(ort::TensorInfo*)> owner(info, api.ReleaseTensorTypeAndShapeInfo);
+  std::unique_ptr<ort::TensorInfo, void (*)(ort::TensorInfo*)> owner(
+      info, api.ReleaseTensorTypeAndShapeInfo);
   check(api.SetTensorElementType(info, type));
   check(api.SetDimensions(info, dims.data(), dims.size()));
   check(api.SetSymbolicDimensions(info, names.data(), names.size()));
@@ -279,8 +308,9 @@ void infer_outputs(const Op& op, ort::ShapeContext* context, nb::handle plan) {
     absent(api.ReadOpAttr(attr, ort::kInt, &marker, sizeof marker, &size));
   Ref inputs = input_types(context);
   AttrsReader reader(Attrs(nullptr, context));
-  Ref types = own(PyObject_CallMethod(hooks.ptr(), "infer", "ssLOOO", op.domain.c_str(), op.type.c_str(),
-                                      static_cast<long long>(marker), inputs.ptr(), reader.ptr(), plan.ptr()));
+  Ref types = own(PyObject_CallMethod(hooks.ptr(), "infer", "ssLOOO", op.domain.c_str(),
+                                      op.type.c_str(), static_cast<long long>(marker), inputs.ptr(),
+                                      reader.ptr(), plan.ptr()));
   size_t output = 0;
   for (nb::handle type : types) {  // (element type, dims), or None where nothing can be said
     if (!type.is_none()) set_output(context, output, nb::cast<int>(type[0]), type[1]);
@@ -289,20 +319,23 @@ void infer_outputs(const Op& op, ort::ShapeContext* context, nb::handle plan) {
 }
 
 ort::Status* infer(const ort::CustomOp* op, ort::ShapeContext* context) {
-  ort::Status* status =
-      with_python([&](UserCode& code, Where&) { infer_outputs(*static_cast<const Op*>(op), context, plan_of(code)); });
-  // ONNX Runtime neither heeds nor frees it. The exception has gone to the session that waits; a bare session meets it again
-  // when the kernel is made.
+  ort::Status* status = with_python([&](UserCode& code, Where&) {
+    infer_outputs(*static_cast<const Op*>(op), context, plan_of(code));
+  });
+  // ONNX Runtime neither heeds nor frees it. The exception has gone to the session that waits; a
+  // bare session meets it again when the kernel is made.
   if (status) api.ReleaseStatus(status);
   return nullptr;
 }
 
-// ---- Registration -----------------------------------------------------------------------------------------------------------
+// ---- Registration -------------------------------------------------------------------------------
 
-// Sessions copy pointers to ops and call through them until they die, so ops live as long as the process: one for each
-// domain and type ever used. ONNX Runtime reads them for each session, so widening one changes later sessions only.
-// The tables are never destroyed, not even when the process ends: onnxruntime may outlive this library's statics.
-nb::ft_mutex offering;  // guards all of it; ONNX Runtime calls nothing of ours back while something is added
+// Sessions copy pointers to ops and call through them until they die, so ops live as long as the
+// process: one for each domain and type ever used. ONNX Runtime reads them for each session, so
+// widening one changes later sessions only. The tables are never destroyed, not even when the
+// process ends: onnxruntime may outlive this library's statics. Guards all of it; ONNX Runtime
+// calls nothing of ours back while something is added.
+nb::ft_mutex offering;
 auto& ops = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Op>>;
 struct Offer {
   ort::Domain* domain = nullptr;
@@ -312,7 +345,8 @@ struct Offer {
 auto& offers = *new std::vector<Offer>;
 auto& offer_numbers = *new std::map<std::string, size_t>;   // by key
 auto& domain_numbers = *new std::map<std::string, size_t>;  // by name
-std::atomic<size_t> names_read = 0;                         // by ONNX Runtime: what an op costs every session it is offered to
+// Names that ONNX Runtime has read: what an op costs every session it is offered to.
+std::atomic<size_t> names_read = 0;
 
 template <int value>
 int always(const ort::CustomOp*, size_t) {
@@ -337,15 +371,21 @@ Op& op_named(const std::string& domain, const std::string& type) {
     auto& fixed = static_cast<const Op*>(o)->fixed;
     return i < fixed.size() ? fixed[i] : ort::kUndefined;
   };
-  op->GetInputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->inputs.load(); };
-  op->GetOutputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->outputs.load(); };
+  op->GetInputTypeCount = [](const ort::CustomOp* o) {
+    return static_cast<const Op*>(o)->inputs.load();
+  };
+  op->GetOutputTypeCount = [](const ort::CustomOp* o) {
+    return static_cast<const Op*>(o)->outputs.load();
+  };
   op->GetInputCharacteristic = [](const ort::CustomOp* o, size_t i) -> int {
     return i < static_cast<const Op*>(o)->required ? ort::kSingle : ort::kOptional;
   };
   op->GetOutputCharacteristic = always<ort::kOptional>;
   op->GetInputMemoryType = always<0>;
-  op->GetVariadicInputMinArity = op->GetVariadicInputHomogeneity = [](const ort::CustomOp*) { return 0; };
-  op->GetVariadicOutputMinArity = op->GetVariadicOutputHomogeneity = [](const ort::CustomOp*) { return 0; };
+  op->GetVariadicInputMinArity =
+      op->GetVariadicInputHomogeneity = [](const ort::CustomOp*) { return 0; };
+  op->GetVariadicOutputMinArity =
+      op->GetVariadicOutputHomogeneity = [](const ort::CustomOp*) { return 0; };
   op->CreateKernelV2 = create;
   op->KernelComputeV2 = compute;
   op->KernelDestroy = destroy;
@@ -380,8 +420,8 @@ void add_ops(Offer& offer, const std::string& name, const std::vector<std::strin
   }
 }
 
-// The number of a domain object that offers these ops and no others: a session pays for each op that it is offered, used or
-// not, and overriding a standard op is no small thing.
+// The number of a domain object that offers these ops and no others: a session pays for each op
+// that it is offered, used or not, and overriding a standard op is no small thing.
 size_t offer_of(const std::string& name, const std::vector<std::string>& types) {
   std::string key = name;
   for (const std::string& type : types) key += "\n" + type;
@@ -395,7 +435,8 @@ size_t offer_of(const std::string& name, const std::vector<std::string>& types) 
   return offer_numbers[key] = offers.size() - 1;
 }
 
-// The options themselves remember what was added to them: a domain may be added once, and an address would be used again.
+// The options themselves remember what was added to them: a domain may be added once, and an
+// address would be used again.
 bool has_entry(const ort::Options* options, const std::string& key, std::string* text = nullptr) {
   size_t size = 0;  // with the zero at the end
   if (absent(api.GetSessionConfigEntry(options, key.c_str(), nullptr, &size))) return false;
@@ -405,14 +446,16 @@ bool has_entry(const ort::Options* options, const std::string& key, std::string*
   return true;
 }
 
-void add_offer(ort::Options* options, size_t number, const std::string& key, const std::string& value) {
+void add_offer(ort::Options* options, size_t number, const std::string& key,
+               const std::string& value) {
   check(api.AddCustomOpDomain(options, offers[number].domain));
   check(api.AddSessionConfigEntry(options, key.c_str(), value.c_str()));
 }
 
-// Options cannot have a domain twice, nor lose one: where pyopnb is registered again, the domain of theirs gets the ops that it
-// lacks. So do other options that have the same.
-void attach_domain(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
+// Options cannot have a domain twice, nor lose one: where pyopnb is registered again, the domain of
+// theirs gets the ops that it lacks. So do other options that have the same.
+void attach_domain(ort::Options* options, const std::string& domain,
+                   const std::vector<std::string>& types) {
   size_t name = domain_numbers.emplace(domain, domain_numbers.size()).first->second, number = 0;
   std::string key = kDomainConfig + std::to_string(name), text;
   if (has_entry(options, key, &text)) number = std::strtoul(text.c_str(), nullptr, 10);
@@ -444,40 +487,45 @@ void attach(ort::Options* options, const std::vector<Signature>& wanted) {
 std::vector<Signature> signatures(nb::handle rows) {
   std::vector<Signature> made;
   for (nb::handle row : rows)
-    made.push_back({nb::cast<std::string>(row[0]), nb::cast<std::string>(row[1]), nb::cast<size_t>(row[2]),
-                    nb::cast<size_t>(row[3]), nb::cast<size_t>(row[4]), nb::cast<std::vector<int>>(row[5])});
+    made.push_back({nb::cast<std::string>(row[0]), nb::cast<std::string>(row[1]),
+                    nb::cast<size_t>(row[2]), nb::cast<size_t>(row[3]), nb::cast<size_t>(row[4]),
+                    nb::cast<std::vector<int>>(row[5])});
   return made;
 }
 
 }  // namespace
 
-extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options, const ort::ApiBase* base) {
+extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options,
+                                                        const ort::ApiBase* base) {
   if (closing || !python_is_up()) return ort::refusal(base, "pyopnb: the interpreter is exiting");
   bool loaded = survive_exit([&] {
     Gil gil;
     nb::ft_lock_guard guard(tables);
     return api_loaded = api_loaded || api.load(base);
   });
-  if (!loaded) return ort::refusal(base, "pyopnb needs onnxruntime 1.25 or newer. Try: pip install -U onnxruntime");
+  if (!loaded)
+    return ort::refusal(base,
+                        "pyopnb needs onnxruntime 1.25 or newer. Try: pip install -U onnxruntime");
   return with_python([&](UserCode& code, Where&) {
     Ref wanted = own(PyObject_CallMethod(hooks.ptr(), "signatures", "O", plan_of(code).ptr()));
     attach(options, signatures(wanted));
   });
 }
 
-// ---- The Python module ------------------------------------------------------------------------------------------------------
+// ---- The Python module --------------------------------------------------------------------------
 
 NB_MODULE(_bridge, module) {
   if (_import_array() < 0) throw nb::python_error();
-  // What a daemon thread holds when the interpreter ends is no mistake; that nothing leaks, the tests see in the counters.
+  // What a daemon thread holds when the interpreter ends is no mistake; that nothing leaks, the
+  // tests see in the counters.
   nb::set_leak_warnings(false);
 
   nb::class_<State>(module, "State", nb::is_weak_referenceable())
-      .def(nb::init<nb::object, nb::str, nb::object, std::vector<int>, size_t, std::vector<ShapeRow>, std::vector<ShapeRow>,
-                    size_t, bool, nb::handle>(),
-           nb::arg("instance"), nb::arg("method"), nb::arg("lock").none(), nb::arg("outputs"), nb::arg("results"),
-           nb::arg("input_shapes"), nb::arg("output_shapes"), nb::arg("symbols"), nb::arg("copy_inputs"),
-           nb::arg("native").none() = nb::none())
+      .def(nb::init<nb::object, nb::str, nb::object, std::vector<int>, size_t,
+                    std::vector<ShapeRow>, std::vector<ShapeRow>, size_t, bool, nb::handle>(),
+           nb::arg("instance"), nb::arg("method"), nb::arg("lock").none(), nb::arg("outputs"),
+           nb::arg("results"), nb::arg("input_shapes"), nb::arg("output_shapes"),
+           nb::arg("symbols"), nb::arg("copy_inputs"), nb::arg("native").none() = nb::none())
       .def_ro("instance", &State::instance)
       .def_ro("outputs", &State::outputs)
       .def_ro("results", &State::results)
@@ -492,21 +540,24 @@ NB_MODULE(_bridge, module) {
 
   module.def("configure", [](nb::object half, std::vector<std::tuple<int, nb::object, int>> rows) {
     for (auto& [type, numpy, bits] : rows) {
-      if (type <= 0 || type >= 64 || !PyArray_DescrCheck(numpy.ptr())) throw nb::value_error("no such dtype");
+      if (type <= 0 || type >= 64 || !PyArray_DescrCheck(numpy.ptr()))
+        throw nb::value_error("no such dtype");
       dtypes[type] = {reinterpret_cast<PyArray_Descr*>(numpy.release().ptr()), bits};
     }
     registry = nb::object(nb::getattr(half, "registry"));
     hooks = std::move(half);
   });
-  module.def("widen", [](nb::object rows) {  // for options on which a bare session's ops are registered already
+  // For options on which a bare session's ops are registered already.
+  module.def("widen", [](nb::object rows) {
     std::vector<Signature> wanted = signatures(rows);
     nb::ft_lock_guard guard(offering);
     for (const Signature& signature : wanted)
       if (ops.count({signature.domain, signature.type})) widen(signature);
   });
   module.def("oldest_epoch", oldest_epoch);
-  module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("feeds").none() = nb::none(),
-             nb::arg("plan").none() = nb::none(), nb::arg("shrinks") = false);
+  module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"),
+             nb::arg("feeds").none() = nb::none(), nb::arg("plan").none() = nb::none(),
+             nb::arg("shrinks") = false);
   module.def("locked", locked);
   module.def("kept_by", [] {
     nb::ft_lock_guard guard(tables);

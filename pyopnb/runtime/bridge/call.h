@@ -1,4 +1,5 @@
-// One call of compute: inputs become arrays, results are checked and written, and an input that was kept fails the run.
+// One call of compute: inputs become arrays, results are checked and written, and an input that was
+// kept fails the run.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@
 
 namespace pyopnb {
 
-constexpr int kDeepest = 60;                  // runs inside compute inside runs …; each level costs tens of kB of C stack
+// Runs inside compute inside runs …; each level costs tens of kB of C stack.
+constexpr int kDeepest = 60;
 constexpr size_t kStackOfNested = 224 << 10;  // bytes that user code in a nested run finds at least
 constexpr int kPatience = 250;                // times about 1 ms; see inputs_kept
 
@@ -50,7 +52,8 @@ struct Symbols {
         if (size == -1) size = dims[d];
         if (size >= 0 && size != dims[d]) {
           fine = false;
-          if (!wanted.strict) size = -2;  // the graph's own symbol means two sizes: it can say nothing about results
+          // The graph's own symbol means two sizes: it can say nothing about results.
+          if (!wanted.strict) size = -2;
         }
       }
     }
@@ -76,16 +79,18 @@ struct Native {
   }
 };
 
-// What a call works with. It stays with the State between calls, so that a call in a row allocates nothing.
+// What a call works with. It stays with the State between calls, so that a call in a row allocates
+// nothing.
 struct Workspace {
-  std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can reuse
-  std::vector<Ref> results;    // one for each output; between calls, none
+  // The instance, then the inputs; between calls, inputs that the next call can reuse.
+  std::vector<Ref> arguments;
+  std::vector<Ref> results;  // one for each output; between calls, none
   Symbols symbols;
   bool is_used = false;  // by a call
 };
 
-// One version of an op at a node. A Python object: what it owns is released when Python deallocates it, which has the GIL then,
-// also while the interpreter ends.
+// One version of an op at a node. A Python object: what it owns is released when Python deallocates
+// it, which has the GIL then, also while the interpreter ends.
 struct State {
   nb::object instance;
   nb::str method;            // looked up at each call as Python would
@@ -94,16 +99,18 @@ struct State {
   size_t results;            // how many values compute must return
   std::vector<Shape> input_shapes, output_shapes;
   size_t symbols;
-  std::atomic<bool> copies;  // inputs are always copied: the class asks for it, an input escaped, or a profiler holds frames
-  bool writable;             // … and may be written
+  // Inputs are always copied: the class asks for it, an input escaped, or a profiler holds frames.
+  std::atomic<bool> copies;
+  bool writable;                   // … and may be written
   std::atomic<bool> fresh = true;  // no call has returned yet
   nb::ft_mutex guard;              // of whether the workspace is used
   Workspace workspace;             // of one call at a time; those beside it have their own
-  Native native;                   // what computes instead of the instance, where there is such a function
+  // What computes instead of the instance, where there is such a function.
+  Native native;
 
-  State(nb::object instance_, nb::str method_, nb::object lock_, std::vector<int> outputs_, size_t results_,
-        std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_, size_t symbols_, bool copy_inputs,
-        nb::handle native_)
+  State(nb::object instance_, nb::str method_, nb::object lock_, std::vector<int> outputs_,
+        size_t results_, std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_,
+        size_t symbols_, bool copy_inputs, nb::handle native_)
       : instance(std::move(instance_)),
         method(std::move(method_)),
         lock(std::move(lock_)),
@@ -138,12 +145,13 @@ struct State {
   }
 };
 
-// A kernel of ONNX Runtime, which owns it: made with a session and destroyed with it, perhaps after the interpreter. It is
-// deleted with the GIL alone; where that is not to be had, it leaks.
+// A kernel of ONNX Runtime, which owns it: made with a session and destroyed with it, perhaps after
+// the interpreter. It is deleted with the GIL alone; where that is not to be had, it leaks.
 struct Kernel {
   nb::ft_mutex guard;  // of what is below, but for the arena and the place, which stay
-  nb::object half;     // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
-  nb::object state;    // the State of the newest epoch that ran, or null
+  // The Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends.
+  nb::object half;
+  nb::object state;  // the State of the newest epoch that ran, or null
   uint64_t epoch = 0;
   Arena arena;  // that tensors are allocated from; null: inputs are always copied
   std::list<Kernel>::iterator self;
@@ -169,8 +177,8 @@ struct Kernel {
     return std::exchange(state, nb::object(newer));
   }
 
-  // The references that it has, for the caller to release. No destructor does that: it runs Python, where CPython may end the
-  // thread, and that must not unwind a destructor.
+  // The references that it has, for the caller to release. No destructor does that: it runs Python,
+  // where CPython may end the thread, and that must not unwind a destructor.
   std::array<PyObject*, 2> take() {
     nb::ft_lock_guard held(guard);
     return {state.release().ptr(), half.release().ptr()};
@@ -218,7 +226,8 @@ class Call {
       compute_and_deliver();
     });
     for (Ref& result : work_.results) result = Ref();
-    // The instance goes first. What is left are inputs, nearly always views that nothing else reaches.
+    // The instance goes first. What is left are inputs, nearly always views that nothing else
+    // reaches.
     if (!work_.arguments.empty()) work_.arguments[0] = Ref();
     if (state_.fresh || !all_reusable()) release_inputs(error);
     if (error.is_valid()) raise(error);
@@ -250,51 +259,61 @@ class Call {
       Tensor tensor(value);
       const Dtype* dtype = dtype_of(tensor.type);
       if (!dtype)
-        fail(PyExc_TypeError, "input %zu has ONNX Runtime's element type %d, which has no NumPy dtype", i, tensor.type);
+        fail(PyExc_TypeError,
+             "input %zu has ONNX Runtime's element type %d, which has no NumPy dtype", i,
+             tensor.type);
       if (owned_ || dtype->bits < 8 || !outlives_run(value)) {
         input = copy_input(value, tensor, *dtype, state_.writable);
       } else {
         view_input(input, value, tensor, *dtype);
       }
       for (; row != state_.input_shapes.end() && row->port <= static_cast<int>(i); ++row)
-        if (row->port == static_cast<int>(i) && !work_.symbols.fits(*row, tensor.rank, tensor.dims) && row->strict)
+        if (row->port == static_cast<int>(i) &&
+            !work_.symbols.fits(*row, tensor.rank, tensor.dims) && row->strict)
           refuse("refuse_input", i, input);
     }
   }
 
-  // Whether there is an owner that a view's memory can be kept with: the arena, or in a pyopnb.Session's run the feeds, beside
-  // which only initializers are no memory of the arena, and own themselves.
+  // Whether there is an owner that a view's memory can be kept with: the arena, or in a
+  // pyopnb.Session's run the feeds, beside which only initializers are no memory of the arena, and
+  // own themselves.
   bool outlives_run(const ort::Value* value) const { return has_feeds() || is_in_arena(value); }
 
   bool has_feeds() const { return run_ && !run_->feeds.is_none(); }
 
-  // Calls compute and delivers what it returned. The lock of a serial op covers both: what compute returned may be a buffer of
-  // the op's own, which the next call writes to.
+  // Calls compute and delivers what it returned. The lock of a serial op covers both: what compute
+  // returned may be a buffer of the op's own, which the next call writes to.
   void compute_and_deliver() {
     if (state_.lock.is_none()) return deliver(compute());
     own(PyObject_CallMethod(state_.lock.ptr(), "acquire", nullptr));
     Ref error = error_of([&] { deliver(compute()); });
     for (Ref& result : work_.results) result = Ref();
-    Ref release_error = error_of([&] { own(PyObject_CallMethod(state_.lock.ptr(), "release", nullptr)); });
+    Ref release_error =
+        error_of([&] { own(PyObject_CallMethod(state_.lock.ptr(), "release", nullptr)); });
     if (error.is_valid()) raise(error);
     if (release_error.is_valid()) raise(release_error);
   }
 
   Ref compute() {
-    static_assert(sizeof(Ref) == sizeof(PyObject*), "a vector of references is what a vectorcall takes");
+    static_assert(sizeof(Ref) == sizeof(PyObject*),
+                  "a vector of references is what a vectorcall takes");
     auto* arguments = reinterpret_cast<PyObject* const*>(work_.arguments.data());
-    return own(PyObject_VectorcallMethod(state_.method.ptr(), arguments, work_.arguments.size(), nullptr));
+    return own(
+        PyObject_VectorcallMethod(state_.method.ptr(), arguments, work_.arguments.size(), nullptr));
   }
 
   // Checks all results, then writes them.
   void deliver(Ref result) {
     size_t count = state_.outputs.size();
     bool is_tuple = PyTuple_Check(result.ptr());
-    size_t given = is_tuple ? PyTuple_GET_SIZE(result.ptr()) : (state_.results == 0 && result.is_none()) ? 0 : 1;
+    size_t given = is_tuple                                    ? PyTuple_GET_SIZE(result.ptr())
+                   : (state_.results == 0 && result.is_none()) ? 0
+                                                               : 1;
     if (given != state_.results) refuse("refuse_count", given, result);
     for (size_t i = 0; i < count; ++i)
       if (state_.outputs[i] != 0)
-        work_.results[i] = exact_array(i, is_tuple ? PyTuple_GET_ITEM(result.ptr(), i) : result.ptr());
+        work_.results[i] =
+            exact_array(i, is_tuple ? PyTuple_GET_ITEM(result.ptr(), i) : result.ptr());
     for (const Shape& row : state_.output_shapes) {
       if (row.port >= static_cast<int>(count) || !work_.results[row.port].is_valid()) continue;
       PyArrayObject* array = as_array(work_.results[row.port]);
@@ -311,11 +330,13 @@ class Call {
     if (PyArray_CheckExact(value) && wanted && wanted->bits) {
       PyArray_Descr* descr = PyArray_DESCR(as_array(value));
       if (descr == wanted->descr) return nb::borrow(value);
-      if (descr->type_num == wanted->descr->type_num && PyArray_ISNBO(descr->byteorder)) return nb::borrow(value);
+      if (descr->type_num == wanted->descr->type_num && PyArray_ISNBO(descr->byteorder))
+        return nb::borrow(value);
     }
-    Ref array =
-        own(PyObject_CallMethod(kernel_.half.ptr(), "as_array", "OnO", self_.ptr(), static_cast<Py_ssize_t>(output), value));
-    if (!wanted || !PyArray_CheckExact(array.ptr()) || PyArray_DESCR(as_array(array))->type_num != wanted->descr->type_num)
+    Ref array = own(PyObject_CallMethod(kernel_.half.ptr(), "as_array", "OnO", self_.ptr(),
+                                        static_cast<Py_ssize_t>(output), value));
+    if (!wanted || !PyArray_CheckExact(array.ptr()) ||
+        PyArray_DESCR(as_array(array))->type_num != wanted->descr->type_num)
       fail(PyExc_SystemError, "as_array did not make an array of the declared dtype");
     return array;
   }
@@ -326,14 +347,16 @@ class Call {
     check(api.KernelContext_GetOutput(context_, output, dims, PyArray_NDIM(array), &out));
     if (!out) return;
     const Dtype& dtype = *dtype_of(state_.outputs[output]);
-    // Only a caller's IOBinding gives an output memory that is not the arena's, and a run with feeds has none.
+    // Only a caller's IOBinding gives an output memory that is not the arena's, and a run with
+    // feeds has none.
     bool is_bound = !has_feeds() && !is_in_arena(out);
-    if (dtype.bits && is_bound) refuse_overlap(output, out, (PyArray_SIZE(array) * dtype.bits + 7) / 8);
+    if (dtype.bits && is_bound)
+      refuse_overlap(output, out, (PyArray_SIZE(array) * dtype.bits + 7) / 8);
     write_tensor(out, array, dtype);
   }
 
-  // ONNX Runtime gives no output the memory of an input, but a caller can, by IOBinding: whoever reads the input afterwards
-  // would read the output.
+  // ONNX Runtime gives no output the memory of an input, but a caller can, by IOBinding: whoever
+  // reads the input afterwards would read the output.
   void refuse_overlap(size_t output, const ort::Value* out, npy_intp bytes) {
     auto begin = reinterpret_cast<uintptr_t>(memory_of(out));
     for (size_t i = 1; i < work_.arguments.size(); ++i) {
@@ -346,8 +369,8 @@ class Call {
       npy_intp count = PyArray_MultiplyList(tensor.dims, static_cast<int>(tensor.rank));
       auto input = reinterpret_cast<uintptr_t>(memory_of(value));
       if (begin < input + (count * dtype->bits + 7) / 8 && input < begin + bytes)
-        own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_overlap", "Onn", self_.ptr(), static_cast<Py_ssize_t>(output),
-                                static_cast<Py_ssize_t>(i - 1)));
+        own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_overlap", "Onn", self_.ptr(),
+                                static_cast<Py_ssize_t>(output), static_cast<Py_ssize_t>(i - 1)));
     }
   }
 
@@ -381,20 +404,23 @@ class Call {
   }
 
   bool any_input(bool (*what)(const Ref&)) const {
-    return work_.arguments.size() > 1 && std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), what);
+    return work_.arguments.size() > 1 &&
+           std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), what);
   }
 
-  // Whether the call must be taken for one that has kept an input. Without the GIL, a thread that compute has waited for may
-  // not have released its input yet, or that may not be counted yet: where the run would fail, it gets some time.
+  // Whether the call must be taken for one that has kept an input. Without the GIL, a thread that
+  // compute has waited for may not have released its input yet, or that may not be counted yet:
+  // where the run would fail, it gets some time.
   bool inputs_kept(Ref& error) {
     if constexpr (!kWithGil)
       for (int i = 0; i < kPatience && !owned_ && !error.is_valid() && any_input(is_held); ++i)
-        error = error_of([] { own(PyObject_CallMethod(hooks.ptr(), "wait_for_releases", nullptr)); });
+        error =
+            error_of([] { own(PyObject_CallMethod(hooks.ptr(), "wait_for_releases", nullptr)); });
     return any_input(may_be_held);
   }
 
-  // Makes what was kept safe, and fails the run, unless there are only weak references. `error` is what compute raised, which
-  // wins and may get a note.
+  // Makes what was kept safe, and fails the run, unless there are only weak references. `error` is
+  // what compute raised, which wins and may get a note.
   void report_escapes(Ref& error) {
     size_t first = 0;
     Py_ssize_t held = 0;
@@ -408,26 +434,31 @@ class Call {
       const ort::Value* value = nullptr;
       Ref failure = error_of([&] {
         check(api.KernelContext_GetInput(context_, i - 1, &value));
-        keep_memory(input, value, kernel_.arena, kernel_.half, run_ ? run_->feeds : nb::handle(Py_None));
+        keep_memory(input, value, kernel_.arena, kernel_.half,
+                    run_ ? run_->feeds : nb::handle(Py_None));
       });
       if (failure.is_valid()) error = std::move(failure);  // out of memory
     }
     if (!first) return;
     Ref none = nb::none();
     Ref escaped = error_of([&] {
-      own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_escape", "OnOOn", self_.ptr(), static_cast<Py_ssize_t>(first - 1),
-                              work_.arguments[first].ptr(), (error.is_valid() ? error : none).ptr(), held));
+      own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_escape", "OnOOn", self_.ptr(),
+                              static_cast<Py_ssize_t>(first - 1), work_.arguments[first].ptr(),
+                              (error.is_valid() ? error : none).ptr(), held));
     });
     if (escaped.is_valid()) PyException_SetTraceback(escaped.ptr(), Py_None);  // it holds the array
     if (!error.is_valid()) error = std::move(escaped);
   }
 
-  // The error with which the Python half says where, what was expected and what came; null where it raised none.
+  // The error with which the Python half says where, what was expected and what came; null where it
+  // raised none.
   Ref refusal(const char* method, size_t place, const Ref& value) {
     Ref error = error_of([&] {
-      own(PyObject_CallMethod(kernel_.half.ptr(), method, "OnO", self_.ptr(), static_cast<Py_ssize_t>(place), value.ptr()));
+      own(PyObject_CallMethod(kernel_.half.ptr(), method, "OnO", self_.ptr(),
+                              static_cast<Py_ssize_t>(place), value.ptr()));
     });
-    // The frames of its traceback are pyopnb's own. They hold the array in question, which would look like the op's keeping it.
+    // The frames of its traceback are pyopnb's own. They hold the array in question, which would
+    // look like the op's keeping it.
     if (error.is_valid()) PyException_SetTraceback(error.ptr(), Py_None);
     return error;
   }

@@ -1,9 +1,10 @@
 // What reference counts say of an object.
 //
-// With the GIL, a count of 1 means that nothing but its holder reaches the object. Without it, the thread that made an object
-// counts its own references apart from those of all others, so that only this thread knows the sum while others work with the
-// object. What another thread released can be counted late, when the owner runs Python again. And whoever has a weak reference
-// can come to a strong one at any time.
+// With the GIL, a count of 1 means that nothing but its holder reaches the object. Without it, the
+// thread that made an object counts its own references apart from those of all others, so that only
+// this thread knows the sum while others work with the object. What another thread released can be
+// counted late, when the owner runs Python again. And whoever has a weak reference can come to a
+// strong one at any time.
 #pragma once
 
 #include "boundary.h"
@@ -16,7 +17,8 @@ constexpr bool kWithGil = false;
 constexpr bool kWithGil = true;
 #endif
 
-// Whether nothing but the caller's reference, and weak ones, reaches the object; false as well where that cannot be known.
+// Whether nothing but the caller's reference, and weak ones, reaches the object; false as well
+// where that cannot be known.
 inline bool is_only_ours(nb::handle object) {
 #ifdef NB_FREE_THREADED
   return PyUnstable_Object_IsUniquelyReferenced(object.ptr());

@@ -15,7 +15,8 @@
 
 namespace pyopnb {
 
-constexpr npy_intp kLargeCopy = 1 << 18;  // bytes; from this size on, other threads may have the GIL during a copy
+// bytes; from this size on, other threads may have the GIL during a copy.
+constexpr npy_intp kLargeCopy = 1 << 18;
 
 struct Dtype {
   PyArray_Descr* descr = nullptr;  // lives as long as the process
@@ -24,17 +25,24 @@ struct Dtype {
 
 inline Dtype dtypes[64];
 
-inline const Dtype* dtype_of(int type) { return type > 0 && type < 64 && dtypes[type].descr ? &dtypes[type] : nullptr; }
-
-inline PyArrayObject* as_array(nb::handle object) { return reinterpret_cast<PyArrayObject*>(object.ptr()); }
-
-// An array of its own memory, or over foreign memory where `data` is not null.
-inline Ref new_array(const Dtype& dtype, size_t rank, const npy_intp* dims, void* data = nullptr, int flags = 0) {
-  auto* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(dtype.descr));
-  return own(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank), dims, nullptr, data, flags, nullptr));
+inline const Dtype* dtype_of(int type) {
+  return type > 0 && type < 64 && dtypes[type].descr ? &dtypes[type] : nullptr;
 }
 
-// ONNX Runtime packs 4- and 2-bit elements, the first in the lowest bits; ml_dtypes keeps one a byte.
+inline PyArrayObject* as_array(nb::handle object) {
+  return reinterpret_cast<PyArrayObject*>(object.ptr());
+}
+
+// An array of its own memory, or over foreign memory where `data` is not null.
+inline Ref new_array(const Dtype& dtype, size_t rank, const npy_intp* dims, void* data = nullptr,
+                     int flags = 0) {
+  auto* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(dtype.descr));
+  return own(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank), dims, nullptr, data,
+                                  flags, nullptr));
+}
+
+// ONNX Runtime packs 4- and 2-bit elements, the first in the lowest bits; ml_dtypes keeps one a
+// byte.
 inline void unpack(const uint8_t* packed, uint8_t* out, npy_intp count, int bits) {
   const int each = 8 / bits, mask = (1 << bits) - 1;
   for (npy_intp i = 0; i < count; ++i) out[i] = (packed[i / each] >> (i % each * bits)) & mask;
@@ -69,14 +77,17 @@ inline Ref type_to_python(const ort::TensorInfo* info) {
   return nb::make_tuple(type, nb::tuple(shape));
 }
 
-// ---- Inputs -----------------------------------------------------------------------------------------------------------------
+// ---- Inputs -------------------------------------------------------------------------------------
 
-// What ONNX Runtime says of an input; its dimensions are ONNX Runtime's own memory, which is valid as long as the value is.
+// What ONNX Runtime says of an input; its dimensions are ONNX Runtime's own memory, which is valid
+// as long as the value is.
 struct Tensor {
   explicit Tensor(const ort::Value* value) {
     static_assert(sizeof(npy_intp) == sizeof(int64_t), "64-bit systems only");
-    check(api.GetTensorElementTypeAndShapeDataReference(value, &type, reinterpret_cast<const int64_t**>(&dims), &rank));
-    if (rank > NPY_MAXDIMS) fail(PyExc_ValueError, "an input of %zu dimensions: NumPy has at most %d", rank, NPY_MAXDIMS);
+    check(api.GetTensorElementTypeAndShapeDataReference(
+        value, &type, reinterpret_cast<const int64_t**>(&dims), &rank));
+    if (rank > NPY_MAXDIMS)
+      fail(PyExc_ValueError, "an input of %zu dimensions: NumPy has at most %d", rank, NPY_MAXDIMS);
   }
 
   int type = 0;
@@ -90,7 +101,8 @@ inline void* memory_of(const ort::Value* value) {
   return memory;
 }
 
-// Strings arrive as str; bytes that are no UTF-8 survive as surrogate escapes and go out as they came.
+// Strings arrive as str; bytes that are no UTF-8 survive as surrogate escapes and go out as they
+// came.
 inline void read_strings(const ort::Value* value, PyArrayObject* out) {
   npy_intp count = PyArray_SIZE(out);
   size_t bytes = 0;
@@ -101,19 +113,21 @@ inline void read_strings(const ort::Value* value, PyArrayObject* out) {
   ends[count] = bytes;
   auto** slots = static_cast<PyObject**>(PyArray_DATA(out));
   for (npy_intp i = 0; i < count; ++i) {
-    Ref item = own(PyUnicode_DecodeUTF8(text.data() + ends[i], ends[i + 1] - ends[i], "surrogateescape"));
+    Ref item =
+        own(PyUnicode_DecodeUTF8(text.data() + ends[i], ends[i + 1] - ends[i], "surrogateescape"));
     Py_XSETREF(slots[i], item.release().ptr());
   }
 }
 
-inline Ref copy_input(const ort::Value* value, const Tensor& tensor, const Dtype& dtype, bool writable) {
+inline Ref copy_input(const ort::Value* value, const Tensor& tensor, const Dtype& dtype,
+                      bool writable) {
   Ref copy = new_array(dtype, tensor.rank, tensor.dims);
   PyArrayObject* array = as_array(copy);
   if (dtype.bits == 0)
     read_strings(value, array);
   else if (dtype.bits < 8)
-    unpack(static_cast<uint8_t*>(memory_of(value)), static_cast<uint8_t*>(PyArray_DATA(array)), PyArray_SIZE(array),
-           dtype.bits);
+    unpack(static_cast<uint8_t*>(memory_of(value)), static_cast<uint8_t*>(PyArray_DATA(array)),
+           PyArray_SIZE(array), dtype.bits);
   else if (PyArray_NBYTES(array))
     std::memcpy(PyArray_DATA(array), memory_of(value), PyArray_NBYTES(array));
   if (!writable) PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE);
@@ -122,10 +136,12 @@ inline Ref copy_input(const ort::Value* value, const Tensor& tensor, const Dtype
 
 constexpr int kViewFlags = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
 
-// Makes `slot` a read-only array over ONNX Runtime's memory: the array of an earlier call, pointed at it, or a new one. What is
-// there has passed `is_reusable`.
-inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor, const Dtype& dtype) {
-  // An empty tensor may have no memory, and numpy would then allocate: any address does, as nothing is read from it.
+// Makes `slot` a read-only array over ONNX Runtime's memory: the array of an earlier call, pointed
+// at it, or a new one. What is there has passed `is_reusable`.
+inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor,
+                       const Dtype& dtype) {
+  // An empty tensor may have no memory, and numpy would then allocate: any address does, as nothing
+  // is read from it.
   alignas(64) static char nothing[64];
   void* memory = memory_of(value);
   if (!memory) memory = nothing;
@@ -141,16 +157,17 @@ inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor,
   slot = new_array(dtype, tensor.rank, tensor.dims, memory, kViewFlags);
 }
 
-// Whether an input of a call that has ended can be an input of the next: it is a view that nothing but its slot reaches, and as
-// it was made. The reference count does not know of weak references.
+// Whether an input of a call that has ended can be an input of the next: it is a view that nothing
+// but its slot reaches, and as it was made. The reference count does not know of weak references.
 inline bool is_reusable(nb::handle input) {
   if (!input.is_valid() || !PyArray_CheckExact(input.ptr()) || !is_only_ours(input)) return false;
   auto* fields = reinterpret_cast<PyArrayObject_fields*>(input.ptr());
-  constexpr int looked_at = kViewFlags | NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE | NPY_ARRAY_WRITEBACKIFCOPY;
+  constexpr int looked_at =
+      kViewFlags | NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE | NPY_ARRAY_WRITEBACKIFCOPY;
   return !fields->base && !fields->weakreflist && (fields->flags & looked_at) == kViewFlags;
 }
 
-// ---- Results ----------------------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 // memmove: compute may return an array over the very memory that an output is bound to.
 inline void copy_out(void* memory, const void* from, npy_intp bytes) {
@@ -187,8 +204,8 @@ inline void write_tensor(ort::Value* out, PyArrayObject* array, const Dtype& dty
   bool contiguous = PyArray_IS_C_CONTIGUOUS(array);
   if (dtype.bits < 8) {
     Ref elements = own(contiguous ? Py_NewRef(array) : PyArray_NewCopy(array, NPY_CORDER));
-    pack(static_cast<uint8_t*>(PyArray_DATA(as_array(elements))), static_cast<uint8_t*>(memory), PyArray_SIZE(array),
-         dtype.bits);
+    pack(static_cast<uint8_t*>(PyArray_DATA(as_array(elements))), static_cast<uint8_t*>(memory),
+         PyArray_SIZE(array), dtype.bits);
   } else if (contiguous) {
     copy_out(memory, PyArray_DATA(array), bytes);
   } else {
