@@ -232,7 +232,7 @@ def _dispatch(signature: Signature, call: str) -> str:
     return f'switch ({dtype}) {{ {cases}}} throw std::invalid_argument("no such dtype");'
 
 
-# ---- the members of the class ------------------------------------------------------------------------------------------------
+# ---- the members of the class --------------------------------------------------------------------
 
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _SELF = inspect.Parameter("self", _KEYWORD)

@@ -146,7 +146,7 @@ def _numbers_of(code: CodeType, attributes: Mapping[str, Any]) -> set[float]:
     return {number for number in numbers if -(2**63) < number < 2**63}
 
 
-# ---- inputs -----------------------------------------------------------------------------------------
+# ---- inputs --------------------------------------------------------------------------------------
 
 
 def _small_types(inputs: _Types) -> list[TensorType | None]:

@@ -184,7 +184,7 @@ def _about(error: Exception, compute: Any) -> str:
     return f"Line {number}, `{source}`: {text}" if source else text
 
 
-# ---- what compute may read ------------------------------------------------------------------------
+# ---- what compute may read -----------------------------------------------------------------------
 
 
 def _python_function(compute: Any) -> Any:

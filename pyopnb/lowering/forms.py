@@ -146,7 +146,7 @@ def _compared(run: _Run, example: Example, expected: Sequence[np.ndarray]) -> Di
     return compared(dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True)))
 
 
-# ---- the forms ---------------------------------------------------------------------------------------------------------------
+# ---- the forms -----------------------------------------------------------------------------------
 
 _PYTHON = "Python"
 _FUNCTION = "ONNX function"
@@ -180,7 +180,7 @@ def _function(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple
 _ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
 
 
-# ---- sizes -------------------------------------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 
 def _grown(subject: Subject, example: Example) -> list[Example]:
@@ -209,7 +209,7 @@ def _is_quick(subject: Subject, example: Example) -> bool:
     return time.thread_time() - begin < _SLOW
 
 
-# ---- time --------------------------------------------------------------------------------------------------------------------
+# ---- time ----------------------------------------------------------------------------------------
 
 
 def _fastest(runs: Mapping[str, _Run], feeds: Mapping[str, Any]) -> dict[str, float]:

@@ -48,7 +48,7 @@ class NumpyNamespace:
         return dir(np)
 
 
-# ---- what makes arrays ----------------------------------------------------------------------------
+# ---- what makes arrays ---------------------------------------------------------------------------
 
 
 # Arguments such as ``order`` and ``device`` are about memory, on which no value depends.
@@ -162,7 +162,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-# ---- copies of functions --------------------------------------------------------------------------
+# ---- copies of functions -------------------------------------------------------------------------
 
 
 def rebound(cls: type) -> type:

@@ -30,7 +30,7 @@ from pyopnb.lowering.tracing import Number, Traced, arithmetic, call, refuse_siz
 
 __all__: list[str] = []
 
-# ---- between numbers ------------------------------------------------------------------------------
+# ---- between numbers -----------------------------------------------------------------------------
 
 
 def _is_number(x: Any) -> bool:
@@ -108,7 +108,7 @@ def _is_same_size(a: Any, b: Any) -> bool:
     return tensor is b.origin[0] and axis == b.origin[1]
 
 
-# ---- methods of both ------------------------------------------------------------------------------
+# ---- methods of both -----------------------------------------------------------------------------
 
 # The names of Python's methods, and the ufuncs that do the same to arrays.
 _BINARY: dict[str, np.ufunc] = {

@@ -167,7 +167,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     return node("Cast", [x], to, x.dims, to=dtype_of(to).onnx)
 
 
-# ---- sizes ----------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 
 def broadcast(*dims: Dims) -> Dims:
@@ -235,7 +235,7 @@ def scalar_size(x: Tensor, axis: int) -> Tensor:
     return squeeze(size(x, axis), [0])
 
 
-# ---- shapes and axes ------------------------------------------------------------------------------
+# ---- shapes and axes -----------------------------------------------------------------------------
 
 
 def reshape(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
@@ -292,7 +292,7 @@ def expand(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
     return node("Expand", [x, to], x.dtype, dims)
 
 
-# ---- along an axis --------------------------------------------------------------------------------
+# ---- along an axis -------------------------------------------------------------------------------
 
 
 def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
@@ -344,7 +344,7 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
     return node(op_type, inputs, x.dtype, reduced_dims(x, axes, keepdims), **attrs)
 
 
-# ---- against NumPy --------------------------------------------------------------------------------
+# ---- against NumPy -------------------------------------------------------------------------------
 
 
 def fit(tensor: Tensor, result: Any) -> Tensor:

@@ -54,7 +54,7 @@ _OF_SIZES = {np.shape, np.size, np.ndim}
 _IGNORED_ARGUMENTS = {"out", "order", "subok", "like", "copy", "casting"}
 
 
-# ---- numbers ----------------------------------------------------------------------------------------
+# ---- numbers -------------------------------------------------------------------------------------
 
 
 class Number:
@@ -153,7 +153,7 @@ def arithmetic(x: Any, kind: type) -> Tensor:
     return constant(x, dtype)
 
 
-# ---- arrays -----------------------------------------------------------------------------------------
+# ---- arrays --------------------------------------------------------------------------------------
 
 
 class Traced:
@@ -425,7 +425,7 @@ def size_of(x: Traced, axis: int) -> Any:
     return Number(size, lambda: shape(tensor, axis, axis + 1), origin=(tensor, axis))
 
 
-# ---- values of both ---------------------------------------------------------------------------------
+# ---- values of both ------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -500,7 +500,7 @@ def _stacked(value: Any, dtype: np.dtype) -> Tensor:
     return tensor_of(call(np.stack, (parts,)))
 
 
-# ---- calls ------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:

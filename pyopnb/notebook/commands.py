@@ -99,7 +99,7 @@ def find_model(text: str) -> Any:
     return text
 
 
-# ---- the functions; each imports what it needs when it is first used ---------------------------------------------------------
+# ---- the functions; each imports what it needs when it is first used -----------------------------
 
 
 def _history(shell: Any, args: Namespace) -> object:

@@ -89,7 +89,7 @@ def _runtime_type(pair: tuple[int, tuple[Any, ...] | None] | None) -> TensorType
     return TensorType(BY_RUNTIME.get(pair[0]), pair[1] and known_dims(pair[1]))
 
 
-# ---- attributes that only the runtime has ------------------------------------------------------------------------------------
+# ---- attributes that only the runtime has --------------------------------------------------------
 
 
 class _Unreadable(Exception):
@@ -141,7 +141,7 @@ def _linked_kinds(node: PlannedNode) -> dict[str, str]:
     }
 
 
-# ---- what the bridge calls ---------------------------------------------------------------------------------------------------
+# ---- what the bridge calls -----------------------------------------------------------------------
 
 
 def _find_planned(plan: Plan | None, domain: str, marker: int) -> PlannedNode | None:

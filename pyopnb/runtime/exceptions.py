@@ -118,7 +118,7 @@ def _add_context(
         context._pyopnb = True  # type: ignore[attr-defined]  # so that one object raised again and again gets one of them
 
 
-# ---- the end of the interpreter ----------------------------------------------------------------------------------------------
+# ---- the end of the interpreter ------------------------------------------------------------------
 
 _closing = False
 _DRAIN = 1.0  # seconds that exit waits for runs on other threads

@@ -321,7 +321,7 @@ class Kernel:
                 gives.append(row(number, True, claim.shape, "graph "))
         return takes, gives
 
-    # ---- called by the bridge where a value is not plainly right -------------------------------------------------------------
+    # ---- called by the bridge where a value is not plainly right ---------------------------------
 
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
         """Make an array of exactly the declared dtype of a result; see `Output.array`."""

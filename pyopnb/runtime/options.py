@@ -178,7 +178,7 @@ def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
         return None
 
 
-# ---- options for another process ---------------------------------------------------------------------------------------------
+# ---- options for another process -----------------------------------------------------------------
 
 # Options do not tell which entries they have: one must ask for each. These are of
 # onnxruntime_session_options_config_keys.h, as far as a user of the CPU or of a

@@ -23,7 +23,7 @@ def _where(result: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
     return where(mask, tensor_of(x, result.dtype), tensor_of(y, result.dtype))
 
 
-# ---- limits ---------------------------------------------------------------------------------------
+# ---- limits --------------------------------------------------------------------------------------
 
 
 @lowers(np.clip)

@@ -25,7 +25,7 @@ def _along(axis: int, item: Any) -> tuple[Any, ...]:
     return (slice(None),) * axis + (item,)
 
 
-# ---- joining and splitting ------------------------------------------------------------------------
+# ---- joining and splitting -----------------------------------------------------------------------
 
 
 @lowers(np.stack)
@@ -67,7 +67,7 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> An
     return [x[_along(at, slice(*bounds))] for bounds in pairwise([0, *stops, None])]
 
 
-# ---- neighbours -----------------------------------------------------------------------------------
+# ---- neighbours ----------------------------------------------------------------------------------
 
 
 @lowers(np.diff)
@@ -111,7 +111,7 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Any:
     return tiled.reshape(*before, length * repeats, *behind)
 
 
-# ---- the order of elements ------------------------------------------------------------------------
+# ---- the order of elements -----------------------------------------------------------------------
 
 
 @lowers(np.flip)
@@ -165,7 +165,7 @@ def _at(x: Any, axis: int, position: Any) -> Any:
     return np.take(x, np.stack([position]), axis)
 
 
-# ---- choices --------------------------------------------------------------------------------------
+# ---- choices -------------------------------------------------------------------------------------
 
 
 @lowers(np.select)
@@ -221,7 +221,7 @@ def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf:
     return filled
 
 
-# ---- positions and products -----------------------------------------------------------------------
+# ---- positions and products ----------------------------------------------------------------------
 
 
 @lowers(np.argwhere)

@@ -78,7 +78,7 @@ def _write(x: Traced, key: Any, value: Any) -> None:
 BRACKETS["read"] = _read
 BRACKETS["write"] = _write
 
-# ---- keys -----------------------------------------------------------------------------------------
+# ---- keys ----------------------------------------------------------------------------------------
 
 
 def _items(x: Traced, key: Any) -> list[Any]:
@@ -131,7 +131,7 @@ def _sliced_elsewhere(items: Sequence[Any], position: int) -> list[Any]:
     return [*items[:position], _EVERYTHING, *items[position + 1 :]]
 
 
-# ---- reading --------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
@@ -267,7 +267,7 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
     return axes
 
 
-# ---- writing --------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:

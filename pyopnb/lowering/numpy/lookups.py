@@ -62,7 +62,7 @@ def selected(x: Tensor, mask: Tensor, axis: int) -> Tensor:
     return node("Compress", [x, mask], x.dtype, resized(x.dims, axis, None), axis=axis)
 
 
-# ---- where something is ---------------------------------------------------------------------------
+# ---- where something is --------------------------------------------------------------------------
 
 
 def nonzero_rows(x: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
     return any(not x.dims[axis] for axis in axes)
 
 
-# ---- sums and products ----------------------------------------------------------------------------
+# ---- sums and products ---------------------------------------------------------------------------
 
 
 @_reduces(np.sum)
@@ -170,7 +170,7 @@ def _prod(call: _Reduction) -> Tensor:
     refuse("a product of integers, which ONNX Runtime rounds", "x.prod(dtype=np.float64)")
 
 
-# ---- means and deviations -------------------------------------------------------------------------
+# ---- means and deviations ------------------------------------------------------------------------
 
 
 @_reduces(np.mean)
@@ -216,7 +216,7 @@ def _variance(call: _Reduction, ddof: Any) -> Tensor:
     return div(call.reduce("ReduceSum", squares), divisor)
 
 
-# ---- extremes -------------------------------------------------------------------------------------
+# ---- extremes ------------------------------------------------------------------------------------
 
 
 def _extreme(call: _Reduction, op_type: str) -> Tensor:
@@ -299,7 +299,7 @@ _first_extreme(np.argmax, "ArgMax")
 _first_extreme(np.argmin, "ArgMin")
 
 
-# ---- counts and running sums ----------------------------------------------------------------------
+# ---- counts and running sums ---------------------------------------------------------------------
 
 
 @_reduces(np.count_nonzero)

@@ -38,7 +38,7 @@ def _dims(result: Any, x: Tensor, *arguments: Any) -> Dims:
     return tuple(None if dim is None else size for size, dim in sizes)
 
 
-# ---- repeating ------------------------------------------------------------------------------------
+# ---- repeating -----------------------------------------------------------------------------------
 
 
 @lowers(np.tile)
@@ -61,7 +61,7 @@ def _tiled(x: Tensor, counts: Sequence[Any], dims: Dims) -> Tensor:
     return cast(node("Tile", [wide, shape_vector(counts)[0]], wide.dtype, dims), x.dtype)
 
 
-# ---- padding --------------------------------------------------------------------------------------
+# ---- padding -------------------------------------------------------------------------------------
 
 
 @lowers(np.pad)

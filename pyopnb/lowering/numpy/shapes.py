@@ -30,7 +30,7 @@ from pyopnb.lowering.tracing import tensor_of
 __all__: list[str] = []
 
 
-# ---- shapes ---------------------------------------------------------------------------------------
+# ---- shapes --------------------------------------------------------------------------------------
 
 
 @lowers(np.reshape)
@@ -67,7 +67,7 @@ def _squeeze(result: Any, a: Any, axis: Any = None) -> Tensor:
     return squeeze(x, [position for position, size in enumerate(x.dims) if size == 1])
 
 
-# ---- the order of axes ----------------------------------------------------------------------------
+# ---- the order of axes ---------------------------------------------------------------------------
 
 
 @lowers(np.transpose)
@@ -97,7 +97,7 @@ def _moveaxis(result: Any, a: Any, source: Any, destination: Any) -> Tensor:
     return transpose(x, order)
 
 
-# ---- broadcasting ---------------------------------------------------------------------------------
+# ---- broadcasting --------------------------------------------------------------------------------
 
 
 @lowers(np.broadcast_to)
@@ -130,7 +130,7 @@ _triangle(np.tril, {"upper": 0})
 _triangle(np.triu, {})
 
 
-# ---- what is no array -----------------------------------------------------------------------------
+# ---- what is no array ----------------------------------------------------------------------------
 
 
 @lowers(np.shape)

@@ -51,7 +51,7 @@ def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any 
     return indices
 
 
-# ---- distinct values ------------------------------------------------------------------------------
+# ---- distinct values -----------------------------------------------------------------------------
 
 
 @lowers(np.unique)

@@ -78,7 +78,7 @@ def computes(ufunc: np.ufunc, *others: Any) -> Callable[[_Rule], _Rule]:
     return register
 
 
-# ---- one operator each ----------------------------------------------------------------------------
+# ---- one operator each ---------------------------------------------------------------------------
 
 _UNARY: dict[Any, str] = {
     np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos", np.tan: "Tan",
@@ -135,7 +135,7 @@ _logical(np.logical_or, or_)
 _logical(np.logical_xor, xor)
 _logical(np.logical_not, not_)
 
-# ---- comparisons ----------------------------------------------------------------------------------
+# ---- comparisons ---------------------------------------------------------------------------------
 
 
 def _comparison(ufunc: np.ufunc, record: _Rule) -> None:
@@ -188,7 +188,7 @@ def _fits(number: Any, dtype: np.dtype) -> bool:
     return type(number) is int and limits.min <= number <= limits.max
 
 
-# ---- signs and classes ----------------------------------------------------------------------------
+# ---- signs and classes ---------------------------------------------------------------------------
 
 
 @computes(np.absolute)
@@ -250,7 +250,7 @@ _class_of_numbers(np.isinf, _is_inf, False)
 _class_of_numbers(np.isfinite, _is_finite, True)
 
 
-# ---- powers ---------------------------------------------------------------------------------------
+# ---- powers --------------------------------------------------------------------------------------
 
 
 @computes(np.square)
@@ -286,7 +286,7 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     return tensor
 
 
-# ---- logarithms and what else loses digits near zero ----------------------------------------------
+# ---- logarithms and what else loses digits near zero ---------------------------------------------
 
 
 def _in_double(record: _Rule, x: Tensor) -> Tensor:
@@ -333,7 +333,7 @@ for _ufunc, _rule in _LOSING.items():
     computes(_ufunc)(partial(_in_double, _rule))
 
 
-# ---- rounding -------------------------------------------------------------------------------------
+# ---- rounding ------------------------------------------------------------------------------------
 
 
 @computes(np.trunc, np.fix)
@@ -343,7 +343,7 @@ def _trunc(x: Tensor) -> Tensor:
     return where(less(x, 0), elementwise("Ceil", x), floor(x))
 
 
-# ---- two arrays -----------------------------------------------------------------------------------
+# ---- two arrays ----------------------------------------------------------------------------------
 
 
 @computes(np.logaddexp)

@@ -148,7 +148,7 @@ class Interact(LiveOutput):
             if any(attrs[node].get(attr) != value for node in target.nodes if node in attrs):
                 self.session.set_attrs(target.where, **{attr: value})
 
-    # ---- display -------------------------------------------------------------------------------------------------------------
+    # ---- display ---------------------------------------------------------------------------------
 
     def _controls(self) -> list[ipywidgets.Widget]:
         return [*(control.widget for control in self.controls.values()), self._pin_button]
@@ -158,7 +158,7 @@ class Interact(LiveOutput):
         rows = [(name, used.get(name, "")) for name in self.controls]
         return Table(("control", "value"), rows)._repr_html_()
 
-    # ---- what users call -----------------------------------------------------------------------------------------------------
+    # ---- what users call -------------------------------------------------------------------------
 
     def pin(self) -> None:
         """Make the result the reference that later results are compared with."""

@@ -81,7 +81,7 @@ class LiveOutput:
         self._unsubscribe = registry.subscribe(on_definition)
         weakref.finalize(self, self._unsubscribe)
 
-    # ---- what users see ------------------------------------------------------------------------------------------------------
+    # ---- what users see --------------------------------------------------------------------------
 
     @property
     def result(self) -> Result | None:
@@ -170,7 +170,7 @@ class LiveOutput:
             self._pane.close()
             self._show()
 
-    # ---- for subclasses ------------------------------------------------------------------------------------------------------
+    # ---- for subclasses --------------------------------------------------------------------------
 
     def _current_feeds(self) -> dict[str, Any]:
         """Return what is fed; what it raises is shown as an error of the run."""
@@ -192,7 +192,7 @@ class LiveOutput:
         """Render the controls as HTML, for notebooks without widgets."""
         return ""
 
-    # ---- one run -------------------------------------------------------------------------------------------------------------
+    # ---- one run ---------------------------------------------------------------------------------
 
     def _run(self) -> Run | None:
         """Run, on the worker's thread, and record the outcome; return None if it was stopped for a newer run."""
@@ -254,7 +254,7 @@ class LiveOutput:
         self._options = None
         self._began = 0.0
 
-    # ---- running and showing -------------------------------------------------------------------------------------------------
+    # ---- running and showing ---------------------------------------------------------------------
 
     def _report(self) -> Shown:
         return report(

@@ -209,7 +209,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _ops(self) -> tuple[str, ...]:
         return self._state.ops
 
-    # ---- building ------------------------------------------------------------------------------------------------------------
+    # ---- building --------------------------------------------------------------------------------
 
     def _with_model(
         self,
@@ -480,7 +480,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         else:
             self._swap(state.with_setting(Setting(values, changes, model)))
 
-    # ---- running -------------------------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------
 
     @hide_internal_frames
     def run(
