@@ -1,4 +1,4 @@
-"""Find the entries of the catalogue, and of installed packs, by the names that operators have in model files."""
+"""Find entries of the catalogue and of installed packs by the operator names in model files."""
 
 from __future__ import annotations
 
@@ -114,13 +114,16 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def _files() -> tuple[tuple[str, ModuleType], ...]:
-    """Import each file that is about an operator: it has its names. Return them with their packs."""
+    """Import each file that defines an operator, and return it with the name of its pack."""
     files = list(_files_of(OWN_PACK, importlib.import_module(__name__.rpartition(".")[0])))
     for point in sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda one: one.name):
         try:
             files += _files_of(point.name, importlib.import_module(point.value))
         except Exception as error:  # a pack is others' code, and can raise anything
-            text = f"the pack {point.name} of pyopnb's catalogue does not load: {type(error).__name__}: {error}"
+            text = (
+                f"the pack {point.name} of pyopnb's catalogue does not load: "
+                f"{type(error).__name__}: {error}"
+            )
             warnings.warn(text, stacklevel=level_of_user())
     return tuple(files)
 
@@ -143,7 +146,7 @@ def refusals() -> tuple[EntryRefusal, ...]:
 
 
 def find_refusal(name: str) -> EntryRefusal | None:
-    """Return why the catalogue cannot run the operator of a name; None if it can, or does not know it."""
+    """Return why the catalogue cannot run an operator; None if it can or does not know the name."""
     for refusal in refusals():
         if name in refusal.names:
             return refusal
@@ -196,7 +199,8 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
         _told.add(name)
         packs = ", ".join(entry.pack for entry in matches)
         warnings.warn(
-            f"{name} is in several packs of pyopnb's catalogue: {packs}. That of {matches[0].pack} serves. "
+            f"{name} is in several packs of pyopnb's catalogue: {packs}. "
+            f"That of {matches[0].pack} serves. "
             f'Try: pyopnb.catalog.prefer("{matches[1].pack}")',
             stacklevel=level_of_user(),
         )

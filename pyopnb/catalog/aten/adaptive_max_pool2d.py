@@ -11,7 +11,7 @@ NAMES = ("org.pytorch.aten::adaptive_max_pool2d", "::adaptive_max_pool2d")
 
 
 class adaptive_max_pool2d:
-    """Take the maxima of windows of which there are as many as the output has elements, and where they are."""
+    """Return the maxima of ``output_size`` windows of each image, and the places of the maxima."""
 
     # The sizes are an input, which is known at run time only.
     def infer(self, x, output_size):

@@ -12,7 +12,7 @@ NAMES = ("org.pytorch._caffe2::BBoxTransform",)
 
 
 class BBoxTransform:
-    """Move and scale a box for each class, cut it at the image's edges, and count the boxes of each image."""
+    """Apply each class's deltas to the boxes, clip the results, and count the boxes per image."""
 
     def __init__(
         self,

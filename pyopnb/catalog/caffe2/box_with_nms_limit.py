@@ -78,7 +78,10 @@ class BoxWithNMSLimit:
         return best_scores, best_boxes, labels, per_image, numbers.astype(np.int32), sizes
 
     def _select(self, scores, boxes):
-        """Return classes without the background, and numbers of boxes, in the order of the classes."""
+        """Return a row for each selected box: its class without the background, and its number.
+
+        Rows are sorted by class, and the best box of a class comes first.
+        """
         rows = []
         for label in range(scores.shape[1] - 1):
             column = scores[:, label + self.first]

@@ -11,7 +11,10 @@ NAMES = ("org.pytorch._caffe2::CollectRpnProposals",)
 
 
 class CollectRpnProposals:
-    """Keep the regions with the best scores; regions of all levels come first, then their scores."""
+    """Merge the regions of all levels and keep those with the best scores.
+
+    The first half of the inputs are the regions of each level, the second half their scores.
+    """
 
     def __init__(
         self, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000

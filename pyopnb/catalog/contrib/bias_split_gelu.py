@@ -14,7 +14,7 @@ NAMES = ("com.microsoft::BiasSplitGelu",)
 
 
 class BiasSplitGelu:
-    """Add the bias, split the last axis into halves, and multiply the left one by Gelu of the right one."""
+    """Add the bias, split the last axis, and multiply the first half by Gelu of the second."""
 
     def infer(self, x, bias):
         if not x.shape or not isinstance(x.shape[-1], int):

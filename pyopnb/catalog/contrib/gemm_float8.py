@@ -17,7 +17,7 @@ FLOAT8 = {"float8_e4m3fn": 448, "float8_e5m2": 57344}  # and the largest number 
 
 
 class GemmFloat8:
-    """Compute activation(alpha · A · B + beta · C), with a scale for each tensor of 8-bit floats."""
+    """Compute activation(alpha · A · B + beta · C), and scale the tensors that are 8-bit floats."""
 
     def __init__(
         self,

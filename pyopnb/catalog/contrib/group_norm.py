@@ -17,7 +17,7 @@ NAMES = ("com.microsoft::GroupNorm",)
 
 
 class GroupNorm:
-    """Normalize groups of channels, scale and shift each channel, and apply SiLU if ``activation`` is 1."""
+    """Normalize groups of channels, scale and shift them, and apply SiLU if ``activation`` is 1."""
 
     def __init__(
         self, activation: Literal[0, 1], groups: int, epsilon: float = 1e-5, channels_last: int = 1

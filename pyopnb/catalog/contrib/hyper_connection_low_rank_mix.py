@@ -13,7 +13,11 @@ NAMES = ("com.microsoft::HyperConnectionLowRankMix",)
 
 
 class HyperConnectionLowRankMix:
-    """Mix the streams into the input of the next block, and compute by how much its output goes into each."""
+    """Mix the residual streams into the input of the next block.
+
+    The second output has the gates with which that block's output is added to each stream, the
+    third one the streams with the output of the block before added.
+    """
 
     def __init__(
         self,

@@ -15,7 +15,10 @@ NAMES = ("com.microsoft::Irfft",)
 
 
 class Irfft:
-    """Transform the last ``signal_ndim`` axes before the one of real and imaginary parts back to real signals."""
+    """Transform a spectrum back to real signals, along its last ``signal_ndim`` axes.
+
+    The input has one more axis, the last one, for the real and imaginary parts.
+    """
 
     def __init__(self, signal_ndim: int = 1, onesided: int = 1, normalized: int = 0):
         self.signal_ndim = signal_ndim

@@ -10,7 +10,10 @@ NAMES = ("com.microsoft::IsAllFinite",)
 
 
 class IsAllFinite:
-    """Tell whether no element of any input is NaN or infinite, or only one of both is looked for."""
+    """Tell whether no element of any input is NaN or infinite.
+
+    ``isinf_only`` and ``isnan_only`` restrict the search to one of the two.
+    """
 
     def __init__(self, isinf_only: int = 0, isnan_only: int = 0):
         self.looks_for_nan = not isinf_only

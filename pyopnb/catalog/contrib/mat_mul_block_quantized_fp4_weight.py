@@ -16,7 +16,10 @@ LEVELS = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -
 
 
 class MatMulBlockQuantizedFp4Weight:
-    """Multiply by the transpose of 4-bit weights, two in a byte, that share a scale in blocks of a row."""
+    """Multiply by the transpose of 4-bit weights.
+
+    A byte holds two weights, and each block of a row has a scale.
+    """
 
     def __init__(self, block_size: int = 16):
         self.block_size = block_size

@@ -13,7 +13,7 @@ NAMES = ("com.microsoft::QLinearReduceMean",)
 
 
 class QLinearReduceMean:
-    """Dequantize, take the mean in float32, and quantize with the scale and zero point of the result."""
+    """Dequantize, take the mean in float32, and quantize with the output's scale and zero point."""
 
     def __init__(self, axes: list[int], keepdims: int = 1):
         self.axes = tuple(axes)

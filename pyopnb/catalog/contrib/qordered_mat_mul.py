@@ -13,13 +13,14 @@ NAMES = ("com.microsoft::QOrderedMatMul",)
 
 
 class QOrderedMatMul:
-    """Multiply int8 matrices, add a bias and another matrix, and quantize with the scale of the result."""
+    """Multiply int8 matrices, add a bias and a third matrix, and quantize with ``scale_y``."""
 
     def __init__(self, order_A: int, order_B: int, order_Y: int):
         refuse_tiles("QOrderedMatMul", order_A, order_B, order_Y)
         if (order_A, order_B, order_Y) != (ROWS, COLUMNS, ROWS):
             raise ValueError(
-                f"orders: expected order_A=1, order_B=0, order_Y=1, got {order_A}, {order_B}, {order_Y}"
+                f"orders: expected order_A=1, order_B=0, order_Y=1, "
+                f"got {order_A}, {order_B}, {order_Y}"
             )
 
     def infer(self, a, scale_a, b, scale_b, scale_y, bias=None, c=None, scale_c=None):

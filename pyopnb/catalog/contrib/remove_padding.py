@@ -1,4 +1,4 @@
-"""RemovePadding of com.microsoft, which packs the tokens of a batch of sentences for PackedAttention.
+"""RemovePadding of com.microsoft, which packs a batch's tokens for PackedAttention.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
 Padding is on the right.
@@ -13,9 +13,9 @@ NAMES = ("com.microsoft::RemovePadding",)
 
 
 class RemovePadding:
-    """Gather the tokens that count, and say where they stood.
+    """Gather the tokens that are not padding, and return where they stood.
 
-    The outputs are the tokens, the offsets of all tokens with those that count first, where each
+    The outputs are the tokens, the offsets of all positions with the padding last, where each
     sentence begins among the tokens, and the length of the longest sentence.
     """
 
@@ -42,7 +42,7 @@ class RemovePadding:
 
     def compute(self, x, token_count) -> ("any[T, D]", "int32[B, S]", "int32[?]", "int32[1]"):
         batch, length, size = x.shape
-        # Padding is on the right, so that the counts say it all.
+        # Padding is on the right, so the counts tell which positions are tokens.
         is_token = np.arange(length) < token_count[:, None]
         offsets = np.arange(batch * length, dtype=np.int32)
         offsets = offsets.reshape(batch, length)

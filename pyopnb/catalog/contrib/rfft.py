@@ -1,4 +1,4 @@
-"""Rfft of com.microsoft, the Fourier transform of real signals that torch's exporter writes for GPUs.
+"""Rfft of com.microsoft, the Fourier transform of real signals in torch's exports for GPUs.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
 Like the CUDA kernel, it does not scale, whatever ``normalized`` says.
@@ -14,7 +14,10 @@ NAMES = ("com.microsoft::Rfft",)
 
 
 class Rfft:
-    """Transform the last ``signal_ndim`` axes; a last axis of two has the real and imaginary parts."""
+    """Transform real signals along the last ``signal_ndim`` axes.
+
+    The output has one more axis, of two, for the real and imaginary parts.
+    """
 
     def __init__(self, signal_ndim: int = 1, onesided: int = 1, normalized: int = 0):
         self.signal_ndim = signal_ndim

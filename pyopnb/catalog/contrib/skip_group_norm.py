@@ -18,7 +18,10 @@ NAMES = ("com.microsoft::SkipGroupNorm",)
 
 
 class SkipGroupNorm:
-    """Add a skip connection and a bias, then normalize groups of channels; the sum is the second output."""
+    """Add a skip connection and a bias, then normalize groups of channels.
+
+    The second output is the sum before the normalization.
+    """
 
     def __init__(
         self, activation: Literal[0, 1], groups: int, epsilon: float = 1e-5, channels_last: int = 1
@@ -72,7 +75,10 @@ class SkipGroupNorm:
             add_bias = "bias_32 = Cast<to = 1>(bias)  x_32 = Add(sum_32, bias_32)"
         widen = "skip_32 = Identity(narrow_skip_32)"
         if len(skip.shape) == 2:
-            widen = "height_width = Constant<value_ints = [1, 2]>()  skip_32 = Unsqueeze(narrow_skip_32, height_width)"
+            widen = (
+                "height_width = Constant<value_ints = [1, 2]>()  "
+                "skip_32 = Unsqueeze(narrow_skip_32, height_width)"
+            )
         return f"""(x, gamma, beta, skip, bias) => (y, total) {{
             images_32 = Cast<to = 1>(x)
             narrow_skip_32 = Cast<to = 1>(skip)

@@ -12,7 +12,10 @@ NAMES = ("com.microsoft::SwiGLU",)
 
 
 class SwiGLU:
-    """Multiply a projection by another one that is activated; one tensor may hold both, the gate first."""
+    """Multiply a projection by an activated gate.
+
+    Without ``up``, one tensor holds both: the gate first, then the projection.
+    """
 
     def __init__(
         self,

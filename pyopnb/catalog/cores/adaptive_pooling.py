@@ -90,7 +90,10 @@ def maxima_adaptively(x: np.ndarray, output_size: np.ndarray) -> tuple[np.ndarra
 
 
 def _windows_form(axis: int, name: str, count: int) -> str:
-    """Write the nodes that tell which elements of an axis are in each window, as ``NAME_is_in`` [count,length]."""
+    """Write the nodes that compute which elements of an axis are in each window.
+
+    The result is bool[count,length], with the name ``NAME_is_in``.
+    """
     text = f"""
         AXIS_length = Shape<start = {axis}, end = {axis + 1 or 2**31}>(x)
         AXIS_number = Constant<value_ints = {ints(range(count))}>()
@@ -146,7 +149,10 @@ def adaptive_means_form(x: TensorType, output_size: TensorType) -> str:
 
 
 def adaptive_maxima_form(x: TensorType, output_size: TensorType) -> str:
-    """Write what `maxima_adaptively` does: maxima over rows, then over columns, of windows spread along a new axis."""
+    """Write `maxima_adaptively` as a function in ONNX's operators.
+
+    Windows are spread along a new axis, and maxima are taken over rows first, then over columns.
+    """
     return f"""(x, output_size) => (maxima, places) {{
         {_both_windows_form(x, output_size)}
         lowest_32 = Constant<value_float = {LOWEST!r}>()

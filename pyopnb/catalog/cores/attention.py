@@ -162,7 +162,10 @@ def causal_window(
 
 
 def find_slots(blocks: np.ndarray, block_size: int, length: int) -> np.ndarray:
-    """Return the slot of each position of a sequence in a cache of blocks; negative without a block."""
+    """Return the slot of each position of a sequence in a cache of blocks.
+
+    The slot is negative where a position has no block.
+    """
     positions = np.arange(length)
     firsts = blocks[positions // block_size].astype(np.int64) * block_size
     return firsts + positions % block_size

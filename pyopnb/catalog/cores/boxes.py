@@ -64,7 +64,7 @@ def boxes_by_class(boxes: np.ndarray, scores: np.ndarray, numbers: int = 4) -> n
 def infer_detections(
     boxes: TensorType, scores: TensorType, most: int, *, numbers: int = 4, classes: Any = "int32"
 ) -> tuple[TensorType, TensorType, TensorType, TensorType]:
-    """Infer a plugin's outputs: how many boxes were found in each image, the boxes, their scores and classes."""
+    """Infer a plugin's outputs: the number of boxes in each image, boxes, scores and classes."""
     # Plugins pad each image to one number of rows.
     batch = (scores.shape or (None,))[0]
     best = scores.like(shape=(batch, most))

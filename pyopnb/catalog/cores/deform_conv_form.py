@@ -46,6 +46,7 @@ def deform_conv_form(
     attrs = f"strides = {ints(stride)}, pads = {ints(pads)}, dilations = {ints(dilation)}"
     return f"""
         {" ".join(casts)}
-        y_32 = DeformConv<{attrs}, group = {groups}, offset_group = {offset_groups}>({", ".join(inputs)})
+        y_32 = DeformConv<{attrs},
+            group = {groups}, offset_group = {offset_groups}>({", ".join(inputs)})
         y = Cast<to = {dtype_number(x)}>(y_32)
     """

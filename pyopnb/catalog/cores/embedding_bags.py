@@ -82,7 +82,8 @@ def embedding_bag_form(
         lowest = Constant<value_float = -3.4028234663852886e38>()
         start = Cast<to = {wide(weight)}>({start})
         empty_bags = Expand(start, shape)
-        sums = ScatterND<reduction = "{"max" if mode == MAX else "add"}">(empty_bags, bag_column, weighted)
+        sums = ScatterND<reduction = "{"max" if mode == MAX else "add"}">(
+            empty_bags, bag_column, weighted)
         no_sizes = Expand(zero_64, all_bags)
         ones = Expand(one_64, index_shape)
         sizes = ScatterND<reduction = "add">(no_sizes, bag_column, ones)

@@ -20,13 +20,13 @@ def refuse_tiles(op_type: str, *orders: int) -> None:
     for order in orders:
         if order not in (COLUMNS, ROWS):
             raise ValueError(
-                f"{op_type}: expected matrices by rows (1) or by columns (0), got order {order}, whose "
-                "tiles NVIDIA does not document. Try: onnxruntime-gpu"
+                f"{op_type}: expected matrices by rows (1) or by columns (0), got order {order}, "
+                "whose tiles NVIDIA does not document. Try: onnxruntime-gpu"
             )
 
 
 def from_order(matrix: np.ndarray, order: int) -> np.ndarray:
-    """Return a matrix by rows whose elements lie in the given order."""
+    """Return a matrix by rows, from one whose elements are stored in the given order."""
     if order == ROWS or matrix.ndim < 2:
         return matrix
     # A batch is a row of matrices, each in its own order.
@@ -36,7 +36,7 @@ def from_order(matrix: np.ndarray, order: int) -> np.ndarray:
 
 
 def to_order(matrix: np.ndarray, order: int) -> np.ndarray:
-    """Lay the elements of a matrix in the given order, under the shape that it has."""
+    """Store the elements of a matrix in the given order, and keep its shape."""
     if order == ROWS or matrix.ndim < 2:
         return np.ascontiguousarray(matrix)
     flat = matrix.swapaxes(-1, -2)

@@ -15,7 +15,7 @@ _Pair = tuple[int, int]
 
 
 def _pair(numbers: np.ndarray | None, default: _Pair) -> _Pair:
-    """Return two numbers, of which a file may give one; an empty list stands for the default."""
+    """Return a pair of numbers from one or two, or the default from none."""
     if numbers is None or not numbers.size:
         return default
     down, across = np.broadcast_to(numbers, 2)
@@ -80,7 +80,10 @@ def max_pool_form(
     dilation: TensorType | None,
     ceil_mode: TensorType | None,
 ) -> str:
-    """Write what `pool_maxima` does: MaxPool, whose places count through all images and channels."""
+    """Write `pool_maxima` as a function with MaxPool.
+
+    MaxPool's places count through all images and channels, so they are taken modulo the image.
+    """
     # MaxPool takes a third axis for pixels.
     if x.rank != 4:
         raise NotImplementedError(f"an image of rank {x.rank}")

@@ -1,4 +1,4 @@
-"""Weights of a few bits in blocks that share a scale, as MatMulNBits of com.microsoft packs them."""
+"""Weights of a few bits, with a scale for each block, as com.microsoft's MatMulNBits packs them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Suppression in ONNX's own operators: candidates in a list, NonMaxSuppression on it, the best of the list.
+"""Non-maximum suppression in ONNX's own operators.
 
-ONNX's operator suppresses boxes over the threshold, skips scores up to its own, and gives the boxes
-of all images and classes in one list. So candidates are sorted first, those that it keeps are
-marked, and the first marked ones are taken: equal scores stay in the order of the input.
+ONNX's NonMaxSuppression suppresses boxes that overlap by more than its threshold, skips boxes whose
+score is not over its score threshold, and returns the boxes of all images and classes in one list.
+So the nodes sort the candidates, mark those that it keeps, and take the first marked ones: equal
+scores stay in the order of the input.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["best_rows_form", "limit_over", "per_class_form", "suppression_form"]
 
 
 def limit_over(iou_threshold: float, *, inclusive: bool = False) -> str:
-    """Write a threshold for ONNX's operator, which suppresses over it and not at it.
+    """Write a threshold for ONNX's operator, which suppresses only what is above the threshold.
 
     Raises
     ------
@@ -96,7 +97,9 @@ def best_rows_form(keep: int) -> str:
 def per_class_form(
     *, score_threshold: float, limit: str, top_k: int, keep: int, background: int
 ) -> str:
-    """Write the nodes that select the best boxes as `pyopnb.catalog.cores.per_class_nms.select_per_class` does.
+    """Write the nodes that select the best boxes of each class and then of the image.
+
+    They compute what `pyopnb.catalog.cores.per_class_nms.select_per_class` does.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Operators of two inputs before version 7 of ONNX, which named the axis at which the second input begins."""
+"""Binary operators before version 7 of ONNX, which name the axis where the second input begins."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np
         return b
     if axis is None or b.ndim == 0:
         return b
-    # Today's rule aligns the last axes, so that the axes behind are filled up with ones.
+    # NumPy aligns the last axes, so append axes of length 1 until ``b`` reaches the end of ``a``.
     for _ in range(a.ndim - axis % a.ndim - b.ndim):
         b = b[..., np.newaxis]
     return b
 
 
 class OldArithmetic:
-    """An operator that combines two tensors, the second one broadcast from ``axis`` on; subclasses have ``combine``."""
+    """An operator that combines two tensors and broadcasts the second one from ``axis`` on.
+
+    Subclasses define ``combine``.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class OldArithmetic:
 
 
 class OldComparison(OldArithmetic):
-    """An operator that gives flags."""
+    """An operator that compares two tensors and returns bools."""
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         """Infer bool of the first input's shape."""

@@ -55,19 +55,25 @@ def ints(numbers: Any) -> str:
 
 
 def value_of(argument: Any) -> np.ndarray:
-    """Return an input of a form that has to be a constant of the model; an array stays what it is."""
+    """Return the value of a form's input that has to be a constant of the model.
+
+    An array is returned as it is.
+    """
     if isinstance(argument, np.ndarray):
         return argument
     return np.asarray(argument.value)
 
 
 def item_of(argument: Any, default: Any) -> Any:
-    """Return the number of an input of one element, or a default for an input that is left out."""
+    """Return the number in an input of one element, or a default for an input that is left out."""
     return default if argument is None else value_of(argument).item()
 
 
 def resize_form(x: TensorType, scales: Any, mode: str) -> str:
-    """Write a function that scales the rows and columns of images, where pixels begin at the upper left one."""
+    """Write a function that scales the rows and columns of images.
+
+    Coordinates are asymmetric: a pixel stands for its upper left corner.
+    """
     height, width = scales
     return f"""(x) => (y) {{
         x_wide = Cast<to = {FLOAT}>(x)

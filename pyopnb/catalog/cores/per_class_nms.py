@@ -1,4 +1,4 @@
-"""Suppression inside each class, then the best of all classes, as TensorRT's batched plugins do it."""
+"""Suppression inside each class, then the best boxes of all classes, as in TensorRT's plugins."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def select_per_class(
     scores : ndarray
         float[B,N,C].
     score_threshold, iou_threshold : float
-        A box counts if its score is over the one, and is suppressed over the other.
+        A box is dropped if its score is not over the first, and suppressed if it overlaps a better
+        one by more than the second.
     top_k : int
-        How many boxes of a class are looked at; all of them if it is not positive.
+        How many boxes of a class take part; all of them if it is not positive.
     keep : int
         How many boxes are returned at most.
     keep_per_class : int, optional

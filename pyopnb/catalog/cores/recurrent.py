@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX's first versions: directions, lengths, and one step of each number_of_state."""
+"""Recurrent layers of ONNX's first versions: activations, types, and a step over each sequence."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def find_activations(names: Sequence[str]) -> list[Callable[[np.ndarray], np.ndarray]]:
-    """Return the activations of a layer, of those that have no parameters.
+    """Return the activations of a layer; only those without parameters are implemented.
 
     Raises
     ------
     ValueError
-        The files of those years that are known have no others.
+        An activation has parameters or is unknown; no known file of those years has one.
     """
     for name in names:
         if name.lower() not in _ACTIVATIONS:

@@ -22,7 +22,10 @@ _Pick = Callable[[np.ndarray], np.ndarray]
 
 
 def unnormalize(coordinate: np.ndarray, size: int, *, align_corners: bool) -> np.ndarray:
-    """Convert coordinates from -1…1 to pixels; the ends are centers of pixels or edges of the image."""
+    """Convert coordinates from -1…1 to pixels.
+
+    The ends are the centers of the outer pixels if ``align_corners``, else the edges of the image.
+    """
     if align_corners:
         result = (coordinate + 1) / 2
         return result * (size - 1)

@@ -12,7 +12,10 @@ NAMES = ("mmcv::MMCVRoIAlignRotated", "mmdeploy::MMCVRoIAlignRotated")
 
 
 class MMCVRoIAlignRotated:
-    """Pool regions given by image, center x and y, width, height and an angle in radians to one size."""
+    """Pool rotated regions of feature maps to one size.
+
+    A region is image, center x, center y, width, height, and an angle in radians.
+    """
 
     def __init__(
         self,

@@ -17,10 +17,11 @@ LINEAR, GAUSSIAN = 1, 2
 
 
 class SoftNonMaxSuppression:
-    """Take the best box, lower the scores of what it overlaps, and go on while scores reach ``min_score``.
+    """Take the best box, lower the scores of the boxes that it overlaps, and repeat.
 
-    The method is 0 for removing boxes at ``iou_threshold``, 1 for multiplying their scores by 1 -
-    IoU there, and 2 for multiplying all scores by exp(-IoU² / sigma).
+    Boxes whose score falls below ``min_score`` are dropped. Method 0 removes boxes whose IoU is at
+    least ``iou_threshold``, method 1 multiplies the scores of these boxes by 1 - IoU, and method 2
+    multiplies all scores by exp(-IoU² / sigma).
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class SoftNonMaxSuppression:
         return np.where(overlap >= self.iou_threshold, reduced, 1)
 
     def _without_gaps(self, rows, numbers, is_kept):
-        """Fill the place of each dropped box with the last one, which decides the order of equal scores."""
+        """Move the last box into the place of each dropped box, as the kernel does.
+
+        This decides the order of equal scores.
+        """
         rows = rows.copy()
         numbers = numbers.copy()
         is_kept = is_kept.copy()

@@ -98,6 +98,7 @@ class grid_sampler:
             x_32 = Cast<to = 1>(x)
             grid_32 = Cast<to = 1>(grid)
             {near}
-            y_32 = GridSample<mode = "{mode}", padding_mode = "{padding}", align_corners = {corners}>(x_32, near_grid)
+            y_32 = GridSample<mode = "{mode}", padding_mode = "{padding}",
+                align_corners = {corners}>(x_32, near_grid)
             y = Cast<to = {dtype_number(x)}>(y_32)
         }}"""

@@ -14,7 +14,10 @@ NAMES = ("::MultiScaleDeformableAttnTRT", "::MultiScaleDeformableAttnTRT2")
 
 
 class MultiScaleDeformableAttnTRT:
-    """Sample values on all levels at points around each query's references, and sum them by softmax weights."""
+    """Sample values on all levels around each query's references, and sum them.
+
+    The weights of the sum are the softmax of ``weights``.
+    """
 
     def infer(self, value, shapes, references, offsets, weights):
         batch, _, heads, size = value.shape or (None,) * 4
@@ -37,7 +40,7 @@ class MultiScaleDeformableAttnTRT:
         locations = locations.reshape(batch, queries, heads, levels, -1, 2)
         logits = weights.astype(np.float32).reshape(batch, queries, heads, -1)
         shares = softmax(logits).reshape(locations.shape[:-1])
-        # Levels follow one another without gaps, so that nobody passes their starts.
+        # Levels follow one another without gaps, so their starts follow from their areas.
         areas = shapes.prod(axis=1)
         starts = np.cumsum(areas) - areas
         attended = attend(value.astype(np.float32), shapes, starts, locations, shares)

@@ -13,9 +13,10 @@ NAMES = ("mmdeploy::TRTDCNv3", "::TRTDCNv3")
 
 
 class TRTDCNv3:
-    """Sum what each group samples at the points of a kernel, moved by offsets and weighted by a mask.
+    """Sample each group of channels at the points of a kernel and sum the samples.
 
-    Channels are the last axis, an offset is x before y, and points run column by column.
+    Offsets move the points, and a mask weights the samples. Channels are the last axis, an offset
+    is x before y, and points run column by column.
     """
 
     def __init__(

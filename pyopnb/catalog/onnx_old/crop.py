@@ -11,7 +11,10 @@ NAMES = ("::Crop",)
 
 
 class Crop:
-    """Cut left, top, right and bottom off, or keep ``scale`` rows and columns after left and top."""
+    """Cut the borders off: left, top, right and bottom.
+
+    With ``scale``, only left and top are cut, and then that many rows and columns are kept.
+    """
 
     def __init__(self, border: list[int] = [0, 0, 0, 0], scale: list[int] = []):
         self.border = border

@@ -1,1 +1,1 @@
-"""Operators on strings of onnxruntime-extensions, which files hold whose tokenizers are elsewhere."""
+"""String operators of onnxruntime-extensions, found in models whose tokenizers are elsewhere."""

@@ -13,7 +13,10 @@ NAMES = ("ai.onnx.contrib::StringECMARegexReplace",)
 
 
 class StringECMARegexReplace:
-    """Replace what matches a pattern in each string, all of it or with ``global_replace`` 0 the first."""
+    """Replace the matches of a pattern in each string.
+
+    With ``global_replace`` 0, only the first match of a string is replaced.
+    """
 
     def __init__(self, global_replace: int = 1, ignore_case: int = 0):
         if global_replace:

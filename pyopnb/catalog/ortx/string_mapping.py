@@ -10,7 +10,10 @@ NAMES = ("ai.onnx.contrib::StringMapping",)
 
 
 class StringMapping:
-    """Replace strings by those that the map has for them; a line of the map is a key, a tab and a value."""
+    """Look strings up in a map, and keep those that it lacks.
+
+    Each line of the map is a key, a tab, and a value.
+    """
 
     def __init__(self, map: str):
         # Lines without a tab have no value.

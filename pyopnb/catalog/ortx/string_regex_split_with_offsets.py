@@ -13,9 +13,10 @@ NAMES = ("ai.onnx.contrib::StringRegexSplitWithOffsets",)
 
 
 class StringRegexSplitWithOffsets:
-    """Split strings at delimiters, and return pieces, their begins and ends, and where each string's begin.
+    """Split strings at delimiters.
 
-    Delimiters that match the second pattern are pieces, too.
+    Delimiters that match the second pattern are pieces, too. The outputs are the pieces, where each
+    begins and ends in its string, and the number of the first piece of each string.
     """
 
     def infer(self, text, delimiter, kept_delimiter):

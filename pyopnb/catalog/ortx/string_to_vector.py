@@ -10,7 +10,11 @@ NAMES = ("ai.onnx.contrib::StringToVector",)
 
 
 class StringToVector:
-    """Replace strings by their rows; a line of the map is a key, a tab and numbers between blanks."""
+    """Look strings up in a map to rows of numbers.
+
+    Each line of the map is a key, a tab, and numbers separated by blanks. Strings that the map
+    lacks become the row ``unk``.
+    """
 
     def __init__(self, map: str, unk: str):
         self.rows = {}

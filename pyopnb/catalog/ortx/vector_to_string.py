@@ -10,7 +10,11 @@ NAMES = ("ai.onnx.contrib::VectorToString",)
 
 
 class VectorToString:
-    """Replace rows by their strings; a line of the map is a string, a tab and numbers between blanks."""
+    """Look rows of numbers up in a map to strings.
+
+    Each line of the map is a string, a tab, and numbers separated by blanks. Rows that the map
+    lacks become ``unk``.
+    """
 
     def __init__(self, map: str, unk: str):
         self.strings = {}

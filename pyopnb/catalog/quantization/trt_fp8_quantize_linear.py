@@ -14,7 +14,7 @@ LARGEST = 448  # of float8_e4m3fn
 
 
 class TRT_FP8QuantizeLinear:
-    """Divide by the scale and round to 8-bit floats, with the largest number for all that is larger."""
+    """Divide by the scale and round to 8-bit floats, saturating at the largest of them."""
 
     def infer(self, x, scale):
         return x.like(dtype="float8_e4m3fn")

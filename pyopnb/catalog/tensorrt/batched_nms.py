@@ -1,4 +1,4 @@
-"""BatchedNMS_TRT and BatchedNMSDynamic_TRT, of TensorRT 7 and 8, which YOLOv6, yolort and TAO export.
+"""BatchedNMS_TRT and BatchedNMSDynamic_TRT, of TensorRT 7 and 8, which YOLOv6, yolort and TAO use.
 
 Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin. The plugin's sorts are not stable;
 here, the box that comes first in the input comes first among equal scores.

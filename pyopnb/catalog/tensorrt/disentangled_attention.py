@@ -16,7 +16,7 @@ NAMES = (
 
 
 class DisentangledAttention_TRT:
-    """Add content-to-content, content-to-position and position-to-content scores, and scale the sum."""
+    """Add the scores content to content, content to position and position to content, and scale."""
 
     def __init__(
         self, span: int, factor: float, plugin_version: str = "1", plugin_namespace: str = ""

@@ -13,7 +13,7 @@ NAMES = ("::InstanceNormalization_TRT", "TRT::InstanceNormalization_TRT")
 
 
 class InstanceNormalization_TRT:
-    """Normalize each channel of each image, then apply LeakyRelu with ``alpha`` if ``relu`` is 1."""
+    """Normalize each channel of an image, then apply LeakyRelu with ``alpha`` if ``relu`` is 1."""
 
     def __init__(
         self,

@@ -11,7 +11,10 @@ NAMES = ("::MultiscaleDeformableAttnPlugin_TRT", "TRT::MultiscaleDeformableAttnP
 
 
 class MultiscaleDeformableAttnPlugin_TRT:
-    """Sample values on all levels at each query's points, and sum them by the attention weights, float[B,Q,M,D]."""
+    """Sample values on all levels at each query's points, and sum them with the attention weights.
+
+    The result is float[B,Q,M,D].
+    """
 
     def __init__(self, plugin_version: str = "1", plugin_namespace: str = ""):
         self.plugin_version = plugin_version

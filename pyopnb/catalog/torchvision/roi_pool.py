@@ -50,7 +50,10 @@ class roi_pool:
 
 
 def _bins(start, end, count, length):
-    """Return the pixels of each bin along an axis; bins overlap where they do not divide the region."""
+    """Return the slice of pixels of each bin along an axis.
+
+    Bins overlap where their number does not divide the region.
+    """
     size = max(end - start + 1, 1) / count
     slices = []
     for number in range(count):

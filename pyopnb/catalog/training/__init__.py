@@ -1,1 +1,1 @@
-"""Operators that onnxruntime-training adds to a model, in files of models that were being trained."""
+"""Operators of onnxruntime-training, found in the files of models that were being trained."""

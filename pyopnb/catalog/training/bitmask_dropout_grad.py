@@ -11,7 +11,7 @@ NAMES = ("com.microsoft::BitmaskDropoutGrad",)
 
 
 class BitmaskDropoutGrad:
-    """Pass the gradient on where the mask's bit is set, scaled as the dropout scaled its elements."""
+    """Scale the gradient as the dropout did where the mask's bit is set, and return 0 elsewhere."""
 
     def infer(self, gradient, mask, ratio=None, training_mode=None):
         return gradient
