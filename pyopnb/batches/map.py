@@ -27,15 +27,15 @@ _MOST_ROWS = 20
 class Batches(Displayable, Sequence[Any]):
     """The results of `map`, in the order of the batches.
 
-    It is a sequence of results: to index one whose run raised raises that exception.
-    It prints as a table.
+    A sequence of results that prints as a table. Indexing a batch whose run raised raises that
+    exception again.
 
     Attributes
     ----------
     runs : tuple of BatchRun
-        Those that were made.
+        The runs that were made.
     total : int
-        How many batches there were, as far as they were asked for.
+        How many batches were read from ``batches``.
     """
 
     def __init__(self, runs: Iterable[BatchRun], total: int) -> None:
@@ -47,13 +47,13 @@ class Batches(Displayable, Sequence[Any]):
 
     @property
     def unfinished(self) -> list[int]:
-        """List the batches without a result: not run, or their run raised."""
+        """List the numbers of the batches without a result, because they did not run or raised."""
         finished = {run.number for run in self.runs if run.result is not None}
         return [number for number in range(self.total) if number not in finished]
 
     @property
     def errors(self) -> dict[int, Exception]:
-        """Return what runs raised, by the number of the batch."""
+        """Return the exceptions of the runs, by the number of the batch."""
         return {run.number: run.error for run in self.runs if run.error is not None}
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Batches(Displayable, Sequence[Any]):
         Raises
         ------
         Exception
-            What the first batch without a result raised.
+            The exception of the first batch without a result.
         """
         return np.stack([result[output] for result in self])
 
@@ -143,49 +143,49 @@ def map(
     Parameters
     ----------
     session : Session, or a model
-        It goes to each worker once, as ``pickle`` sends it. Threads run the session itself.
+        Each worker process gets one pickled copy. Threads run the session itself.
     batches : iterable
-        The feeds of each run: a dict by name, a tuple in the order of the inputs, or an
-        array. A generator is read as the workers need it, and may refill one buffer: what is
-        read ahead is copied.
+        The feeds of each run: a dict by name, a tuple in the order of the inputs, or an array. A
+        generator is read as the workers need it. It may refill one buffer, because batches that are
+        read ahead are copied.
     executor : Executor, optional
         ``ThreadPoolExecutor``, ``ProcessPoolExecutor``, Dask's ``client.get_executor()``,
-        ipyparallel's ``client.executor()``. This thread alone if not given.
+        ipyparallel's ``client.executor()``. By default, everything runs in this thread.
     in_flight : int, optional
-        Chunks of batches that are with the executor at a time. A chunk is as many as take about
-        50 ms, 256 at most. By default four for each CPU here, and 32 at least: more for a
-        cluster with more workers.
+        How many chunks of batches the executor holds at a time. A chunk has as many batches as run
+        in about 50 ms, at most 256. The default is four per CPU of this machine, but at least 32;
+        use more for a cluster with more workers.
     errors : {"raise", "keep"}
-        ``"raise"`` begins no more batches once one has raised, and raises the first exception;
-        what was done is in its attribute ``batches``. ``"keep"`` runs all of them, and has
-        exceptions in the table.
+        ``"raise"`` starts no more batches after one has raised, and then raises the first
+        exception, which has the finished runs in its attribute ``batches``. ``"keep"`` runs every
+        batch and lists the exceptions in the table.
 
     Returns
     -------
     Batches
-        An interrupt cancels what the executor has not begun, and returns what is there.
+        After an interrupt, the batches that were finished; those that the executor has not started
+        are cancelled.
 
     Raises
     ------
     Exception
-        What an op raised, as itself, with a note that says in which batch; `InputError` for a batch
-        that does not fit. What ``batches`` raised, once those before it have run.
+        The exception that an op raised, with a note that names the batch; an `InputError` for a
+        batch that does not fit; or the exception of the iterable ``batches``, after the batches
+        before it have run.
     InputError
-        A worker has no pyopnb, or a batch cannot be pickled. What was done is in its
-        attribute ``batches``.
+        A worker has no pyopnb, or a batch cannot be pickled. The finished runs are in its attribute
+        ``batches``.
     DefinitionError
-        An op cannot be sent.
+        An op cannot be sent to a worker.
     concurrent.futures.BrokenExecutor, or another exception of the engine
-        A worker is gone and the engine does not start it again, or the executor is shut down.
+        A worker died and the engine does not restart it, or the executor was shut down.
 
-    Notes
-    -----
-    The versions and attrs at the beginning of the call serve all batches, in threads and in
-    processes: an op that is defined anew meanwhile serves from the next call on.
+    Notes ----- All batches run with the versions and attrs from the beginning of the call, in
+    threads and in processes. If an op is redefined meanwhile, the next call uses the new version.
 
-    An op that counts on ``self`` counts the batches of its worker: a process has copies of
-    the session's instances, which it keeps for the next call with the same session;
-    threads share new ones.
+    State on ``self`` belongs to a worker: each process has its own copies of the session's
+    instances, and keeps them for the next call with the same session. Threads share one new set of
+    instances.
 
     Examples
     --------

@@ -36,14 +36,14 @@ class SweepRun(BatchRun):
     Attributes
     ----------
     number : int
-        Its place among the combinations.
+        Its position among the combinations.
     values : dict
-        What was set, by name.
+        The values that were set, by name.
     result : Result or None
         None if the run raised.
     error : Exception or None
     seconds : float
-        Of the run itself, where it ran.
+        Duration of the run itself, without the way to the worker.
     worker : str
         The thread or process that ran it.
     """
@@ -62,7 +62,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
     axes : dict
         The values of each name that was varied.
     runs : list of SweepRun
-        Those that were made.
+        The runs that were made.
     """
 
     def __init__(self, axes: Mapping[str, Sequence[Any]], runs: Sequence[SweepRun]) -> None:
@@ -76,12 +76,12 @@ class Sweep(Displayable, Sequence[SweepRun]):
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether all runs were made; interrupting the kernel keeps those before."""
+        """Tell whether all runs were made; after an interrupt, only the finished ones are there."""
         return len(self.runs) == math.prod(self.shape)
 
     @property
     def unfinished(self) -> list[int]:
-        """List the combinations without a result: not run, or their run raised."""
+        """List the combinations without a result, because they did not run or raised."""
         finished = {run.number for run in self.runs if run.result is not None}
         return [number for number in range(math.prod(self.shape)) if number not in finished]
 
@@ -122,7 +122,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return np.stack(arrays).reshape(*self.shape, *shapes.pop())
 
     def labels(self, run: SweepRun) -> dict[str, str]:
-        """Return what was set for a run; an array is called by its place in the list.
+        """Return the values of a run as text; an array is named by its position in the list.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
     @hide_internal_frames
     @check_arguments
     def table(self, most: int = _MOST_ROWS) -> Table:
-        """Return the runs as rows: what was set, what came out, and how long it took.
+        """Return the runs as rows with the values, a summary of the outputs, and the duration.
 
         Parameters
         ----------
@@ -182,18 +182,18 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     ----------
     session : Session, or a model
     *feeds, **named
-        By name of an input of the model: an array, which is fed to every run, or a list of arrays,
-        each for a run. Where the model takes a single number: a list, range or array of numbers. By
-        name of an attr of its ops, as for `interact`: a list, range or array of values, or one
-        value. Where several ops have the attr: ``**{"SoftClip.limit": [0.1, 1.0]}``.
+        For an input of the model: one array for every run, or a list with an array for each run.
+        For an input that is a single number, also a range or an array of numbers. For an attr of
+        the model's ops: one value, or a list, range or array of values, as for `interact`. If
+        several ops have the attr, write ``**{"SoftClip.limit": [0.1, 1.0]}``.
     executor : Executor, optional
-        As for `map`: threads, processes, or a cluster. This thread alone if not given.
+        As for `map`: threads, processes, or a cluster. By default, everything runs in this thread.
 
     Returns
     -------
     Sweep
-        An exception of a run is part of it, unless all runs raise. An interrupt keeps what is done;
-        with an executor it is as for `map`.
+        It lists the exceptions of single runs. After an interrupt, it has the finished runs, as
+        with `map`.
 
     Raises
     ------
@@ -202,12 +202,10 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     Exception
         What the first run raised, if no run succeeded.
     InputError, DefinitionError, concurrent.futures.BrokenExecutor
-        As for `map`; what was done is in the attribute ``sweep`` of the exception.
+        As for `map`; the exception has the finished runs in its attribute ``sweep``.
 
-    Notes
-    -----
-    An attr or input that is called ``executor`` is given as ``**{"SoftClip.executor": …}``, or
-    by position.
+    Notes ----- For an attr or input named ``executor``, write ``**{"SoftClip.executor": …}``, or
+    pass it by position.
 
     Examples
     --------

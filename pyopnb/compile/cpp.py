@@ -42,20 +42,20 @@ def cpp_op(
     opset: int = 1,
     flags: Sequence[str] = (),
 ) -> type:
-    r"""Make a function in C++ an op, compiled with one call of the compiler and served like an op in Python.
+    r"""Compile a C++ function and register it as an op.
 
-    Its signature is the op's schema: ``Input<float>`` parameters are inputs, ``Output<float>`` ones
-    outputs, all others attrs with their defaults. The header ``pyopnb.h``, which is included, says
-    what else there is. A session calls the function by pointer and without the GIL. What it does
-    wrong with memory ends the process.
+    Its signature is the op's schema: ``Input<float>`` parameters are inputs, ``Output<float>``
+    parameters are outputs, and all others are attrs with their defaults. The header ``pyopnb.h``,
+    which is always included, documents the other types. A session calls the function through a
+    pointer, without the GIL. A memory error in it ends the process.
 
     Parameters
     ----------
     source : str
-        C++17 with one function that has an ``Output`` among its parameters,
-        beside whatever it needs.
+        C++17 in which exactly one function has an ``Output`` among its parameters; it may call
+        others.
     name : str, optional
-        ``domain::OpType``; the function's own name in the default domain if not given.
+        ``domain::OpType``; by default, the function's own name in the default domain.
     opset : int
         First version of the domain that has the op.
     flags : sequence of str
@@ -64,12 +64,12 @@ def cpp_op(
     Returns
     -------
     type
-        The op's class. An instance is called as that of an op in Python: ``Twice().compute(x)``.
+        The op's class, whose instances work like those of an op in Python: ``Twice().compute(x)``.
 
     Raises
     ------
     DefinitionError
-        The signature is not that of an op, there is no compiler, or it refuses the text.
+        The signature is not that of an op, there is no compiler, or the compiler refuses the text.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def cpp_op(
 
 
 class CppOp:
-    """What all ops in C++ share; the attrs of an instance are its attributes."""
+    """Base class of the ops in C++; the attrs of an instance are its attributes."""
 
     signature: Signature
     source: str
@@ -128,7 +128,7 @@ def _literal(text: str) -> str:
 
 
 def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type:
-    """Compile the class of an op in C++, which no registry has yet.
+    """Compile the class of an op in C++ without registering it.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
 
 
 def entry_text(source: str, signature: Signature, first: int, entry: str) -> str:
-    """Write a function with the C interface that calls the user's, which is in a namespace of its own.
+    """Write a function with a C interface that calls the user's function, and put the user's text into its own namespace.
 
     Parameters
     ----------

@@ -26,20 +26,20 @@ __all__ = ["write_library"]
 @hide_internal_frames
 @functools.partial(check_arguments, advice={"path": '"folder/ops.so"'})
 def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
-    """Write ops in C++ to a shared library for plain onnxruntime, in a process that needs neither pyopnb nor Python.
+    """Write ops in C++ to a shared library that plain onnxruntime loads, without pyopnb and without Python.
 
-    ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as
-    do its other languages. It is compiled for any processor of this kind of machine, and runs where
-    the C library is not older. ONNX Runtime takes a domain from one library in a session, so that
-    the ops of a domain that a model uses go into one. Where a port is a ``std::vector``, a node has
-    to name the optional inputs before it, if only by an empty name.
+    Load it with ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer,
+    from Python or any other language. The library runs on any processor of this architecture, with
+    a C library at least as new as this machine's. A session takes each domain from one library
+    only, so put all ops of a domain that a model uses into the same library. If a port is a
+    ``std::vector``, a node has to list the optional inputs before it, with empty names if need be.
 
     Parameters
     ----------
     ops : str or type, or a sequence of these
-        Ops of the registry, by name or class. Their current versions are written.
+        Registered ops, by name or class. Their current versions are written.
     path : str or Path
-        Such as ``"libclip.so"``. A file that is there is replaced.
+        Such as ``"libclip.so"``. An existing file is replaced.
 
     Returns
     -------
@@ -52,9 +52,9 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     DefinitionError
         An op is not in C++, or the compiler refuses the text.
     InputError
-        The path is a folder's, or there are no ops.
+        The path is that of a folder, or there are no ops.
     ModelError
-        The folder is not there, or cannot be written to.
+        The folder does not exist or cannot be written to.
     """
     target = Path(path)
     if target.is_dir():

@@ -54,29 +54,30 @@ def diff(
         other side is another text.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
         Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a
-        model. Otherwise both sides must end in .onnx or be the bytes of a model; else they are
-        values, or two texts. What holds a model, as for `Session`, is one.
+        model. Otherwise both sides must end in .onnx or be the bytes of a model; if not, they are
+        compared as values or texts. Objects that hold a model, as for `Session`, count as models.
     a, b : Trace
         Two runs, whose tensors and nodes may have different names; or one run, and arrays by the
-        names of its tensors. The first may be a run in torch, by `pyopnb.torch.trace`, or of the
-        float model of which the second is a quantized one: then tensors are compared after
+        names of its tensors. ``a`` may be a run in torch, made by `pyopnb.torch.trace`. If ``a`` is
+        a run of a float model and ``b`` of its quantized form, tensors are compared after
         dequantization, and ``quantization`` says what each scale loses.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     a, b : Profile
-        Two profiles, as before and after a change.
+        Two profiles, for example before and after a change.
     a, b : Training
-        Two trainings, as with two optimizers.
+        Two trainings, for example with two optimizers.
     rtol, atol, stol : float, optional
         An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the
-        largest finite ``|b|`` of the array; for models, an element of a weight. Without any,
+        largest finite ``|b|`` of the array; for models, this applies to weights. By default,
         ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for float32, 1e-3 and
-        1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. Where some are given,
-        the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and leaves the
-        other two as they are; it is the default for two traces by ONNX Runtime at different levels
-        of optimisation, or of which torch made one: their kernels add up in different orders. Only
-        ``atol`` applies to integers, and none to bools and strings. NaN agrees with NaN at the same
-        index, and an infinity with one of the same sign.
+        1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. If you pass some of
+        the three, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
+        leaves the other two as they are. It is the default for two traces made by ONNX Runtime at
+        different levels of optimisation, or if torch made one of them, because their kernels add up
+        in different orders. Only ``atol`` applies to integers, and no tolerance to bools and
+        strings. NaN agrees with NaN at the same index, and an infinity with an infinity of the same
+        sign.
 
     Returns
     -------
@@ -102,19 +103,17 @@ def diff(
     ------
     InputError
         A value is not made of arrays, only one side is a model, a run or an op, a tolerance is
-        negative or not finite, two runs have no tensor in common, only b is a run in torch, an
-        array has a name that the run lacks, or a file does not exist.
+        negative or not finite, two runs have no tensor in common, only ``b`` is a run in torch, an
+        array's name does not occur in the run, or a file does not exist.
     ModelError
         A file does not contain a model.
 
-    Notes
-    -----
-    For two runs, each node of b runs twice more, in isolation on the tensors of a. A node that is
-    then over the tolerance runs twice on the tensors of each run, which tells how far isolation
-    itself is off. All that calls an op's ``compute`` as well.
+    Notes ----- For two runs, each node of ``b`` runs twice more, in isolation on the tensors of
+    ``a``. If a node is then over the tolerance, it also runs twice on the tensors of each run, to
+    measure how far isolation itself is off. All these runs call ``compute`` of your ops, too.
 
-    With ``stol=True``, a tensor that was computed through float16 or bfloat16 gets
-    that dtype's tolerance.
+    With ``stol=True``, a tensor that depends on values in float16 or bfloat16 gets that dtype's
+    tolerance.
 
     Examples
     --------

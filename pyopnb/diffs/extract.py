@@ -21,13 +21,13 @@ __all__ = ["ModelCut", "cut_out", "extract"]
 
 
 class ModelCut(NamedTuple):
-    """A part of a model, and what it was fed in a trace.
+    """A part of a model, and its feeds in a trace.
 
     Attributes
     ----------
     model : ModelProto
     feeds : dict
-        Arrays by the names of its inputs; empty where no trace was given.
+        Arrays by the names of its inputs; empty if it was not cut from a trace.
     """
 
     model: ModelProto
@@ -46,12 +46,12 @@ def extract(
     Parameters
     ----------
     model : ModelProto, bytes, path, Session or Trace
-        A trace gives the feeds of the cut as well.
+        From a trace, the cut gets its feeds as well.
     inputs : str or sequence of str, optional
-        Tensors that become inputs; those that the outputs do not depend on are left out. What the
-        nodes read of the model's own inputs besides stays an input.
+        Tensors that become inputs; any that the outputs do not depend on are left out. If the nodes
+        also read inputs of the model itself, these stay inputs.
     outputs : str or sequence of str, optional
-        Tensors that nodes make; by default, the model's outputs.
+        Tensors that become outputs; by default, the model's own outputs.
 
     Returns
     -------

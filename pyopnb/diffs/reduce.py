@@ -1,4 +1,4 @@
-"""The smallest model that still fails, found by leaving out nodes and by making arrays smaller."""
+"""The smallest model that still fails, found by removing nodes and shrinking arrays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
 
 @dataclass(frozen=True, repr=False)
 class Reduction(Displayable):
-    """The smallest model that was found to fail.
+    """The smallest failing model that the search has found.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Reduction(Displayable):
     feeds : dict
         Arrays by the names of its inputs.
     failure : Failure
-        ``text`` says how it fails, and ``outputs`` are those of both sides where two runs differ.
+        ``text`` says how it fails; ``outputs`` has the outputs of both sides if two runs differ.
     before : int
         The number of nodes in the original model.
     trials : int
@@ -106,11 +106,11 @@ class Reduction(Displayable):
     __repr__ = __str__
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model, its feeds, a script that shows the failure, and a text with versions and outputs.
+        """Write the model, its feeds, a script that reproduces the failure, and a report with versions and outputs.
 
-        The script, ``reproduce.py``, needs onnxruntime and NumPy alone. Where nodes run through ops
-        of the registry and there is no pyopnb, it shows the outputs that were recorded here. Files
-        of these names are replaced.
+        The script, ``reproduce.py``, needs only onnxruntime and NumPy. If the model has ops of
+        yours and pyopnb is not installed, it shows the outputs that were recorded here. Existing
+        files are replaced.
 
         Returns
         -------
@@ -142,10 +142,10 @@ def reduce(
     stol: float | None = None,
     seconds: float = 60.0,
 ) -> Reduction:
-    """Find the smallest model that still fails, for a look at what fails or for a bug report.
+    """Find the smallest model that still fails, to debug it or for a bug report.
 
-    Nodes are removed by bisection from the end and the beginning, then in groups; their outputs
-    become feeds. Then arrays are made smaller.
+    Nodes are removed by bisection from the end and from the beginning, then in groups; outputs of
+    removed nodes become feeds. Then arrays are made smaller.
 
     Parameters
     ----------
@@ -153,18 +153,18 @@ def reduce(
     feeds : mapping
         Arrays by the names of the model's inputs.
     fails : callable, optional
-        Called with a model and its feeds: whether it fails. An exception of a smaller model's
-        counts as another failure. By default, ONNX Runtime runs the models in another process, and
-        the first of these is looked for: the process ends, the session cannot be made, the run
-        raises, outputs with all optimizations differ from those without any, outputs differ from
-        those of ONNX's reference implementation.
+        A function of a model and its feeds that returns whether the model fails. If it raises for a
+        smaller model, that model counts as failing in another way. By default, ONNX Runtime runs
+        each model in another process, and the failure is the first of these that occurs: the
+        process ends, the session cannot be made, the run raises, the outputs with all optimizations
+        differ from those without any, or the outputs differ from those of ONNX's reference
+        implementation.
     on : str or path, optional
-        Another onnxruntime, as for `trace`: the failure is that the outputs here
-        differ from those there.
+        Another onnxruntime, as for `trace`. The failure is then that its outputs differ from those
+        of this process.
     rtol, atol, stol : float, optional
-        As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
-    seconds : float
-        A limit of time, after which the smallest model so far is returned.
+        As for `diff`, but the default is ``stol=True``, because kernels add up in different orders.
+        seconds : float The time limit; after it, the smallest model so far is returned.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def reduce(
     Raises
     ------
     InputError
-        The model does not fail, a feed does not fit, or the other onnxruntime cannot be had.
+        The model does not fail, a feed does not fit, or the other onnxruntime cannot be installed.
     ModelError
         The model cannot be read.
 

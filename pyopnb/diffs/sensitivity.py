@@ -1,8 +1,8 @@
-"""Which nodes of a quantized model cost most accuracy, measured by running each in float again.
+"""Which nodes of a quantized model cost the most accuracy, measured by running each of them in float again.
 
 The float model gets nodes that round to the quantized model's levels, each with a switch. So one
-session serves all runs, whatever form the quantized model has: operators on integers cannot be
-mixed with float ones.
+session serves all runs, whatever form the quantized model has. Switching nodes of the quantized
+model itself would not work, as operators on integers cannot be mixed with float ones.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _PART = 0.5
 
 @dataclass(frozen=True)
 class SensitiveNode:
-    """A node of the float model, and what the outputs gain when it runs in float.
+    """A node of the float model, and how much better the outputs become when it runs in float.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class SensitiveNode:
     tensors : tuple of str
         Its inputs, weights and outputs that the quantized model rounds.
     sqnr : float
-        The signal to noise ratio in dB at the model's outputs while only these are in float.
+        The signal-to-noise ratio in dB at the model's outputs if only these tensors are in float.
     gain : float
         The gain in dB over the simulation with everything quantized.
     """
@@ -88,18 +88,18 @@ class SensitiveNode:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Displayable):
-    """The nodes of a quantized model by what they cost at its outputs.
+    """The nodes of a quantized model, ranked by the accuracy that they cost at its outputs.
 
     Attributes
     ----------
     nodes : tuple of SensitiveNode
         The nodes, largest gain first.
     measured : float
-        The signal to noise ratio in dB of the quantized model's outputs, over all feeds
-        and outputs on average.
+        The signal-to-noise ratio in dB of the quantized model's outputs, averaged over feeds and
+        outputs.
     simulated : float
-        The same of the float model with all scales of the quantized one, from which
-        the gains are counted.
+        The same for the float model with all scales of the quantized one; gains are relative to
+        this.
     """
 
     nodes: tuple[SensitiveNode, ...]
@@ -108,7 +108,7 @@ class Sensitivity(Displayable):
 
     @property
     def nodes_to_exclude(self) -> list[str]:
-        """List the nodes that gain at least 1 dB and half as much as the first one."""
+        """List the nodes whose gain is at least 1 dB and at least half the largest gain."""
         largest = max((node.gain for node in self.nodes), default=0.0)
         least = max(_LEAST_GAIN, _PART * largest)
         return [node.name for node in self.nodes if node.gain >= least]
@@ -135,17 +135,18 @@ def sensitivity(
     quantized_model: Any,
     feeds: Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> Sensitivity:
-    """Rank the nodes of a quantized model by what they cost at its outputs.
+    """Rank the nodes of a quantized model by the accuracy that they cost at its outputs.
 
-    Each node in turn is kept in float, with its inputs, weights and outputs. The accuracy regained
-    tells which nodes to leave out of quantization.
+    Each node in turn runs in float, with its inputs, weights and outputs. The accuracy that this
+    regains tells which nodes to leave out of quantization.
 
     Parameters
     ----------
     float_model, quantized_model : ModelProto, bytes or path
-        The second was made from the first, in any form that `diff` of their traces understands.
+        The quantized model was made from the float model, in any form whose traces `diff` can
+        compare.
     feeds : mapping, or sequence of mappings
-        Arrays by the names of the inputs. A few samples tell more than one.
+        Arrays by the names of the inputs. Several samples tell more than one.
 
     Returns
     -------
@@ -155,15 +156,13 @@ def sensitivity(
     Raises
     ------
     InputError
-        The first model is a quantized one, the second is none, their tensors do not correspond,
-        or there are no feeds.
+        The first model is quantized, the second is not, their tensors do not correspond, or there
+        are no feeds.
 
-    Notes
-    -----
-    The float model runs with the scales and dequantized weights of the quantized one: ``simulated``
-    says how near that is to ``measured``. onnxruntime quantizes a tensor if one of its neighbours
-    is quantized: where an activation costs most, exclude the nodes on both of its sides. Scales of
-    float8, and tensors that bodies of If, Loop and Scan read, stay as they are.
+    Notes ----- The float model runs with the scales and dequantized weights of the quantized one:
+    ``simulated`` says how near that is to ``measured``. onnxruntime quantizes a tensor if a node on
+    either side of it is quantized, so exclude the nodes on both sides of an expensive activation.
+    Float8 scales, and tensors that the bodies of If, Loop and Scan read, stay as they are.
     """
     samples = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     for sample in samples:
