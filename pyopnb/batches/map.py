@@ -180,8 +180,10 @@ def map(
     concurrent.futures.BrokenExecutor, or another exception of the engine
         A worker died and the engine does not restart it, or the executor was shut down.
 
-    Notes ----- All batches run with the versions and attrs from the beginning of the call, in
-    threads and in processes. If an op is redefined meanwhile, the next call uses the new version.
+    Notes
+    -----
+    All batches run with the versions and attrs from the beginning of the call, in threads and in
+    processes. If an op is redefined meanwhile, the next call uses the new version.
 
     State on ``self`` belongs to a worker: each process has its own copies of the session's
     instances, and keeps them for the next call with the same session. Threads share one new set of

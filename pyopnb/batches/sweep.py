@@ -204,8 +204,10 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     InputError, DefinitionError, concurrent.futures.BrokenExecutor
         As for `map`; the exception has the finished runs in its attribute ``sweep``.
 
-    Notes ----- For an attr or input named ``executor``, write ``**{"SoftClip.executor": …}``, or
-    pass it by position.
+    Notes
+    -----
+    For an attr or input named ``executor``, write ``**{"SoftClip.executor": …}``, or pass it by
+    position.
 
     Examples
     --------

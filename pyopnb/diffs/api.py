@@ -108,9 +108,11 @@ def diff(
     ModelError
         A file does not contain a model.
 
-    Notes ----- For two runs, each node of ``b`` runs twice more, in isolation on the tensors of
-    ``a``. If a node is then over the tolerance, it also runs twice on the tensors of each run, to
-    measure how far isolation itself is off. All these runs call ``compute`` of your ops, too.
+    Notes
+    -----
+    For two runs, each node of ``b`` runs twice more, in isolation on the tensors of ``a``. If a
+    node is then over the tolerance, it also runs twice on the tensors of each run, to measure how
+    far isolation itself is off. All these runs call ``compute`` of your ops, too.
 
     With ``stol=True``, a tensor that depends on values in float16 or bfloat16 gets that dtype's
     tolerance.

@@ -164,7 +164,8 @@ def reduce(
         of this process.
     rtol, atol, stol : float, optional
         As for `diff`, but the default is ``stol=True``, because kernels add up in different orders.
-        seconds : float The time limit; after it, the smallest model so far is returned.
+    seconds : float
+        The time limit; after it, the smallest model so far is returned.
 
     Returns
     -------

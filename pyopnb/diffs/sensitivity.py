@@ -159,10 +159,12 @@ def sensitivity(
         The first model is quantized, the second is not, their tensors do not correspond, or there
         are no feeds.
 
-    Notes ----- The float model runs with the scales and dequantized weights of the quantized one:
-    ``simulated`` says how near that is to ``measured``. onnxruntime quantizes a tensor if a node on
-    either side of it is quantized, so exclude the nodes on both sides of an expensive activation.
-    Float8 scales, and tensors that the bodies of If, Loop and Scan read, stay as they are.
+    Notes
+    -----
+    The float model runs with the scales and dequantized weights of the quantized one: ``simulated``
+    says how near that is to ``measured``. onnxruntime quantizes a tensor if a node on either side
+    of it is quantized, so exclude the nodes on both sides of an expensive activation. Float8
+    scales, and tensors that the bodies of If, Loop and Scan read, stay as they are.
     """
     samples = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     for sample in samples:

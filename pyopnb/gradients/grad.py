@@ -1,4 +1,4 @@
-"""A model that computes gradients, of a model whose ops have ``backward``."""
+"""Models that also compute gradients, for models whose ops have ``backward``."""
 
 from __future__ import annotations
 
@@ -42,49 +42,49 @@ def grad(
 ) -> ModelProto:
     """Make a model that also computes the gradients of one of its outputs.
 
-    ONNX's own operators are derived by the rules of onnx-ad, an op by the ``backward`` of its
-    class, which becomes a node of the gradient op. A node between ``wrt`` and the loss that has
-    neither is refused by name; it never counts as zero. Where an op declares no rank for an output,
-    neither by a hint nor by ``infer``, it is called with ones to find it.
+    ONNX's own operators are differentiated by the rules of onnx-ad, and an op by the ``backward``
+    of its class, which becomes a node of its gradient op. If a node between ``wrt`` and the loss
+    has neither, the error names it; its gradient never counts as zero. If neither a hint nor
+    ``infer`` gives the rank of an op's output, the op is called once with ones to find it.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Local functions are inlined, and operators that onnx-ad derives by their definition (LSTM,
-        Attention) written out.
+        Local functions are inlined. Operators that onnx-ad differentiates through their definition
+        (LSTM, Attention) are written out.
     wrt : sequence of str, or str
         Names of inputs and initializers, float16, float32 or float64.
     loss : str, optional
-        The output to derive, with one element. The only such output if not given.
+        The output to differentiate, which must have one element. By default, the only such output.
     feeds : mapping of str to array, optional
-        An example of the inputs, at which the gradients are compared first. Others are drawn from
-        the inputs' types; give one where few values make sense.
+        An example of the inputs, at which the gradients are checked first. Further examples are
+        drawn from the inputs' types. Pass one if only few values make sense.
     verify : bool
         Compare the gradients with differences of the loss along random directions, at inputs of
-        several sizes and magnitudes. Turn it off for an op whose ``backward`` means to differ, as a
-        straight-through estimator does.
+        several sizes and magnitudes. Turn this off for an op whose ``backward`` differs on purpose,
+        such as a straight-through estimator.
 
     Returns
     -------
     ModelProto
-        It has the outputs of the model, then ``grad_<name>`` for each name of ``wrt``, of its
-        dtype and shape. The initializers stay what they are. ``pyopnb.gradients`` in its metadata
-        says what was compared.
+        A model with the outputs of the original, then ``grad_<name>`` for each name in ``wrt``,
+        with the same dtype and shape. Initializers stay initializers. The metadata entry
+        ``pyopnb.gradients`` says what was compared.
 
     Raises
     ------
     ModelError
-        A name that is not there or has no influence on the loss (as `torch.autograd.grad` does), a
-        loss with more than one element, a node without a gradient, or a gradient that is wrong.
+        A name does not exist or does not influence the loss (which `torch.autograd.grad` refuses
+        too), the loss has more than one element, a node has no gradient, or a gradient is wrong.
     InputError
-        ``feeds`` are not those of the model.
+        ``feeds`` do not fit the model.
     ImportError
-        onnx-ad is not installed: it comes with the extra ``pyopnb[grad]``.
+        onnx-ad is not installed; it comes with the extra ``pyopnb[grad]``.
 
     Notes
     -----
-    At a kink the gradient is that of one side, and of the several elements that are the largest,
-    one gets it all. onnx-ad: J. Gillis, https://github.com/yacoda/onnx-ad.
+    At a kink, the gradient is that of one side. If several elements share the maximum, one of them
+    gets the whole gradient. onnx-ad is by J. Gillis, https://github.com/yacoda/onnx-ad.
 
     Examples
     --------

@@ -42,18 +42,18 @@ _LEAST_RUNS = 3
 def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
-    Each language is represented by the op's newest version in it. Each form runs in ONNX Runtime,
-    in a model of one node, with one thread. The results are compared with those of Python at up to
-    three sizes: the example's, and those in which the first dimension that can change is 32 and
-    1,024 times as large, up to a million elements and calls of 50 ms.
+    For each language, the op's newest version in that language is taken. Each form runs in ONNX
+    Runtime, in a model of one node, on one thread. The results are compared with those of Python at
+    up to three sizes: the example's, and sizes whose first variable dimension is 32 and 1,024 times
+    as large, as long as arrays stay below a million elements and calls below 50 ms.
 
     Parameters
     ----------
     op : str or type
         The name of an op in the registry, or its class.
     *inputs
-        An array for each input, None for one that is left out. Without them, some are generated
-        from the hints of ``compute``.
+        An array for each input, and None for an optional input that is left out. By default, arrays
+        are generated from the hints of ``compute``.
     **attrs
         The attrs of the node.
 
@@ -64,9 +64,9 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     Raises
     ------
     InputError
-        No version is in Python.
+        No version of the op is in Python.
     UnknownName, InputError
-        As from `check`.
+        As for `check`.
     Exception
         What the op raises.
 

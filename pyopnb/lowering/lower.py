@@ -36,57 +36,58 @@ def lower(
 ) -> FunctionProto | ModelProto:
     """Turn an op, or the ops of a model, into functions of ONNX's own operators.
 
-    ``compute`` runs once on an example, and its NumPy calls are recorded. The function is
-    then run in plain ONNX Runtime and compared with the op: on the examples, at other sizes,
-    without elements, on other values, with NaN and infinities. It is returned if all agree.
-    Rows of a million elements are not tried, as ONNX Runtime's own float32 sums and means
-    are off by 0.1 % there.
+    ``compute`` runs once on an example, and its NumPy calls are recorded as a function. The
+    function then runs in plain ONNX Runtime and is compared with the op: on the examples, at other
+    sizes, on empty arrays, on other values, and on NaN and infinities. It is returned only if all
+    of these agree. Rows of a million elements are not tried, because ONNX Runtime's own float32
+    sums and means are off by 0.1 % there.
 
     Parameters
     ----------
     op : str, type, ModelProto, bytes or path
         The name of an op in the registry, or its class; or a model.
     *inputs
-        Of an op: an array for each input, None for one that is left out. Without inputs and
-        examples, some are generated from the hints of ``compute``. Of a model: feeds by name, one
-        dict. Without it, the ops are tried on what a run on random arrays gives them.
+        For an op: an array for each input, and None for an optional input that is left out. Without
+        inputs and examples, some are generated from the hints of ``compute``. For a model: one dict
+        of feeds by name. Without it, the model runs on random arrays, and each op is tried on what
+        it gets there.
     examples : sequence
-        As for `check`: more examples of an op, of the same dtypes and ranks.
+        More examples of an op, with the same dtypes and ranks, as for `check`.
     opset : int, optional
-        The version of ONNX's own operators; the newest that the installed runtime takes if not
-        given, as in `model`. The functions of a model have the model's.
+        The version of ONNX's own operators. By default, the newest that the installed runtime
+        takes, as in `model`. In a model, functions use the version of the model.
     finite : bool
-        Assume that no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no
-        nodes that check for NaN, and such values are not compared.
+        Assume that no array has NaN or infinities. Then ``max``, ``min`` and ``argmax`` need no
+        nodes that check for NaN, and the comparison leaves such values out.
     strict : bool
-        Of a model: raise for an op that cannot become a function. Otherwise it stays as it is, with
+        For a model: raise if an op cannot become a function. Otherwise it stays a Python node, with
         the warning `StayedInPython`.
     verify : bool
-        Whether to compare the results. Without it the function is returned as it was traced, after
-        NumPy has run once on the example, and its ``doc_string`` says that nothing was compared.
+        Whether to compare the results. If False, the function is returned as it was recorded on the
+        example, and its ``doc_string`` says that nothing was compared.
     **attrs
-        Of an op: as for `check`.
+        For an op: as for `check`.
 
     Returns
     -------
     FunctionProto or ModelProto
-        Of an op: a function for the dtypes, ranks and attrs of the example, for all sizes. Of a
-        model: a copy with the functions in it. In a `Session` that knows the op, the op serves in
-        place of the function of its name; everywhere else, and for each further function of one
-        op, the function does.
+        For an op: a function for the dtypes, ranks and attrs of the example, and for all sizes. For
+        a model: a copy with the functions in it. A `Session` that knows the op runs the op in place
+        of the function with its name. Plain ONNX Runtime runs the function, and so does a `Session`
+        where one op became several functions.
 
     Warns
     -----
     StayedInPython
-        The Python nodes left in a model, each with the reason.
+        Lists the Python nodes that are left in the model, each with the reason.
 
     Raises
     ------
     NotLowered
-        A line of ``compute`` has no ONNX operators: it says which, and what to write instead.
-        Or a result differs.
+        A line of ``compute`` cannot be written as ONNX operators, or a result differs. The message
+        names the line and what to write instead.
     UnknownName
-        The registry has no such op.
+        There is no such op in the registry.
     InputError
         An example is not made of arrays, or their number is not that of the op's inputs.
     Exception

@@ -1,4 +1,4 @@
-"""Nodes and models built by hand, in the versions that the installed ONNX Runtime takes."""
+"""Nodes and models built in Python, in versions that the installed ONNX Runtime takes."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def node(
         An empty name leaves an optional port out.
     name : str, optional
     **attrs
-        What `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None
-        leaves the attr out.
+        Values as for `onnx.helper.make_attribute`. An array becomes a tensor, and a ModelProto a
+        graph. None leaves the attr out.
 
     Returns
     -------
@@ -71,12 +71,12 @@ def node(
     Raises
     ------
     DefinitionError
-        The name is not of that form.
+        The name does not have the form ``domain::OpType``.
     UnknownName
-        A class that is not that of one op in the registry.
+        A class is that of no op in the registry, or of several.
     ModelError
-        An attr has a value that ONNX cannot hold: an array of a dtype that no tensor can have, a
-        dict, a list of several kinds.
+        An attr has a value that ONNX cannot store: an array with a dtype that no tensor can have, a
+        dict, or a list of mixed kinds.
 
     Examples
     --------
@@ -145,19 +145,19 @@ def model(
     nodes : sequence of NodeProto
         In any order; the model has them sorted.
     inputs : mapping
-        Name to type (``"float32[N,3]"``) or to an example array. A list is refused: it may
+        Name to type (``"float32[N,3]"``) or to an example array. A list is refused, because it may
         be meant as a shape.
     outputs : mapping, or sequence of names
-        A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own
-        ``infer``, as far as possible; a `Session` infers such types again, so that an op can be
+        A mapping declares the types. For names alone, the types are inferred by ONNX and by the
+        ops' own ``infer``, as far as possible. A `Session` infers them again, so that an op can be
         redefined with other outputs.
     initializers : mapping, optional
         Name to array, or to a TensorProto (whose data may be in another file).
     functions : sequence of FunctionProto
         The model's local functions.
     opset : int, optional
-        Version of ONNX's own operators; the newest that the installed runtime takes if not given.
-        The IR version is always that, and each domain that occurs is imported.
+        Version of ONNX's own operators. By default, the newest that the installed runtime takes.
+        The IR version is always the newest that it takes. Each domain that occurs is imported.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def model(
         not one of ONNX's, or does not take an attr or its kind (an int stands for a float); an
         array has a dtype that no tensor can have.
     InputError
-        A type is not written as ``float32[N,3]``.
+        A type does not have the form ``float32[N,3]``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A model file with its ops, of which only those run that the caller names."""
+"""Read a model file with its ops, and run only the ops that the caller names."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Loaded(Displayable):
     ----------
     path : str
     model : ModelProto
-        For a `Session`. Its metadata still has the sources of the ops.
+        Pass it to a `Session`. Its metadata still has the sources of the ops.
     ops : Mapping of str to KeptOp
-        The ops in the file, by name, in its order.
+        The ops by name, in the order of the file.
     versions : tuple of Version
-        Of the ops that were run and are now in the registry.
+        The versions of the ops that were run and are now in the registry.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Loaded(Displayable):
         return sanitize(op.schema)
 
     def sources(self) -> list[str]:
-        """Return the sources of the ops, safe to print; one that is too long for an output ends with a line that says so.
+        """Return the sources of the ops, safe to print; a long one is cut, and its last line says so.
 
         Returns
         -------
@@ -143,19 +143,20 @@ def load(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> Loaded:
-    """Read a model file with ops, and run those that are named.
+    """Read a model file with ops, and run the ops that you name.
 
-    A source in a file can do whatever you can do. Load the file without ``ops`` first, read the
-    sources that it shows, then name those to run. There is no way to name all at once.
+    The source of an op can do anything that you can do. So load the file without ``ops`` first,
+    read the sources that it shows, and then name the ops to run. You cannot name all of them at
+    once.
 
     Parameters
     ----------
     model : path, bytes or ModelProto
     ops : list of str
         Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name
-        runs what the file has under that name now; a digest runs only that very source.
+        runs whatever the file has under that name now; a digest runs only that exact source.
     base_dir : path, optional
-        Where the external data of a ModelProto or of bytes is.
+        The folder with the external data of a ModelProto or of bytes.
 
     Returns
     -------
@@ -165,10 +166,10 @@ def load(
     Raises
     ------
     ModelError
-        There is no model, an entry is not what `save` writes, a digest is of another source, or the
-        file does not have one of ``ops``. Nothing was run then.
+        There is no model, an entry was not written by `save`, a digest belongs to another source,
+        or the file lacks one of ``ops``. In these cases nothing was run.
     Exception
-        What a source raises. The registry is unchanged then.
+        Whatever a source raises. The registry is then unchanged.
 
     Examples
     --------

@@ -45,17 +45,19 @@ def save(
 ) -> tuple[KeptOp, ...]:
     """Write a model and the sources of its ops to a file.
 
-    The file is an ordinary ONNX model; the ops are in its metadata, as text. `pyopnb.load` shows
-    them and runs those that are named. What a source uses comes along: imports, functions and
-    classes whose text is known, and plain constants; anything else that it uses is refused by name.
+    The file is an ordinary ONNX model with the sources of the ops as text in its metadata.
+    `pyopnb.load` shows them and runs the ones that you name. A source brings along what it uses:
+    imports, functions and classes whose text is known, and plain constants. If it uses anything
+    else, `save` refuses and names it.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
     path : path
-        If anything fails, a file that is there stays as it was.
+        If anything fails, an existing file stays as it was.
     external_data : bool, optional
-        Whether large weights go to a second file beside it. By default they do if they were in one.
+        Whether large weights go to a second file beside it. By default, they do if they came from
+        one.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is.
 
@@ -67,7 +69,7 @@ def save(
     Raises
     ------
     DefinitionError
-        An op uses something that cannot come along: see `pyopnb.ops.source`.
+        An op uses something that cannot be saved with it; see `pyopnb.ops.source`.
     ModelError
         There is no model, or the file cannot be written.
 

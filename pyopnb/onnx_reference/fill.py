@@ -1,4 +1,4 @@
-"""Models in which ONNX's reference implementation or the catalogue replaces what ONNX Runtime lacks."""
+"""Replace what ONNX Runtime lacks by ONNX's reference implementation or by operators of the catalogue."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ _UINT8, _INT8 = TensorProto.UINT8, TensorProto.INT8
 
 @dataclass(frozen=True)
 class FilledNode:
-    """A node that the runtime lacks, and what `fill` did about it.
+    """A node that the runtime cannot run, and what `fill` did about it.
 
     Attributes
     ----------
     where : str
         The original node as messages name it.
     op : str
-        The stand-in; empty where there is none.
+        The op that stands in for it; empty if there is none.
     reason : str
-        What the runtime lacks; for a node without a stand-in, also why.
+        What the runtime lacks, and for a node without a stand-in, why there is none.
     """
 
     where: str
@@ -78,34 +78,34 @@ def fill(
 ) -> ModelProto:
     """Return a copy of a model in which ops written in Python run every node that the runtime lacks.
 
-    They are ONNX's reference implementation, ``onnx.reference::Celu_12`` for version 12 of Celu,
-    and for operators that ONNX does not define those of the catalogue,
-    ``pyopnb.catalog.TRT::EfficientNMS_TRT``. An op of yours with the node's own name goes before
-    both. The opset of a model that is too new for the runtime is lowered: a node whose operator has
-    not changed since, or only in its allowed types, stays the runtime's; any other runs through the
-    reference in its own version.
+    The stand-in is ONNX's reference implementation, such as ``onnx.reference::Celu_12`` for version
+    12 of Celu. For operators that ONNX does not define, it is an operator of the catalogue, such as
+    ``pyopnb.catalog.TRT::EfficientNMS_TRT``. If you have an op with the node's own name, it comes
+    first. If the model's opset is too new for the runtime, it is lowered: a node whose operator has
+    not changed since, or only in its allowed types, still runs in the runtime; any other runs in
+    the reference, in its own version.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
         It is not changed. External data stays in its files.
     nodes : as for `replace`, optional
-        Nodes to run through the reference although the runtime has a kernel:
-        kernels refuse some attrs.
+        Nodes to run in the reference although the runtime has a kernel, for example because the
+        kernel refuses their attrs.
     base_dir : path, optional
         The folder of the external data of a model in memory.
 
     Returns
     -------
     ModelProto
-        For `Session`. After saving it, load it by ``Session(path, fill=True)``, which defines
-        its stand-ins again.
+        Pass it to a `Session`. If you save it, load it with ``Session(path, fill=True)``, which
+        defines the stand-ins again.
 
     Warns
     -----
     Filled
-        What was filled, what could not be, and why; ``nodes`` lists them all. Without a warning,
-        nothing was missing.
+        Says what was filled, what could not be filled, and why; ``nodes`` lists every node. Without
+        this warning, nothing was missing.
 
     Examples
     --------
@@ -204,7 +204,7 @@ class _Filling:
     # ---- stand-ins -----------------------------------------------------------------------------
 
     def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
-        """Replace nodes by their stand-ins, where they have one."""
+        """Replace each node that has a stand-in."""
         changes: list[tuple[Site, str]] = []
         # A stand-in replaces what is inside its node as well.
         # So these come first, and what was inside is settled with them.

@@ -1,8 +1,8 @@
 """ONNX's reference implementation of one operator, as a function of arrays.
 
-``onnx.reference`` evaluates models. Here one operator, in one version and with its attrs, can be
-called: either the reference has a class for it, or ONNX defines it by a function of other
-operators, and that runs.
+``onnx.reference`` evaluates models. This module calls a single operator in one version and with its
+attrs. Either the reference has a class for it, or ONNX defines it as a function of other operators,
+and that function runs.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def reference(
     Parameters
     ----------
     op : str
-        ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; of other domains, an
-        operator of the catalogue.
+        ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; in other domains, an operator of the
+        catalogue.
     *inputs : array, or list of arrays for a sequence
-        None omits an optional input.
+        None leaves out an optional input.
     opset : int, optional
-        The version of the operator's domain; the newest that the installed onnx knows if not given.
+        The version of the operator's domain. By default, the newest that the installed onnx knows.
     outputs : int, optional
         Number of outputs; by default the fewest that the operator has.
     **attrs
-        As for `node`; None omits an attr.
+        As for `node`; None leaves the attr out.
 
     Returns
     -------
@@ -83,9 +83,9 @@ def reference(
     Raises
     ------
     ModelError
-        There is no such operator, no reference implementation of it, or it has no such attr.
+        There is no such operator, it has no reference implementation, or it has no such attr.
     Exception
-        What the reference implementation raised, unchanged.
+        Whatever the reference implementation raised.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
-    """Tell whether the reference runs the newest version in place of this one, although their definitions differ."""
+    """Tell whether the reference runs the newest version instead of this one, although their definitions differ."""
     from onnx.reference.op_run import OpRun
 
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
@@ -295,10 +295,10 @@ class Evaluation:
             return tuple(evaluator.run(None, feeds))
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        """Return the outputs' types as far as onnx infers them from the inputs'.
+        """Return the outputs' types as far as onnx infers them from the inputs' types.
 
-        It asks for a model of one node, since onnx follows functions and graph
-        attrs only in a model.
+        This builds a model of one node, because onnx follows functions and graph attrs only in a
+        model.
         """
         inputs = []
         for name, type_ in zip(_input_names(types), types, strict=True):
@@ -390,8 +390,8 @@ def _value_infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
 class StandIn:
     """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one per operator.
 
-    ``reference_outputs`` is the node's number of outputs, which ``compute`` has
-    no other way to know.
+    ``reference_outputs`` is the node's number of outputs, which ``compute`` could not know
+    otherwise.
     """
 
     operator: tuple[str, str, int]

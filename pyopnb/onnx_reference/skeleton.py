@@ -1,7 +1,7 @@
-"""The ``%%pyop`` cell for a node: its ports, types and attrs, and a body that runs where ONNX has a reference.
+"""Write the ``%%pyop`` cell for a node: its ports, types and attrs, and a body that runs if ONNX has a reference for it.
 
-Text from a model never becomes code: names are used only if they are identifiers, everything else
-is written as a literal.
+Text from a model never becomes code: names are used only if they are identifiers, and everything
+else is written as a literal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WIDTH = 110
 
 
 class SkeletonCell(str):
-    """The text of a cell; its repr is the text itself, so a prompt displays it as it would be typed."""
+    """The text of a cell. Its repr is the text itself, so that a prompt shows it as you would type it."""
 
     __slots__ = ()
 
@@ -63,23 +63,23 @@ def skeleton(
     ----------
     model : ModelProto, bytes or path
     node : NodeProto, str, or a row of `missing`
-        A str is the node's name, the name of an output, or an op type that occurs once.
+        A str is the name of a node, the name of an output, or an op type that occurs once.
     base_dir : path, optional
-        The folder of the external data of a model in memory; it is not read.
+        The folder of the external data of a model in memory. The data is not read.
 
     Returns
     -------
     SkeletonCell
-        A str. For an operator of the catalogue it is the source that `fill` runs. Where the
-        installed ONNX Runtime lacks the node, the cell defines the node's own operator and the
-        model runs; otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one
-        operator run through one class: a type or a default in the cell holds for each of them.
+        A str. For an operator of the catalogue, it is the source that `fill` runs. If the installed
+        ONNX Runtime lacks the operator, the cell defines it and the model then runs. Otherwise the
+        cell defines an op in the domain ``pyopnb``, for use with `replace`. All nodes of an
+        operator share one class, so types and defaults in the cell hold for all of them.
 
     Raises
     ------
     ModelError
-        There is no such node, several match, its operator has a name that no op can have, or it
-        reads or makes a sequence, a map or an optional, which no op can.
+        There is no such node, several match, the operator's name is not allowed for an op, or the
+        node reads or makes a sequence, a map or an optional, which no op can.
 
     Examples
     --------

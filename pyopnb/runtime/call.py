@@ -53,18 +53,17 @@ def call(
     op : str, type or Op
         ``"demo::SoftClip"``, or its class; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
     *inputs
-        Arrays, and what `numpy.asarray` makes arrays of. Python's own numbers and lists of
-        them get the dtype that the op or operator declares, or else that of the arrays which
-        must have the same, if that has their values; what has a dtype keeps it. None leaves
-        an optional input out.
+        Arrays, or anything that `numpy.asarray` converts. Python numbers and lists of them get the
+        declared dtype, or the dtype of the other inputs that must match, if it can hold the values
+        exactly; anything that has a dtype keeps it. None leaves out an optional input.
     outputs : int, optional
-        The number of outputs. By default, as many as the op's hints say, or as the ONNX
+        The number of outputs. By default, as many as the op's hints say, as many as the ONNX
         operator always has, or 1.
     opset : int, optional
-        Version of ONNX's own operators; the newest that the installed runtime takes if not given.
+        Version of ONNX's own operators. By default, the newest that the installed runtime takes.
     **attrs
-        As `node` takes them. An attr that is named ``outputs`` or ``opset`` needs a
-        model: `pyopnb.model`.
+        As for `node`. To set an attr named ``outputs`` or ``opset``, build a model with
+        `pyopnb.model`.
 
     Returns
     -------
@@ -74,20 +73,21 @@ def call(
     Raises
     ------
     UnknownName
-        No such op, in the registry or in the runtime.
+        There is no such op, neither in the registry nor in the runtime.
     InputError
-        An input is no array, or has another dtype or rank than the op's hint.
+        An input is not an array, or does not have the dtype or shape of the op's hint.
     ModelError
-        ONNX Runtime refuses such a node: shapes that do not fit each other, or an attr.
+        ONNX Runtime refuses the node, for example because of an attr, or because shapes do not fit
+        each other.
     Exception
-        Whatever the op raised, as itself.
+        Whatever the op raised.
 
     Notes
     -----
-    Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's
-    instance: what an op keeps on ``self`` lives from one such call to the next, until the op is
-    redefined or `KEPT` other kinds of calls were made. If each call must start afresh, `run` a
-    model. A redefined op serves from the next call on.
+    Calls of an op with the same attrs, dtypes and ranks share a session, and therefore the op's
+    instance. State on ``self`` lives from one such call to the next, until the op is redefined or
+    `KEPT` other kinds of calls were made. If each call must start afresh, `run` a model instead.
+    After a redefinition, the next call uses the new version.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class _Definition:
     alike: list[list[int]]
 
     def declared(self, place: int, inputs: Sequence[Any]) -> TensorType:
-        """Find the declared type of an input; where there are several, take that of the other arrays."""
+        """Find the declared type of an input; if it may have several dtypes, take that of the other arrays."""
         for other in self.alike[place]:
             value = inputs[other]
             if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT":

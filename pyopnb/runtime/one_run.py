@@ -43,8 +43,8 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     ----------
     model : ModelProto, bytes or path
     *feeds, **named
-        By name, or in the order of the model's inputs, or one dict of all by name: also for a feed
-        that is called ``fill``.
+        By name, in the order of the model's inputs, or one dict of all by name. Use the dict for a
+        feed named ``fill``.
     fill : bool
         As for `Session`.
 
@@ -103,10 +103,10 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
 
 
 def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
-    """Make a function for a few short runs of a model, which logs nothing of what fails.
+    """Make a function for a few short runs of a model, which does not log failures.
 
-    Optimizing a graph of a thousand nodes, or a pool of threads, costs more than such runs. So does
-    a plan of ours, which only ops need.
+    Optimizing a graph of a thousand nodes, or starting a pool of threads, would cost more than such
+    runs. So would a plan, which only ops need.
     """
     options = new_options("no", threads=1)
     # Planning memory for each new size takes longer than the few runs that have it.
@@ -149,9 +149,9 @@ def run_each(
     model : ModelProto
     feeds : sequence of mapping
     level : str
-        Of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
+        The level of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
     providers : sequence
-        The CPU where there are none.
+        If empty, the CPU.
     """
     session = Session(model, new_options(level), providers or [CPU])
     names = [info.name for info in model.graph.output]

@@ -1,4 +1,4 @@
-"""Nodes replaced by ops, to debug a kernel in Python inside a real network."""
+"""Replace nodes by ops, to debug a kernel in Python inside a real network."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def replace(
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. External data stays where it is: a `Session` in this process finds it; in
-        another process, pass ``base_dir`` to the session of the copy.
+        It is not changed. External data stays in its files, where a `Session` in this process finds
+        it. In another process, pass ``base_dir`` to the session of the copy.
     where : str, NodeProto, function of a node, or a list of these
-        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that
-        domain, ``"Softmax"`` in any domain. Nodes in the bodies of If, Loop and Scan and in local
-        functions are selected as well.
+        A str is the name of a node, the name of an output, or an op type: ``"::Softmax"`` in
+        exactly that domain, ``"Softmax"`` in any domain. Nodes in the bodies of If, Loop and Scan
+        and in local functions are selected, too.
     op : str or type
         The name of an op in the registry, or its class.
     base_dir : path, optional
@@ -61,17 +61,17 @@ def replace(
     Returns
     -------
     ModelProto
-        The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out
-        gets the default of the operator that it replaces, which may differ from the op's. Outputs
-        keep their types, where these are known.
+        The copy. The nodes keep their names, inputs, outputs and attributes. If a node leaves an
+        attr out, it gets the default of the replaced operator, even if the op has another default.
+        Outputs keep their types if these are known.
 
     Raises
     ------
     UnknownName
         The registry does not have the op.
     ModelError
-        No node is selected, a text has two meanings, or the op does not fit: an unknown attr, a
-        port of another dtype or rank, too few outputs.
+        No node is selected, a str has two meanings, or the op does not fit: it lacks an attr, a
+        port has another dtype or rank, or it has too few outputs.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
 
 
 def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
-    """Turn nodes into nodes of ops, and import the domains, in functions as well.
+    """Turn nodes into nodes of ops, and import the ops' domains, in functions as well.
 
     Nothing is checked; the ops need not be in the registry yet.
 

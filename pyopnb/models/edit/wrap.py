@@ -1,4 +1,4 @@
-"""Taps: nodes go on running in ONNX Runtime, and a Python function sees their inputs and outputs."""
+"""Taps: nodes still run in ONNX Runtime, and a Python function sees their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["Seen", "move_behind", "wrap"]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """One run of one node: what a tap shows its function.
+    """One run of one node, as the function of a tap gets it.
 
     Attributes
     ----------
     node : NodeProto
         The node of the model that was wrapped.
     inputs, outputs : dict
-        Read-only arrays by name, in the order of the ports. Ports that are left out are missing; so
-        are inputs that no op can take, such as sequences.
+        Read-only arrays by name, in the order of the ports. Optional ports that the node leaves out
+        are missing, and so are inputs that no op can take, such as sequences.
     where : str
         The node as messages name it.
     """
@@ -79,7 +79,7 @@ def wrap(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """Copy a model so that a function is called with the inputs and outputs of some nodes whenever one of them has run.
+    """Copy a model so that a function sees the inputs and outputs of some nodes after each run.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ def wrap(
         As for `replace`.
     function : callable
         Called with a `Seen`, during the run and on its thread; its return value is ignored.
-        ``print`` prints each, the ``append`` of a list keeps each, and ``breakpoint`` stops in the
-        debugger, with ``node``, ``inputs`` and ``outputs`` as local variables. An exception that it
-        raises fails the run and arrives as itself.
+        ``print`` prints it, the ``append`` of a list keeps it, and ``breakpoint`` stops in the
+        debugger, with ``node``, ``inputs`` and ``outputs`` as local variables. If the function
+        raises, the run fails with that exception.
 
     Returns
     -------
@@ -98,17 +98,17 @@ def wrap(
     Raises
     ------
     ModelError
-        No node is selected, a text has two meanings, or an output is of a type that no op can pass
-        on, such as a sequence.
+        No node is selected, a str has two meanings, or an output has a type that no op can pass on,
+        such as a sequence.
 
     Notes
     -----
-    The nodes run in ONNX Runtime as before and their values pass unchanged. But ONNX Runtime does
-    not fuse a wrapped node with its neighbours, and a fused kernel can round differently.
+    The nodes run in ONNX Runtime as before, and their values are not changed. But ONNX Runtime
+    cannot fuse a wrapped node with its neighbours, and a fused kernel can round differently.
 
     Each selected node is followed by an op of the registry, such as ``pyopnb.tap::Softmax_1``,
     which keeps the function alive. ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it
-    once no session uses it any more.
+    when no session uses it any more.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def wrap(
 def move_behind(
     scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]
 ) -> None:
-    """Move the second node of each pair right behind the first; those behind the same node keep their order."""
+    """Move the second node of each pair right behind the first; nodes behind the same node keep their order."""
     # Keep the nodes, as ids are those of live objects only.
     nodes = list(scope.node)
     positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}

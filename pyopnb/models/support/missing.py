@@ -34,14 +34,13 @@ class MissingNode:
     site : Site or None
         The node and its position; None for an import that is too new.
     op : str
-        ``domain::OpType-N``, with the version of the domain that introduced the operator,
-        where that is known.
+        ``domain::OpType-N``, where N is the version that introduced the operator, if that is known.
     kind : str
         ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``,
         ``"mixed dtypes"`` or ``"opset too new"``.
     reason : str
     is_in_catalog : bool
-        Whether `fill` runs it by the catalogue.
+        Whether `fill` runs it with an operator of the catalogue.
     """
 
     site: Site | None
@@ -52,7 +51,7 @@ class MissingNode:
 
     @property
     def node(self) -> str:
-        """Return the node's name, or its first output where it has none."""
+        """Return the node's name, or its first output if it has no name."""
         if self.site is None:
             return ""
         return self.site.node.name or first_output(self.site.node)
@@ -76,7 +75,7 @@ class MissingNode:
 
 
 class Missing(tuple[MissingNode, ...]):
-    """What `missing` found, as a tuple with a table; false where the runtime can run every node."""
+    """The result of `missing`: a tuple that prints as a table, and is false if the runtime can run every node."""
 
     __slots__ = ()
 
@@ -105,10 +104,10 @@ class Missing(tuple[MissingNode, ...]):
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
-    The answer comes from the runtime's own lists of operators and kernels: the model is not loaded,
-    and external data is not read. Bodies are included, and local functions for each call. Nodes
-    that run through ops of the registry, and those of the retired PyOp, are not missing. Neither
-    the IR version nor what a kernel refuses at run time is checked.
+    The answer comes from the runtime's own lists of operators and kernels, so the model is not
+    loaded and external data is not read. Bodies are included, and local functions once per call.
+    Nodes of registered ops and of the retired PyOp do not count as missing. The IR version is not
+    checked, nor what a kernel refuses at run time.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     Returns
     -------
     Missing
-        A tuple of `MissingNode`, empty and false where every node runs.
+        A tuple of `MissingNode`, which is empty if every node runs.
 
     Raises
     ------

@@ -66,20 +66,20 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
         the version of ONNX's own operators that the installed runtime takes, and an import for
         each domain that occurs.
     name : str, optional
-        Of a graph that has none in the text; ``graph`` if not given.
+        The name of the graph if the text has none; ``graph`` by default.
 
     Returns
     -------
     ModelProto
-        Nodes that stand before one that they read are moved behind it.
+        A node that comes before one of its inputs is moved behind it.
 
     Raises
     ------
     ModelError
-        The text is not of that form, nests deeper than a model can, or has what no graph may have:
-        a name that is defined twice or not at all, an operator of ONNX's own domains that ONNX does
-        not have, more or fewer values than a tensor has. It shows the line. An op of another domain
-        may be defined later.
+        The text does not have that form, nests deeper than a model can, or no graph may look like
+        that: a name is defined twice or not at all, an operator of ONNX's own domains does not
+        exist, or a tensor has the wrong number of values. The message shows the line. Ops of other
+        domains may be defined later.
 
     Notes
     -----
@@ -87,8 +87,8 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     are read as ONNX's text form defines them, where ``int64`` is a scalar and ``int64[]`` has an
     unknown rank. ``float32`` and ``float32[]``, which mean the reverse in the notation of hints,
     are refused. ``#`` begins a comment, and ``#@`` a doc string or metadata, as `text` writes them.
-    An int where ONNX's own operator has a float attribute is that float. The values of a tensor of
-    float16, bfloat16 or float8 are the integers that their bits are.
+    An int for a float attribute of ONNX's own operators becomes a float. In a tensor of float16,
+    bfloat16 or float8, values are written as the integers with the same bits.
 
     Examples
     --------

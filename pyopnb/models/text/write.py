@@ -1,4 +1,4 @@
-"""Models written in ONNX's text form, so that `parse` gives back a model that computes the same."""
+"""Write models in ONNX's text form, which `parse` turns back into a model that computes the same."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def text(
     Parameters
     ----------
     model : ModelProto
-        Or what holds one, bytes or a path, as for `Session`.
+        Or bytes, a path, or an object that holds a model, as for `Session`.
     most : int
-        Values that all tensors of the model may have together in the text.
+        The largest number of tensor values in the text, over all tensors of the model.
     drop : collection of {"metadata", "docs"}
         What to leave out everywhere: ``metadata_props``, ``doc_string``.
 
@@ -63,19 +63,19 @@ def text(
     Raises
     ------
     ModelError
-        There are more values than ``most``, or the model has something that ONNX's text form has no
-        syntax for, as a text that is no UTF-8, or a list of graphs. It names the first. The text is
-        read back and compared.
+        There are more values than ``most``, or the model has something that ONNX's text form cannot
+        express, such as a string that is not UTF-8 or a list of graphs. The message names the first
+        of these. Every text is read back and compared.
     InputError
-        ``drop`` has another word.
+        ``drop`` has an unknown word.
 
     Notes
     -----
-    Names, order, doc strings and metadata stay. Those that ONNX's text form has no syntax for stand
-    in comments that begin with ``#@``, which onnx's own parser passes over. A comment at the head
-    names what else is left out, as ``training_info``. Tensors come back as ``raw_data``, and empty
-    fields as fields that are not set. Types of outputs that `model` or `parse` inferred are left
-    out, and inferred again.
+    Names, order, doc strings and metadata are kept. If ONNX's text form has no syntax for one of
+    them, it is written as a comment that begins with ``#@``, which onnx's own parser skips. A
+    comment at the top names anything that is left out, such as ``training_info``. Tensors come back
+    as ``raw_data``, and empty fields as unset fields. Types of outputs that `model` or `parse`
+    inferred are left out and inferred again.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``pyopnb.interact``: controls for the attrs of a session's ops and for feeds, with the result below."""
+"""``pyopnb.interact``: controls for feeds and for the attrs of a session's ops, with the result below."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Interact(LiveOutput):
     Attributes
     ----------
     session : Session
-        A session with attrs of its own: the controls leave those of the given session alone.
+        A session with its own attrs, so that the controls do not change those of your session.
     controls : dict
         `Control` by name.
     values : dict
         The controls' current values.
     result, reference : Result or None
-        Result of the last run without an error, and the pinned one.
+        The result of the last run without an error, and the pinned result.
     diff : Diff or None
         How the result differs from the reference.
     error : BaseException or None
-        What the last run raised.
+        The exception of the last run.
     """
 
     _baseline_name = "the reference"
@@ -172,12 +172,12 @@ class Interact(LiveOutput):
         self._update()
 
     def set(self, **values: Any) -> None:
-        """Move controls, as a user does with the mouse.
+        """Move controls, as a user would with the mouse.
 
         Parameters
         ----------
         **values
-            By name of the control.
+            Values by the name of the control.
 
         Raises
         ------
@@ -197,28 +197,28 @@ def interact(
 ) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
-    The attrs are those of a session of its own, which shares everything else with the given one:
-    see `Session.with_attrs`. A run that takes long leaves the page free, and a button stops it;
-    moving a control stops a run whose result is obsolete.
+    The controls change the attrs of a separate session, which shares everything else with yours;
+    see `Session.with_attrs`. A long run does not block the page, and a button stops it. Moving a
+    control stops a run whose result is out of date.
 
     Parameters
     ----------
     session : Session
     **requests
-        By name of an input of the model, or of an attr of its ops. For an input: an array, which is
-        fed as it is, or a number, bool, text, ``(min, max)``, ``(min, max, step)`` or list of
-        choices, which become a control. For an attr: the same; ``None`` leaves the control to its
-        schema. Where several ops have the attr, or to control one node:
-        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control
-        get one. A number without a range gets the slider that ``ipywidgets.interact`` gives it.
+        By the name of an input of the model or of an attr of its ops. An array is fed as it is. A
+        number, bool, str, ``(min, max)``, ``(min, max, step)`` or list of choices becomes a
+        control. For an attr, ``None`` chooses the control from the op's schema. If several ops have
+        the attr, or to control a single node, write ``**{"SoftClip.limit": (0.1, 5.0)}``. If you
+        name no attr, every attr that can have a control gets one. A number without a range gets the
+        same slider as in ``ipywidgets.interact``.
     view : callable, optional
-        Called with the result; what it returns is shown instead, as for `watch`.
+        Called with the result, to show its return value instead, as for `watch`.
 
     Returns
     -------
     Interact
-        Displays itself as the last expression of a cell. Its button pins the result as the
-        reference of a diff.
+        It displays itself as the last expression of a cell. A button pins the result, and later
+        results are compared with it.
 
     Raises
     ------

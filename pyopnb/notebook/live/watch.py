@@ -1,4 +1,4 @@
-"""``pyopnb.watch``: an output that runs a session again whenever one of its ops or attrs is changed."""
+"""``pyopnb.watch``: an output that runs a session again whenever one of its ops or attrs changes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Watch(LiveOutput):
     Attributes
     ----------
     result : Result or None
-        Result of the last run without an error.
+        The result of the last run without an error.
     error : BaseException or None
-        What the last run raised.
+        The exception of the last run.
     diff : Diff or None
-        How the result differs from that of the previous versions or attrs.
+        How the result differs from the one with the previous versions or attrs.
     seconds : float
         Duration of the last run.
     runs : int
@@ -63,7 +63,7 @@ class Watch(LiveOutput):
         return self._state.before
 
     def close(self) -> None:
-        """Never run again. What is displayed stays."""
+        """Stop following the ops for good; the output stays as it is."""
         self._forget_attrs()
         super().close()
 
@@ -79,36 +79,36 @@ def watch(
     view: Callable[[Result], Any] | None = None,
     **named: Any,
 ) -> Watch:
-    """Run a session now, and again in the same output whenever one of its ops is redefined or `Session.set_attrs` is called.
+    """Run a session now, and again in the same output whenever an op is redefined or an attr is set.
 
     The output shows the result, how it differs from the previous one, the time, the attrs that
-    are not the model's, and the changed lines of the class. An exception of the run is shown
-    there, above the last good result, and not in the cell that redefined the op. A run that
-    takes long leaves the cell free, and a button stops it; where an output is not updated after
-    its cell, as in a terminal and ``jupyter nbconvert --execute``, the cell waits for its runs.
-    The output ends when its cell is deleted or run again; its last state stays in the saved
-    notebook, as plain HTML.
+    differ from the model's, and the changed lines of the class. If a run raises, the exception
+    appears there, above the last good result, and not in the cell that redefined the op. A long run
+    does not block the cell, and a button stops it. Where an output cannot be updated after its
+    cell, as in a terminal or ``jupyter nbconvert --execute``, the cell waits for its runs. The
+    output ends when its cell is deleted or run again. The saved notebook keeps its last state as
+    plain HTML.
 
-    In JupyterLab and Notebook 7, a page that is reloaded, or opened later or twice, follows
-    again as long as the kernel runs. Where that is impossible the last state is shown, and says
-    that it is not live.
+    In JupyterLab and Notebook 7, the output follows again after the page was reloaded, or opened
+    later or twice, as long as the kernel runs. Elsewhere the last state is shown, and says that it
+    is not live.
 
     Parameters
     ----------
     session : Session
     *feeds, **named
-        As for a call of the session. Arrays are copied.
+        As in a call of the session. Arrays are copied.
     rtol, atol : float, optional
         As for `pyopnb.diff`.
     view : callable, optional
-        Called with the result; what it returns is shown instead: a matplotlib figure, an array, or
+        Called with the result, to show its return value instead: a matplotlib figure, an array, or
         anything that IPython displays.
 
     Returns
     -------
     Watch
-        Displays itself as the last expression of a cell. ``stop()`` and ``close()`` control it;
-        ``result``, ``error``, ``diff`` and ``seconds`` wait for a run in flight.
+        It displays itself as the last expression of a cell. ``stop()`` stops a run and ``close()``
+        ends the output; ``result``, ``error``, ``diff`` and ``seconds`` wait for a run in progress.
 
     Raises
     ------

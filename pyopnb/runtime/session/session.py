@@ -58,27 +58,27 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an
-        ``onnx_ir.Model``. External data beside a path is found. The model is never changed.
+        Or an object that holds or writes a model: torch's ``ONNXProgram``, an onnxscript function,
+        an ``onnx_ir.Model``. External data is found beside a path. The model is never changed.
     sess_options, providers, provider_options, **kwargs
-        As ``InferenceSession`` takes them.
+        As for ``InferenceSession``.
     modules : sequence of str
-        Exact names of modules that the retired PyOp's nodes may have their classes from;
-        see `ModuleRefused`.
+        Exact names of the modules from which nodes of the retired PyOp may take their classes; see
+        `ModuleRefused`.
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        Let ONNX's reference implementation stand in for nodes that the runtime lacks,
+        Let ONNX's reference implementation or the catalogue run the nodes that the runtime lacks,
         as `pyopnb.fill` does.
 
     Attributes
     ----------
     filled : tuple of FilledNode
-        What ``fill=True`` did; the warning `Filled` says it as well.
+        What ``fill=True`` did; the warning `Filled` says the same.
     lowered : tuple of str
-        Versions that are too new for the installed onnxruntime and were lowered, as the model means
-        the same in older ones: ``("IR version 14 → 13", "opset 28 → 26")``. The warning
-        `VersionsLowered` says it the first time.
+        Versions that were too new for the installed onnxruntime, and were lowered because the model
+        means the same in older ones: ``("IR version 14 → 13", "opset 28 → 26")``. The warning
+        `VersionsLowered` says so the first time.
 
     Raises
     ------
@@ -87,19 +87,19 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ModuleRefused
         A node names a module that was not allowed.
     InputError
-        There is no such keyword.
+        There is no such keyword argument.
     Exception
-        What an op's ``__init__`` or ``infer`` raised, as itself, with a note.
+        Whatever an op's ``__init__`` or ``infer`` raised, with a note.
 
     Notes
     -----
-    A redefined op serves from the next run on; a run in flight finishes with the versions that it
-    began with. Where the new version has other outputs (dtype or shape), ONNX Runtime's session is
-    rebuilt and the warning `SessionRebuilt` says so.
+    After a redefinition, the next run uses the new version; a run in progress finishes with the
+    versions that it started with. If the new version has outputs of another dtype or shape, ONNX
+    Runtime's session is rebuilt, with the warning `SessionRebuilt`.
 
-    ONNX Runtime is offered the ops of the model, whatever else the registry has. Options that are
-    given to several sessions keep the ops of all of them, as nothing can be taken out of options;
-    each of these sessions costs what they all do.
+    Only the ops of the model are registered with ONNX Runtime. If you pass the same options to
+    several sessions, they collect the ops of all of them, because nothing can be removed from
+    options; each such session then takes as long to create as if it had all of these ops.
 
     Examples
     --------
@@ -287,7 +287,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Raises
         ------
         InputError
-            The providers are no list of names, or their options no list of as many dicts.
+            The providers are not a list of names, or the options are not a list of equally many
+            dicts.
         """
         check_providers(providers, provider_options, available=True)
         _bridge.locked(self._updating, self._set_providers, providers, provider_options)
@@ -326,9 +327,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return rows
 
     def to_model_proto(self) -> ModelProto:
-        """Return the model that the session runs, with the attrs that `set_attrs` changed.
+        """Return the model of the session, with the attrs that `set_attrs` has changed.
 
-        Functions that take a model also take a session, and call this.
+        Functions that take a model also take a session, and call this method.
 
         Returns
         -------
@@ -344,7 +345,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @property
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
-        """Return those of `attrs` that `set_attrs` changed from the model's."""
+        """Return the attrs that `set_attrs` has changed, by node."""
         state = self._update()
         model = state.setting.model
         changes = {}
@@ -361,10 +362,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
-        """Make a session with attrs of its own in the same ONNX Runtime session: nothing is built.
+        """Make a session with its own attrs that shares the ONNX Runtime session, so that nothing is rebuilt.
 
-        It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone;
-        redefined ops serve both.
+        It starts with this session's attrs. From then on, `set_attrs` of one session does not
+        change the other. Redefined ops serve both.
 
         Parameters
         ----------
@@ -382,9 +383,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Notes
         -----
-        Its nodes have instances of their own, so what an op keeps on ``self`` is not shared. Where
-        outputs' dtypes or shapes change with the attrs, it gets an ONNX Runtime session of its own,
-        with the warning `SessionRebuilt`.
+        Its nodes have their own instances, so state on ``self`` is not shared. If the attrs change
+        the dtypes or shapes of outputs, it gets its own ONNX Runtime session, with the warning
+        `SessionRebuilt`.
 
         Examples
         --------
@@ -410,30 +411,30 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
-        """Give nodes other attrs from the next run on; the model stays as it is, and nothing is rebuilt.
+        """Change attrs of nodes from the next run on; the model does not change, and nothing is rebuilt.
 
         Parameters
         ----------
         where : str, optional
-            A node's name, its first output, or an op; without it all nodes of the one op
+            The name of a node, its first output, or an op. By default, all nodes of the only op
             that has these attrs.
         **attrs
-            Values of the kinds that the op takes. Each node gets a new instance: what the op kept
-            on ``self`` is gone.
+            Values of the kinds that the op takes. Each node gets a new instance, so that state on
+            ``self`` is lost.
 
         Raises
         ------
         ModelError
-            No such node or attr, several ops have it, or the value is of another kind.
-            Nothing has changed then.
+            There is no such node or attr, several ops have the attr, or the value is of another
+            kind. Nothing is changed then.
         Exception
-            What an op's ``__init__`` or ``infer`` raised, as itself.
+            Whatever an op's ``__init__`` or ``infer`` raised.
 
         Notes
         -----
-        A run in flight finishes with the attrs that it began with. Where the outputs'
-        dtypes or shapes change with the attrs, ONNX Runtime's session is rebuilt, with the
-        warning `SessionRebuilt`.
+        A run in progress finishes with the attrs that it started with. If the attrs change the
+        dtypes or shapes of outputs, ONNX Runtime's session is rebuilt, with the warning
+        `SessionRebuilt`.
 
         Examples
         --------
@@ -489,7 +490,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         input_feed: Mapping[str, Any] | None = None,
         run_options: Any = None,
     ) -> list[Any]:
-        """Run as ``InferenceSession.run`` does; feeds are checked, an op's exception arrives as itself.
+        """Run as ``InferenceSession.run`` does; feeds are checked, and an op's exception arrives unchanged.
 
         Returns
         -------
@@ -499,7 +500,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Raises
         ------
         InputError
-            A feed has another name, dtype or shape than the model's inputs.
+            A feed's name, dtype or shape does not fit the model's inputs.
         Exception
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's
             error is its context.
@@ -523,16 +524,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         user_data: Any,
         run_options: Any = None,
     ) -> None:
-        """Run as ``InferenceSession.run_async`` does; a session with ops uses a thread of Python's.
+        """Run as ``InferenceSession.run_async`` does; a session with ops uses a Python thread.
 
         Parameters
         ----------
         output_names, input_feed, run_options
             As for `run`.
         callback : callable
-            Called on that thread with the list of results, ``user_data`` and a str: empty, or what
-            went wrong. Its attribute ``exception`` is the exception, an op's own with its
-            traceback; the results are an empty list then.
+            Called on that thread with the list of results, ``user_data`` and a str that is empty or
+            the error message. After an error the list is empty, and the attribute ``exception`` of
+            the str is the exception, an op's own with its traceback.
         user_data : object
 
         Raises
@@ -561,12 +562,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def run_with_ort_values(
         self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
     ) -> Any:
-        """Run as ``InferenceSession.run_with_ort_values`` does; an op's exception arrives as itself.
+        """Run as ``InferenceSession.run_with_ort_values`` does; an op's exception arrives unchanged.
 
         Returns
         -------
         list of OrtValue
-            The outputs, in the order of ``output_names``, or of the model.
+            The outputs, in the order of ``output_names`` or of the model.
         """
         __tracebackhide__ = True
         state = self._update()
@@ -583,7 +584,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """Run as ``InferenceSession.run_with_iobinding`` does; an op's exception arrives as itself."""
+        """Run as ``InferenceSession.run_with_iobinding`` does; an op's exception arrives unchanged."""
         __tracebackhide__ = True
         state = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
@@ -599,7 +600,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
-        """Run as ``InferenceSession.run_with_ortvaluevector`` does; an op's exception arrives as itself."""
+        """Run as ``InferenceSession.run_with_ortvaluevector`` does; an op's exception arrives unchanged."""
         __tracebackhide__ = True
         state = self._update()
         state.call(
@@ -652,30 +653,30 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         optimised: bool = True,
         **named: Any,
     ) -> Any:
-        """Run, and look at every named tensor.
+        """Run, and record every named tensor.
 
         Parameters
         ----------
         *feeds, **named
-            As for a call of the session. A feed that is called as a parameter here goes into a dict
-            of feeds by name, given alone: ``session.trace({"level": x})``.
+            As in a call of the session. If a feed has the name of one of the parameters below, pass
+            one dict of all feeds: ``session.trace({"level": x})``.
         only : str or sequence of str, optional
-            The tensors to look at: their names, or globs of them (``"layer1/*"``). The model's
-            outputs are always there.
+            The tensors to record: names, or globs of names (``"layer1/*"``). The model's outputs
+            are always recorded.
         level : {"all", "summaries"}
-            ``"all"`` keeps every tensor. ``"summaries"`` lets each go once its `Summary` is made,
-            and keeps the outputs.
+            ``"all"`` keeps every tensor. ``"summaries"`` keeps only the outputs and a `Summary` of
+            each tensor.
         bodies : bool
-            Also look into the bodies of If, Loop and Scan, at tensors of the dtypes that ops can
-            have. Their names lead there: ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for
-            the fourth time that the body gave it in this run.
+            Also record tensors in the bodies of If, Loop and Scan, if they have dtypes that ops can
+            have. Their names are paths: ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for
+            the fourth iteration.
         check : bool
-            Compare the outputs with those of an unexposed run.
+            Compare the outputs with those of a normal run.
         times : bool
-            Measure the times of nodes, see `Times`; `profile` measures many runs.
+            Measure the time of each node, see `Times`; `profile` measures many runs.
         optimised : bool
-            False lets ONNX Runtime run the graph as it stands in the file, without fusions; then
-            there is nothing to check.
+            False makes ONNX Runtime run the graph as it is in the file, without fusions; then there
+            is nothing to check.
 
         Returns
         -------
@@ -684,30 +685,30 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Raises
         ------
         InputError
-            A feed does not fit, or a name in ``only`` is that of no tensor.
+            A feed does not fit, or ``only`` has a name that no tensor has.
         Exception
-            Whatever an op raised, as itself.
+            Whatever an op raised.
 
         Notes
         -----
-        The run is that of a session which is built beside this one and released after it: the
-        weights are in memory twice meanwhile. What is exposed cannot be fused, and a fused kernel
-        can round otherwise than its parts. So the outputs are compared with those of a run of this
-        session, and ``trace.exposure`` says what exposing changed.
+        The run uses a second session, which is built for it and released afterwards; meanwhile, the
+        weights are in memory twice. Nodes whose tensors are recorded cannot be fused, and a fused
+        kernel can round differently from its parts. So the outputs are compared with those of a
+        normal run of this session, and ``trace.exposure`` says what recording changed.
 
-        An op that keeps state runs once on its own instance, in the unexposed run, and with the
-        same state once on a copy of the instance, in the exposed one; side effects outside the
-        instance happen twice. With ``check=False`` or ``optimised=False``, and where an instance
-        cannot be copied, the exposed run is the only one, on the op's own instance.
+        An op with state runs on its own instance in the normal run, and on a copy of the instance,
+        with the same state, in the recorded run. Side effects outside the instance happen twice.
+        With ``check=False`` or ``optimised=False``, or if an instance cannot be copied, there is
+        only the recorded run, on the op's own instance.
 
-        With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the
-        largest tensor: the copy that is looked at. Sequences, and tensors of dtypes that ops cannot
-        have, are kept to the end of the run; feeds and outputs are kept by the trace.
+        With ``level="summaries"``, a run needs as much memory as a normal one plus that of the
+        largest tensor, which is copied to summarise it. Sequences, and tensors of dtypes that ops
+        cannot have, are kept until the run ends. The trace keeps feeds and outputs.
 
-        Every microsecond of the run is part of a node's time, or of
-        ``trace.times.unattributed``. Nodes that ONNX Runtime ran as one have one time; which
-        those are depends on what is exposed: all tensors by default, ``only`` some. The time of
-        If, Loop or Scan is that of its bodies as well.
+        Every microsecond of the run belongs to a node or to ``trace.times.unattributed``. Nodes
+        that ONNX Runtime ran as one share one time; which nodes those are depends on the tensors
+        that are recorded, all by default or those in ``only``. The time of If, Loop or Scan
+        includes its bodies.
 
         Examples
         --------
