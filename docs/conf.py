@@ -1,4 +1,7 @@
-"""Sphinx's configuration, for ``make docs``. A warning is an error, and so is a link inside the pages that leads nowhere."""
+"""Configure Sphinx for ``make docs``.
+
+A warning is an error, and so is a link inside the pages that leads nowhere.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ show_warning_types = True
 # this file's extensions.
 suppress_warnings = ["config.cache"]
 
-# ---- Pages and notebooks are run as they are built ---------------------------------------------------------------------------
+# ---- Pages and notebooks are run as they are built -----------------------------------------------
 
 
 def _state_of_the_package() -> str:
@@ -95,7 +98,7 @@ suppress_warnings += ["mystnb.unknown_mime_type"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
-# ---- The reference is made from the docstrings -------------------------------------------------------------------------------
+# ---- The reference is made from the docstrings ---------------------------------------------------
 
 default_role = "py:obj"
 autodoc_typehints = "none"  # the docstrings say the types, in the notation of the rest of the pages
@@ -105,7 +108,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 add_module_names = False
 
-# ---- How it looks ------------------------------------------------------------------------------------------------------------
+# ---- How it looks --------------------------------------------------------------------------------
 
 html_theme = "furo"
 html_title = f"pyopnb {release}"

@@ -1,4 +1,4 @@
-"""Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
+"""Write a missing ONNX operator in a notebook cell, and run it in ONNX Runtime a moment later."""
 
 from __future__ import annotations
 
@@ -143,9 +143,12 @@ _AT_FIRST_USE = {
     "pyopnb.display.netron.view": ["netron"],
     "pyopnb.display.show": ["show"],
 }
-"""Modules that are imported when one of their names is first used: a script that only runs ops does without them."""
+"""Modules that are imported when one of their names is first used.
 
-# Looked up for each first use of a name, the other way round than it is written above.
+A script that only runs ops never imports them.
+"""
+
+# The first use of a name needs its module, which is the reverse of the table above.
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 # These rooms stand above those that use them.
@@ -158,7 +161,10 @@ _hand_down(
 )
 
 _PACKAGES = ("catalog", "errors", "ortx", "sklearn", "testing", "torch", "training")
-"""Like numpy.testing, they need no import of their own. None imports its framework before one of its names is used."""
+"""Packages that need no import of their own, like numpy.testing.
+
+None of them imports its framework before one of its names is used.
+"""
 
 
 def __getattr__(name: str) -> Any:

@@ -101,7 +101,10 @@ def _parser() -> argparse.ArgumentParser:
         prog = "pyopnb"
     else:
         prog = "python -m pyopnb"
-    codes = "Exit codes: 0 if nothing differs or is missing, 1 if something does or is, 2 if that could not be determined."
+    codes = (
+        "Exit codes: 0 if nothing differs or is missing, 1 if something does or is, "
+        "2 if that could not be determined."
+    )
     parser = argparse.ArgumentParser(prog=prog, description=pyopnb.__doc__, epilog=codes)
     parser.add_argument("--version", action="version", version=f"pyopnb {pyopnb.__version__}")
     commands = parser.add_subparsers(required=True, metavar="{diff,show,missing,fill,catalog}")
@@ -127,7 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument(
         "--on",
         metavar="RUNTIME",
-        help="with --feeds: trace both, and b on onnxruntime==1.25.0, another version, or the path of a Python",
+        help=(
+            "with --feeds: trace both, and b on onnxruntime==1.25.0, another version, "
+            "or the path of a Python"
+        ),
     )
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
@@ -157,7 +163,10 @@ def _parser() -> argparse.ArgumentParser:
 
     fill = commands.add_parser(
         "fill",
-        help="write a copy in which Python, or with --lower ONNX's own operators, run what is missing",
+        help=(
+            "write a copy in which Python, or with --lower ONNX's own operators, "
+            "run what is missing"
+        ),
         description=_fill.__doc__,
     )
     fill.add_argument("model")
@@ -165,7 +174,10 @@ def _parser() -> argparse.ArgumentParser:
     fill.add_argument(
         "--lower",
         action="store_true",
-        help="write ONNX's own operators, compared with the Python, so that plain ONNX Runtime runs the copy",
+        help=(
+            "write ONNX's own operators, compared with the Python, "
+            "so that plain ONNX Runtime runs the copy"
+        ),
     )
     fill.add_argument(
         "--feeds", metavar="F.npz", help="with --lower: compare on these arrays, by input name"
@@ -190,11 +202,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# ---- commands ----------------------------------------------------------------------------------------------------------------
+# ---- commands ------------------------------------------------------------------------------------
 
 
 def _diff(args: argparse.Namespace) -> int:
-    """Compare two models: their nodes or, with feeds, their outputs and the first divergence; or two files of arrays."""
+    """Compare two models or two files of arrays.
+
+    Models are compared by their nodes or, with feeds, by their outputs. Outputs that differ are
+    followed by the first divergence.
+    """
     kinds = [_kind(path) for path in (args.a, args.b) if path is not None]
     if args.feeds is not None and kinds != [_MODEL, _MODEL]:
         raise InputError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
@@ -265,9 +281,10 @@ def _missing(args: argparse.Namespace) -> int:
 
 
 def _fill(args: argparse.Namespace) -> int:
-    """Copy a model, and let Python run the nodes that ONNX Runtime lacks, or rewrite them as ONNX's own operators.
+    """Copy a model, and let Python run the nodes that ONNX Runtime lacks.
 
-    The exit code is 1 if a node has neither, and nothing is written then.
+    With --lower they are rewritten as ONNX's own operators. If a node has neither, the exit code
+    is 1 and nothing is written.
     """
     # Warnings are what this command reports, so they are printed without the line of
     # code that Python adds.
@@ -299,7 +316,7 @@ def _catalog(args: argparse.Namespace) -> int:
     return _SAME
 
 
-# ---- files -------------------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def _kind(path: str) -> str:

@@ -1,17 +1,17 @@
 """The exceptions and warnings of pyopnb.
 
-    PyopError                     the base class of all refusals of pyopnb ├── InputError
-    an argument, feed or type that cannot be used     (ValueError, TypeError) ├── UnknownName
-    a name that no op, output or tensor has           (KeyError) ├── DefinitionError           a
-    class that cannot be an op                      (TypeError) ├── ModelError                a
-    model, node or attr that cannot be used         (ValueError) │   └── ModuleRefused         a
-    model names a module that nobody allowed        (PermissionError) ├── ResultError
-    a return value that the node cannot give          (TypeError) ├── EscapedInput              a
-    view of an input was kept past compute          (RuntimeError) ├── NotLowered                an
-    op that does not become ONNX operators         (NotImplementedError) ├── NotFinite
-    a training whose loss is NaN or infinite          (FloatingPointError) ├── SchemaChanged
-    a redefinition left a bare session behind         (RuntimeError) └── RunRefused                a
-    run that could hang, end the process or race    (RuntimeError)
+    PyopError               the base class of all refusals of pyopnb
+    ├── InputError          an argument, feed or type that cannot be used   (ValueError, TypeError)
+    ├── UnknownName         a name that no op, output or tensor has         (KeyError)
+    ├── DefinitionError     a class that cannot be an op                    (TypeError)
+    ├── ModelError          a model, node or attr that cannot be used       (ValueError)
+    │   └── ModuleRefused   a model names a module that nobody allowed      (PermissionError)
+    ├── ResultError         a return value that the node cannot give        (TypeError)
+    ├── EscapedInput        a view of an input was kept past compute        (RuntimeError)
+    ├── NotLowered          an op that does not become ONNX operators       (NotImplementedError)
+    ├── NotFinite           a training whose loss is NaN or infinite        (FloatingPointError)
+    ├── SchemaChanged       a redefinition left a bare session behind       (RuntimeError)
+    └── RunRefused          a run that could hang, end the process or race  (RuntimeError)
 
 pyopnb never wraps exceptions of the user's own code: they arrive as themselves, with a note.
 """
@@ -105,7 +105,10 @@ def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: s
 
 
 class InputError(PyopError, ValueError, TypeError):
-    """An argument, a feed or a type's notation that cannot be used: a wrong name, kind, dtype, shape or value."""
+    """An argument, a feed or a type's notation that cannot be used.
+
+    It has a wrong name, kind, dtype, shape or value.
+    """
 
 
 class UnknownName(PyopError, KeyError):
@@ -132,7 +135,10 @@ class ResultError(PyopError, TypeError):
 
 
 class EscapedInput(PyopError, RuntimeError):
-    """An op kept an input, or a view of it, past ``compute``, where ONNX Runtime uses its memory again."""
+    """An op kept an input, or a view of it, past ``compute``.
+
+    ONNX Runtime uses that memory again.
+    """
 
 
 class NotLowered(PyopError, NotImplementedError):
@@ -166,19 +172,19 @@ class SchemaChanged(PyopError, RuntimeError):
 
 
 class RunRefused(PyopError, RuntimeError):
-    """A run at a place where it could wait for ever, end the process, or change what another one changes."""
+    """A run at a place where it could hang, end the process, or change what another run changes."""
 
 
 class VersionsLowered(UserWarning):
-    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
+    """A model is run under older versions than it declares, in which it means the same.
 
-    It is said once in a process for each pair of versions; ``Session.lowered``
-    says it of each session.
+    The installed onnxruntime does not take the newer ones. A process warns once of each pair of
+    versions; ``Session.lowered`` has those of a session.
     """
 
 
 class SessionRebuilt(UserWarning):
-    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
+    """A session was rebuilt because an op was redefined with other outputs, or got other attrs."""
 
 
 class Filled(UserWarning):
@@ -226,7 +232,9 @@ class NotCompiled(UserWarning):
 
 
 class StayedInPython(UserWarning):
-    """Python nodes of a model that `pyopnb.lower` returned: they call their ops, as these do not become ONNX operators.
+    """Python nodes are left in a model that `pyopnb.lower` returned.
+
+    They call their ops, which do not become ONNX operators.
 
     Attributes
     ----------

@@ -54,13 +54,16 @@ def refused() -> list[tuple[str, ...]]:
 
 
 def _measured() -> dict[str, tuple[str, str]]:
-    """Return the agreement and the speed that the benchmarks measured, by the file of an operator."""
+    """Map each operator's file to the agreement and the speed that the benchmarks measured."""
     cells = {}
     with RESULTS.open(encoding="utf-8", newline="") as table:
         for row in csv.DictReader(table):
             speed = ""
             if row["reference"]:
-                speed = f"{row['milliseconds']} ms; {row['reference']} {row['reference_milliseconds']} ms"
+                speed = (
+                    f"{row['milliseconds']} ms; "
+                    f"{row['reference']} {row['reference_milliseconds']} ms"
+                )
             cells[row["file"]] = row["difference"], speed
     return cells
 

@@ -1,7 +1,8 @@
-"""Notebooks on torch, which these pages are built without: they are shown as the lane that has torch has executed them.
+"""Show the notebooks on torch in pages that are built without torch.
 
-`make test-torch` leaves executed copies in build/notebooks. Where there is none of the notebook as
-it stands, its cells are shown without outputs, and its page says so.
+`make test-torch` executes these notebooks and leaves copies in build/notebooks. A page shows the
+copy if its cells are those of the notebook now. Without such a copy the cells are shown without
+outputs, and the page says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 __all__ = ["NOTE", "needs_torch", "with_claims", "with_outputs", "with_page_links"]
 
 NOTE = """```{note}
-This notebook needs torch, which these pages were built without: its cells are shown without outputs.
+This notebook needs torch, which these pages were built without: its cells are shown without \
+outputs.
 `make test-torch docs` executes it and builds the pages again.
 ```"""
 
@@ -23,7 +25,7 @@ _LINK = re.compile(r"\[([^\[\]]+)\]\((\d\d_\w+)\.ipynb\)")
 
 
 def needs_torch(text: str) -> bool:
-    """Whether a notebook uses torch's door."""
+    """Tell whether a notebook uses pyopnb.torch."""
     return any(
         "pyopnb.torch" in "".join(cell["source"])
         for cell in json.loads(text)["cells"]
@@ -32,7 +34,7 @@ def needs_torch(text: str) -> bool:
 
 
 def with_outputs(text: str, copy: Path) -> str:
-    """Return the text of a notebook's executed copy if that has the same cells, else of the notebook with a note."""
+    """Return a notebook's executed copy if it has the same cells, else the notebook with a note."""
     notebook = json.loads(text)
     if copy.exists():
         executed = copy.read_text(encoding="utf-8")
@@ -44,7 +46,7 @@ def with_outputs(text: str, copy: Path) -> str:
 
 
 def with_claims(text: str, claims: Path) -> str:
-    """Return the text of a notebook with what it claims as a last cell, which runs and is not shown."""
+    """Append the checks of a notebook's claims as a last cell, which runs and is not shown."""
     notebook = json.loads(text)
     if claims.exists():
         cell = {

@@ -1,9 +1,10 @@
-"""Kernels for the pages, forked from one process that has imported what each of them would import: half of their time.
+"""Fork the kernels of the pages from one process that has done their imports already.
 
-``forked_kernels.py serve SOCKET`` imports and waits. Jupyter starts
-``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a kernel: it has one forked, hands it
-Jupyter's arguments, folder and environment, passes interrupts on, and ends with it. pyopnb itself
-is not imported before: each page does that in its kernel, as its reader does.
+The imports take half of the time of a page. ``forked_kernels.py serve SOCKET`` does them and
+waits. Jupyter starts ``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a kernel: it has a
+kernel forked, hands it Jupyter's arguments, folder and environment, passes interrupts on, and ends
+with it. pyopnb itself is not imported in advance: each page does that in its kernel, as its reader
+does.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def forked_kernels(name: str) -> Iterator[None]:
 
 
 def serve(path: str) -> None:
-    """Fork a kernel for each that asks."""
+    """Fork a kernel for each process that asks for one."""
     del sys.path[0]  # this folder; a kernel looks in that of its page
     import ipykernel.kernelapp
     import ipywidgets  # noqa: F401, TID251
@@ -95,7 +96,7 @@ def _wait_for_ended(*_: object) -> None:
 
 
 def ask(path: str, *arguments: str) -> None:
-    """Have a kernel forked, and wait for its end."""
+    """Ask the server for a kernel, and wait until it ends."""
     wish = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(path)

@@ -1,4 +1,4 @@
-"""Pictures for the list of tutorials: each shows a picture that its own notebook gave when the pages were built."""
+"""Illustrate the list of tutorials with pictures that their notebooks gave in this build."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def _tutorial(item: nodes.list_item) -> str | None:
 
 
 def _picture(app: Sphinx, page: nodes.document) -> str:
-    """Return the HTML of a page's first wide picture, or else of its first, or of its first op or cell."""
+    """Return the HTML of a page's first wide picture, or of the next best.
+
+    That is its first tall picture, or else the text of its first op, or else of its first cell.
+    """
     tall = ""
     for node in page.findall():
         if isinstance(node, nodes.raw) and "html" in node.get("format", ""):
@@ -63,7 +66,10 @@ def _picture(app: Sphinx, page: nodes.document) -> str:
 
 
 def _is_wide(data: str) -> bool:
-    """Tell whether a picture is wider than high; of a tall graph, a card would show its first node alone."""
+    """Tell whether a picture is wider than high.
+
+    Of a tall graph, a card would show only the first node.
+    """
     drawing = base64.b64decode(data.partition(",")[2])
     size = re.search(rb'width="([\d.]+)" height="([\d.]+)"', drawing)
     return size is not None and float(size[1]) > float(size[2])

@@ -19,7 +19,7 @@ _Locals = dict[str, list[ast.expr]]
 
 
 def forms(name: str) -> list[tuple[str, str]]:
-    """``(form, module)`` of each place that makes an error of this class, sorted.
+    """Return ``(form, module)`` of each place that makes an error of this class, sorted.
 
     Parameters
     ----------
@@ -38,7 +38,11 @@ def forms(name: str) -> list[tuple[str, str]]:
 
 @cache
 def _calls() -> list[tuple[str, ast.Call, _Locals, str]]:
-    """Each call of an error's class in the package: its name, itself, what the function around it assigns, and its module."""
+    """Find each call of an error's class in the package.
+
+    An item has the name of the class, the call, what the function around it assigns, and the
+    module.
+    """
     errors = set(pyopnb.errors.__all__)
     found = []
     for path in sorted(_PACKAGE.rglob("*.py")):
@@ -105,7 +109,7 @@ def _text(value: ast.expr, names: _Locals) -> str:
 
 
 def _slot(value: ast.expr) -> str:
-    """``{name}``, by the most telling name in an expression."""
+    """Write ``{name}``, with the most telling name in an expression."""
     match value:
         case ast.Call(func=ast.Name(id="sanitize" | "str" | "repr" | "len"), args=[inner, *_]):
             return _slot(inner)

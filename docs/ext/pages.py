@@ -1,4 +1,4 @@
-"""What these pages add to Sphinx: directives for what is read from the code, and checks that fail the build.
+"""Add to Sphinx the directives that read the code, and the checks that fail the build.
 
 ``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class;
 ``.. benchmarks::`` the newest results; ``.. catalogue::`` the operators of the catalogue;
@@ -44,7 +44,7 @@ __all__ = ["setup"]
 
 
 class CellLexer(IPython3Lexer):  # type: ignore[misc]  # it has no types
-    """Colours for IPython's cells, and for those of ``%%pyop``, of which the body is Python."""
+    """Colour IPython's cells, and the Python below ``%%pyop``."""
 
     tokens = {  # noqa: RUF012  # as Pygments has it
         "root": [
@@ -64,7 +64,10 @@ class Rooms(SphinxDirective):
         order, arrows = rooms.floors(), rooms.imports()
         rooms.check(order, arrows)
         data = base64.b64encode(rooms.picture(order, arrows).encode()).decode()
-        image = f'<img alt="The rooms of pyopnb and what imports what" src="data:image/svg+xml;base64,{data}">'
+        image = (
+            '<img alt="The rooms of pyopnb and what imports what" '
+            f'src="data:image/svg+xml;base64,{data}">'
+        )
         items = "".join(f"<li>{html.escape(line)}</li>" for line in rooms.listing(order, arrows))
         summary = f"All {len(arrows)} arrows, with the number of import statements"
         details = f"<details><summary>{summary}</summary><ul>{items}</ul></details>"
@@ -98,7 +101,10 @@ class Benchmarks(SphinxDirective):
             return [nodes.paragraph("", "No run has been recorded yet.")]
         first = results[0]
         versions = ", ".join(f"{name} {first[name]}" for name in benchmarks.VERSIONS)
-        where = f"{first['date']} UTC, commit {first['commit']}, {first['cores']} cores; {versions}. Recorded runs: {runs}."
+        where = (
+            f"{first['date']} UTC, commit {first['commit']}, {first['cores']} cores; {versions}. "
+            f"Recorded runs: {runs}."
+        )
         body = [[row[column] for column in benchmarks.COLUMNS] for row in results]
         return [nodes.paragraph("", where), _table(benchmarks.COLUMNS, body)]
 
@@ -142,10 +148,9 @@ class PublicNames(SphinxDirective):
 def _link_by_last_part(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """Make a link for a name as a docstring's reader knows it, `Summary`: to the entry whose full name ends so.
+    """Link a short name in a docstring, like `Summary`, to the entry whose full name ends with it.
 
-    What has no entry stays text if it is there: an attribute of the class, or a name of the
-    module, that is described.
+    A name without an entry stays text if it exists in the described class or module.
     """
     target = node["reftarget"]
     ends = {
@@ -166,7 +171,7 @@ def _link_by_last_part(
 
 
 def _is_there(target: str, described: str) -> bool:
-    """Whether a name is that of something in the module of an object, or a full one."""
+    """Tell whether a name exists in the module of an object, or as a full name."""
     module = described
     while module not in sys.modules:
         module = module.rpartition(".")[0]
@@ -211,7 +216,7 @@ def _refuse_broken_links(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register all of it."""
+    """Register the lexer, the directives and the checks."""
     app.add_lexer("ipython3", CellLexer)
     app.add_directive("rooms", Rooms)
     app.add_directive("messages", Messages)

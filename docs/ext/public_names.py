@@ -1,4 +1,4 @@
-"""Return the public names, and which of them the reference lacks."""
+"""List the public names, and those that the reference lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["absent", "public"]
 
 
 def public() -> list[str]:
-    """Every public name as it is typed, and those that classes of ours give to their public methods and properties."""
+    """List public names as they are typed, and the public methods and properties of our classes."""
     names = [f"pyopnb.{name}" for name in pyopnb.__all__]
     names += [f"pyopnb.testing.{name}" for name in pyopnb.testing.__all__]
     names += [f"pyopnb.errors.{name}" for name in pyopnb.errors.__all__ if name != "PyopError"]

@@ -24,7 +24,7 @@ _DOORS = {"__main__", "gradients", *pyopnb._PACKAGES} - {"testing"}
 
 
 def floors() -> list[list[str]]:
-    """Return the rooms from the top floor down, as the layer contract in pyproject.toml has them."""
+    """Read the rooms, floor by floor from the top, from the layer contract in pyproject.toml."""
     contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
     ]["contracts"]
@@ -34,7 +34,7 @@ def floors() -> list[list[str]]:
 
 
 def imports() -> dict[tuple[str, str], int]:
-    """How many import statements lead from one room into another, by the two rooms."""
+    """Count the import statements that lead from one room into another, by the two rooms."""
     import grimp  # which only the environment of the pages has
 
     graph = grimp.build_graph("pyopnb")
@@ -57,7 +57,9 @@ def _room(module: str) -> str:
 
 
 def check(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> None:
-    """Fail unless there are at most `MOST` rooms and all imports lead to a lower floor, so that there is no circle.
+    """Fail unless there are at most `MOST` rooms and every import leads to a lower floor.
+
+    Rooms whose imports all lead down cannot import each other in a circle.
 
     Raises
     ------
@@ -76,7 +78,10 @@ def check(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> None
 
 
 def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> str:
-    """Draw the rooms as an SVG: an arrow for each pair of which one imports the other, but those that a longer way shows."""
+    """Draw the rooms as an SVG, with an arrow from each room to the rooms that it imports.
+
+    An arrow is left out where a path of other arrows leads to the same room.
+    """
     rooms = [room for layer in order for room in layer]
     counts = [sum(1 for _ in (_PACKAGE / room).rglob("*.py")) for room in rooms]
     boxes = [Box(room, (f"{count} modules",)) for room, count in zip(rooms, counts, strict=True)]
@@ -87,7 +92,7 @@ def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> st
 
 
 def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> bool:
-    """Whether a room also reaches the other over a third."""
+    """Tell whether a room also reaches another one through a third."""
     ahead, seen = [b for a, b in arrows if a == source and b != target], set()
     while ahead:
         room = ahead.pop()

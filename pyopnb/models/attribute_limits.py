@@ -1,8 +1,8 @@
-"""Attributes by which a node of a few bytes takes all memory, or the process with it.
+"""Limit the attributes by which a small node could take all memory or crash the process.
 
 onnx's reference implementation and ONNX Runtime make lists as long as some attributes say, and onnx
 1.23's inference of LayerNormalization writes out of bounds where ``axis`` has more than 32 bits.
-Whoever hands nodes to one of them asks first.
+Check nodes here before you hand them to one of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from pyopnb.ops.registry import registry
 __all__ = ["check_attributes", "check_nodes"]
 
 _LIMITS = {"axis": 2**31 - 1, "num_scan_inputs": 2**16, "num_outputs": 2**16}
-"""The largest amount of the attributes of ONNX's operators that they index or allocate by."""
+"""The largest magnitude of each attribute by which ONNX's operators index or allocate."""
 
 
 def check_attributes(model: ModelProto) -> None:
-    """Refuse a model in which such an attribute is beyond its limit, also where the caller of a function gives it.
+    """Refuse a model with an attribute beyond its limit.
+
+    Where a function takes the attribute from its caller, the value in the call is checked.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def check_attributes(model: ModelProto) -> None:
 
 
 def check_nodes(nodes: Iterable[NodeProto]) -> None:
-    """`check_attributes` for all nodes of a model.
+    """Check the attributes of all nodes of a model, as `check_attributes` does.
 
     Raises
     ------

@@ -220,7 +220,10 @@ def _check_items(items: Iterable[Any], where: str, kind: type, next: str | None 
 
 
 def ints_to_floats(node: NodeProto) -> None:
-    """Convert int attributes, in place, to float where ONNX's own operator takes a float; the runtime refuses ints there."""
+    """Convert int attributes to float, in place, where ONNX's own operator takes a float.
+
+    The runtime refuses ints there.
+    """
     for attribute in node.attribute:
         # The runtime says only that the type of the attribute is wrong, and everybody writes 1
         # for 1.0.
@@ -246,7 +249,7 @@ def _declared(node: NodeProto, name: str) -> Any:
     return schema.attributes[name].type.value
 
 
-# ---- types ------------------------------------------------------------------------------------------------------------------
+# ---- types ---------------------------------------------------------------------------------------
 
 
 def _value_infos(values: Mapping[str, Any], noun: str) -> list[ValueInfoProto]:
@@ -270,7 +273,7 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
 
 
 def _array(value: Any, where: str) -> np.ndarray:
-    """Return an array that can become a tensor, or `ModelError`."""
+    """Convert a value to an array that can become a tensor, or raise a `ModelError`."""
     advice = "np.asarray(…, dtype=…)"
     try:
         array = np.asarray(value)

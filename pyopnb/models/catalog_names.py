@@ -45,7 +45,7 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
 
 
 def node_refusal(node: NodeProto) -> EntryRefusal | None:
-    """Return why the catalogue cannot run a node's operator; None if it can, or does not know the operator."""
+    """Return why the catalogue cannot run a node's operator; None if it can or does not know it."""
     return find_refusal(full_name(node))
 
 

@@ -1,9 +1,9 @@
-"""The local functions of a model: whether writing out all calls of them ends, and after how many nodes.
+"""Compute how large a model becomes when all calls of its local functions are written out.
 
 onnx and ONNX Runtime follow every call on its own. Twenty-five functions that each call the next
-one twice are two kilobytes, and 2²⁵ nodes to them; a long chain of calls, or of bodies and
-calls, goes as deep on their stacks. Whoever hands a model to them, or follows its calls as they
-do, asks here first.
+one twice take two kilobytes in a file, and become 2²⁵ nodes; a long chain of calls, or of bodies
+and calls, goes as deep on their stacks. Check a model here before you hand it to them or follow its
+calls as they do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MOST_NODES = 250_000
 """Nodes that the calls of functions may add to those that a model has."""
 
 MOST_DEEP = 100
-"""Calls of functions, and bodies around them, that may be inside one another: as many calls as onnx follows."""
+"""Calls of functions, and bodies around them, that may be inside one another.
+
+onnx follows as many calls.
+"""
 
 # Beyond this a number of nodes is not exact, as it can have as many digits as there are functions.
 _COUNTED = 10**15
@@ -49,13 +52,13 @@ class Expansion(NamedTuple):
 
 
 def function_key(item: FunctionProto | NodeProto) -> _Key:
-    """Domain, name and overload of a function, or of the one that a node calls if there is one."""
+    """Return domain, name and overload of a function, or of the function that a node would call."""
     name = item.op_type if isinstance(item, NodeProto) else item.name
     return item.domain, name, item.overload
 
 
 def check_functions(model: ModelProto) -> None:
-    """Refuse functions that onnx or ONNX Runtime would not come to an end with.
+    """Refuse functions on which onnx or ONNX Runtime would not come to an end.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def check_functions(model: ModelProto) -> None:
 
 
 def expansion(model: ModelProto) -> Expansion:
-    """Return the size and depth of a model with all calls written out, computed without writing them out.
+    """Compute the size and depth that a model would have with all calls written out.
 
     Raises
     ------
@@ -108,7 +111,7 @@ class _Sizes:
         self._known: dict[_Key, tuple[int, int] | None] = {}
 
     def measure(self, scope: GraphProto | FunctionProto, level: int) -> tuple[int, int, int]:
-        """Count the nodes of a graph or function, its depth, and how many of the nodes come from calls."""
+        """Return a scope's number of nodes, its depth, and how many nodes come from calls."""
         count, deepest, added = 0, 0, 0
         for node, depth in _nodes(scope):
             count += 1
@@ -120,7 +123,7 @@ class _Sizes:
         return min(count + added, _COUNTED), deepest, min(added, _COUNTED)
 
     def measure_function(self, key: _Key, level: int) -> tuple[int, int]:
-        """Count the nodes and the depth of a function, which is called so many levels deep."""
+        """Return the number of nodes and the depth of a function that is called at this level."""
         where = path_of_function(self.functions[key])
         if key not in self._known:
             if level > MOST_DEEP:

@@ -1,4 +1,7 @@
-"""Models that objects of other packages hold or write, recognised by what they have: none of these packages is imported."""
+"""Find the models that objects of other packages hold or write.
+
+Such an object is recognised by its attributes, as none of these packages is imported.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["held_model"]
 
 
 def held_model(thing: Any) -> tuple[Any, str | None]:
-    """Return the model of what holds or writes one; anything else as it is.
+    """Return the model that an object holds or writes, or the object itself if it has none.
 
     Parameters
     ----------

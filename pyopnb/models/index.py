@@ -86,7 +86,7 @@ class GraphIndex:
         # moment cost a third.
         return list(self.scope.node)
 
-    # ---- names ---------------------------------------------------------------------------------------------------------------
+    # ---- names -----------------------------------------------------------------------------------
 
     @cached_property
     def initializers(self) -> dict[str, TensorProto | SparseTensorProto]:
@@ -155,7 +155,7 @@ class GraphIndex:
     def _given(self) -> frozenset[str]:
         return frozenset((*self.declared_inputs, *self.initializers))
 
-    # ---- bodies --------------------------------------------------------------------------------------------------------------
+    # ---- bodies ----------------------------------------------------------------------------------
 
     @cached_property
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
@@ -213,7 +213,7 @@ class GraphIndex:
             steps.insert(0, path_of_function(graph.scope))
         return ", ".join(steps)
 
-    # ---- order ---------------------------------------------------------------------------------------------------------------
+    # ---- order -----------------------------------------------------------------------------------
 
     @cached_property
     def order(self) -> Sequence[int]:

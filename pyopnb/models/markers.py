@@ -26,7 +26,7 @@ MARKER = "pyopnb_node"
 PREFIX = "pyopnb:"
 _PACKED = "pyopnb_graph:"
 _PACKED_TYPES = AttributeProto.STRING, AttributeProto.STRINGS
-# Protobuf reads no more graphs inside one another either.
+# Protobuf does not read graphs that are nested deeper either.
 _MAX_DEPTH = 32
 
 
@@ -126,7 +126,10 @@ def _drop_marker(node: NodeProto) -> None:
 
 
 def _pack_graphs(node: NodeProto) -> None:
-    """Serialize graph attributes: ONNX Runtime refuses a graph on nodes other than its own control flow operators."""
+    """Serialize graph attributes.
+
+    ONNX Runtime refuses graphs on nodes other than those of its own control flow operators.
+    """
     for attribute in node.attribute:
         single = attribute.type == AttributeProto.GRAPH
         if single:
@@ -142,7 +145,7 @@ def _pack_graphs(node: NodeProto) -> None:
 
 
 def _unpack_graphs(site: Site, depth: int) -> bool:
-    """Undo `_pack_graphs`; returns whether there was anything to undo."""
+    """Undo `_pack_graphs`, and tell whether there was anything to undo."""
     packed = [attribute for attribute in site.node.attribute if attribute.name.startswith(_PACKED)]
     if packed and depth >= _MAX_DEPTH:
         # The path of the node would be as long as the nest is deep.

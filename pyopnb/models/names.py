@@ -1,4 +1,7 @@
-"""Refuse models whose names are no text: protobuf gives bytes for a name that is not UTF-8, and no reader expects them."""
+"""Refuse models with names that are not UTF-8.
+
+Protobuf returns bytes for such a name, which no reader of models expects.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _DEEPEST = 100
 
 
 def check_names(model: Message, where: str) -> None:
-    """Refuse a model, or a part of one, with a name that is not UTF-8, or nested deeper than a file can be.
+    """Refuse a model, or a part of one, with a name that is not UTF-8.
+
+    A nest that is deeper than a file can hold is refused as well.
 
     Parameters
     ----------
@@ -62,9 +67,10 @@ def check_names(model: Message, where: str) -> None:
 
 
 def _is_plain(message: Message, types: set[bytes]) -> bool:
-    """Tell quickly that a node has only ASCII in it, or that a value is of a type that was looked at before.
+    """Tell quickly whether a message needs no closer look.
 
-    Large models have very many of both, and few types.
+    That is a node with only ASCII in it and no attributes, or a value of a type that was looked at
+    before. Large models have very many of both, and few types.
     """
     # Attributes can be as large as weights, which are not copied.
     if isinstance(message, NodeProto):

@@ -67,7 +67,10 @@ def is_onnx_domain(domain: str) -> bool:
 
 
 def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
-    """Return ONNX's schema of an operator in a version of its domain, by default the newest; None if there is none."""
+    """Return ONNX's schema of an operator in a version of its domain; None if there is none.
+
+    Without a version, it is the newest.
+    """
     try:
         if version is None:
             return defs.get_schema(op_type, domain=domain)
@@ -76,11 +79,13 @@ def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
         return None
 
 
-# ---- an op's schema as onnx's ------------------------------------------------------------------------------------------------
+# ---- an op's schema as onnx's --------------------------------------------------------------------
 
 
 def op_schema(version: Version) -> defs.OpSchema:
-    """Return an op's schema in onnx's form, without inference and without the attrs that it cannot express.
+    """Return an op's schema in onnx's form, without inference.
+
+    Attrs that onnx's form cannot express are left out.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-# ---- what onnx calls ---------------------------------------------------------------------------------------------------------
+# ---- what onnx calls -----------------------------------------------------------------------------
 
 
 class _Thread(threading.local):
@@ -263,7 +263,7 @@ def _given(context: Any, schema: Schema, place: int) -> TensorType | None:
     return ANY
 
 
-# ---- inference through every op of the registry ------------------------------------------------------------------------------
+# ---- inference through every op of the registry --------------------------------------------------
 
 _STAND_IN = ("pyopnb.inferred", "Node")
 _stand_in_registered = threading.Event()

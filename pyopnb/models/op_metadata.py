@@ -1,4 +1,7 @@
-"""Ops in the metadata of a model: a source, its digest, and a schema to read. They are data until the user runs them."""
+"""Keep ops in the metadata of a model, each as its source, a digest of it and a readable schema.
+
+They are data until the user runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of other operators by which ONNX defines an operator, and models of one call of them."""
+"""Find the functions by which ONNX defines operators, and make models that call one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Types behind operators that only the runtime knows, such as those of ``com.microsoft``, by their type variables."""
+"""Infer the output types of operators that only the runtime knows, by their type variables.
+
+The operators of ``com.microsoft`` are the most common ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ __all__ = ["infer_by_variables", "runtime_operator"]
 
 
 def runtime_operator(node: NodeProto, versions: Mapping[str, int]) -> Operator | None:
-    """Return the runtime's operator of a node, in the version of its domain among these."""
+    """Return the runtime's operator of a node, in the version that is imported of its domain."""
     domain = canonical_domain(node.domain)
     if domain not in schema_domains():
         return None
@@ -24,7 +27,10 @@ def runtime_operator(node: NodeProto, versions: Mapping[str, int]) -> Operator |
 
 
 def infer_by_variables(operator: Operator, context: Any) -> None:
-    """Give outputs the element type that inputs of the same type variable have; nothing is known of their shapes."""
+    """Give outputs the element type of inputs with the same type variable.
+
+    Nothing is known of their shapes.
+    """
     bound: dict[str, TypeProto] = {}
     for number in range(context.get_num_inputs()):
         port, input_type = port_at(operator.inputs, number), context.get_input_type(number)

@@ -154,7 +154,7 @@ def _remove_folder(model: ModelProto) -> None:
         del model.metadata_props[position]
 
 
-# ---- weights -----------------------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------
 
 
 def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorProto]:

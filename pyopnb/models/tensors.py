@@ -1,8 +1,8 @@
 """Every tensor that a model carries, wherever ONNX's format has room for one.
 
-The places come from the format's own description, so that a field which a later onnx adds is
-looked into as well, and one that a node should not have, such as graphs beside a graph in one
-attribute, hides nothing.
+The fields to look into come from the format's own description. So a field that a later onnx adds is
+searched as well, and so is one that should be empty, such as a list of graphs in an attribute that
+holds a graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ __all__ = ["is_repeated", "tensors"]
 
 
 def tensors(carrier: Message) -> Iterator[TensorProto]:
-    """Every tensor in a model or a part of one: initializers, sparse ones, attributes, those of functions and of training."""
+    """Yield every tensor in a model or a part of one.
+
+    These are initializers, sparse ones included, and tensors in attributes, in functions and in
+    training info.
+    """
     # Iterative: a deep nest costs no stack.
     waiting: list[Any] = [carrier]
     while waiting:
@@ -46,7 +50,7 @@ def _routes(kind: Descriptor) -> tuple[tuple[str, bool], ...]:
 
 @cache
 def _leading() -> frozenset[Descriptor]:
-    """Return the messages that a tensor is, or that lead to one."""
+    """Return the type of a tensor's message, and the types whose fields lead to one."""
     leading = {TensorProto.DESCRIPTOR}
     message_types = list(TensorProto.DESCRIPTOR.file.message_types_by_name.values())
     while (

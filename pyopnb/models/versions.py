@@ -38,7 +38,7 @@ FILL = "pyopnb.Session(model, fill=True)"
 """What is advised where ONNX's reference implementation can run what the runtime lacks; whoever has no session rewrites it."""
 
 
-# ---- operators ---------------------------------------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 
 
 _REWORDED = {
@@ -246,7 +246,7 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
     return versions
 
 
-# ---- the IR version ----------------------------------------------------------------------------------------------------------
+# ---- the IR version ------------------------------------------------------------------------------
 
 _LISTED_IR = 13
 """An IR version that every supported runtime takes, and of whose fields and dtypes the numbers below are."""
@@ -283,7 +283,7 @@ def _newer_content(proto: ModelProto) -> str | None:
     return None
 
 
-# ---- lowering ----------------------------------------------------------------------------------------------------------------
+# ---- lowering ------------------------------------------------------------------------------------
 
 
 def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...]:

@@ -183,7 +183,7 @@ def check_by_name(value: object, where: str, next: str) -> None:
         raise InputError(where, expected=_BY_NAME[0], got=describe(value), next=next)
 
 
-# ---- kinds -------------------------------------------------------------------------------------------------------------------
+# ---- kinds ---------------------------------------------------------------------------------------
 
 
 _Rule = tuple[str, Callable[[Any], bool]]

@@ -1,9 +1,9 @@
-"""The Python operators of onnxruntime-extensions, run by pyopnb: only the line that imports them changes.
+"""Run the Python operators of onnxruntime-extensions after a change of the line that imports them.
 
-``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. What a function was decorated
-as is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in live sessions,
-`pyopnb.Session` runs it as well, and an exception in it is an exception. The operators that
-onnxruntime-extensions has in C++ are not here.
+That line becomes ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. A decorated
+function is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in live
+sessions, `pyopnb.Session` runs it as well, and an exception in it reaches the caller. The operators
+that onnxruntime-extensions has in C++ are not here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def __getattr__(name: str) -> Any:
     if name in _IN_C:
         # An AttributeError would lose its text where somebody writes from … import.
         raise ImportError(
-            f"pyopnb.ortx.{name}: expected one of the Python operators' names, got what works by operators "
+            f"pyopnb.ortx.{name}: expected one of the Python operators' names, "
+            "got what works by operators "
             f"in C++. Try: from onnxruntime_extensions import {name}",
             name=__name__,
         )

@@ -1,4 +1,4 @@
-"""Make functions ops by the decorator of onnxruntime-extensions, and name the dtypes that it counts in."""
+"""Make functions ops with the decorator and the dtype numbers of onnxruntime-extensions."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def default_opset_domain() -> str:
 
 
 class PyCustomOpDef:
-    """The dtypes of inputs, outputs and attrs, under the numbers that ``onnx.TensorProto`` gives them.
+    """The dtypes of inputs, outputs and attrs, as the numbers of ``onnx.TensorProto``.
 
-    ``undefined`` takes any dtype, and gives that of the first input.
+    An input of dtype ``undefined`` takes any dtype; such an output has that of the first input.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def onnx_op(
     outputs: Sequence[int] | None = None,
     attrs: Mapping[str, int] | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Opdef]:
-    """Decorate a function of arrays as an op; what onnxruntime-extensions declares so needs no change.
+    """Decorate a function of arrays as an op, in the form of onnxruntime-extensions.
 
     Parameters
     ----------
@@ -152,7 +152,8 @@ def onnx_op(
     inputs, outputs : list of int, optional
         The dtypes as `PyCustomOpDef` has them; one float32 each if not given.
     attrs : dict of str to int, or list of str
-        A list is of strings; the function gets them as keyword arguments.
+        The dtype of each attr; a list names attrs that are strings. The function gets attrs as
+        keyword arguments.
 
     Returns
     -------
@@ -166,10 +167,10 @@ def onnx_op(
 
     Notes
     -----
-    The function gets arrays that it may write to. A number in another dtype than declared is
-    converted where the value stays, and to fewer digits of a float; all else is a `ResultError`.
-    The same name again replaces the op, in live sessions as well. ``PyCustomOpDef.undefined``
-    takes several dtypes.
+    The function gets arrays that it may write to. A result of another dtype than declared is
+    converted if its values stay the same, except for digits of a float; otherwise it is a
+    `ResultError`. A second op of the same name replaces the first, in live sessions as well.
+    ``PyCustomOpDef.undefined`` takes several dtypes.
 
     Examples
     --------

@@ -127,7 +127,7 @@ class _Origins:
                 return self.owners[name[:end]]
         return -1
 
-    # ---- labels --------------------------------------------------------------------------------------------------------------
+    # ---- labels ----------------------------------------------------------------------------------
 
     def label(self) -> None:
         """Find the kernels of the user's nodes."""
@@ -200,7 +200,7 @@ class _Origins:
                 if index not in self.labels and self.edges.issuperset(leads):
                     self.labels[index] = label
 
-    # ---- groups --------------------------------------------------------------------------------------------------------------
+    # ---- groups ----------------------------------------------------------------------------------
 
     def origins(self) -> list[Origin]:
         """Group the kernels where labels are missing or contradict the edges, and list what each group does."""

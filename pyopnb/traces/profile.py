@@ -289,7 +289,7 @@ class Profile(Displayable):
             logs = [logs[np.argsort(self.walls, kind="stable")[self.runs // 2]]]
         write_chrome(logs, Path(path))
 
-    # ---- text ----------------------------------------------------------------------------------------------------------------
+    # ---- text ------------------------------------------------------------------------------------
 
     def title(self) -> str:
         """Say in a line what was profiled."""

@@ -123,7 +123,7 @@ def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]
     return [tensor for tensor in tensors if tensor.name in names]
 
 
-# ---- the run -----------------------------------------------------------------------------------------------------------------
+# ---- the run -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -212,7 +212,7 @@ class _TracedRun:
         plan.nodes += self.taps
         insert_taps(self.tapped, self.taps)
 
-    # ---- the trace -----------------------------------------------------------------------------------------------------------
+    # ---- the trace -------------------------------------------------------------------------------
 
     def trace(
         self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any

@@ -120,7 +120,7 @@ class Trace(Displayable):
         }
         self.summaries = _Summaries(summaries)
 
-    # ---- names and arrays ----------------------------------------------------------------------------------------------------
+    # ---- names and arrays ------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str):
@@ -177,7 +177,7 @@ class Trace(Displayable):
         """
         return self._arrays().items()
 
-    # ---- text ----------------------------------------------------------------------------------------------------------------
+    # ---- text ------------------------------------------------------------------------------------
 
     @property
     def first_nonfinite(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Local functions with ops in them, inlined."""
+"""Inline local functions, above all those with ops in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     ----------
     proto : ModelProto
     is_op : callable
-        Whether a node is an op's.
+        It tells whether a node is that of an op.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
 
 
 def _prepared(proto: ModelProto) -> ModelProto:
-    """Copy a model so that onnx's inliner can inline its functions and keeps what they say."""
+    """Copy a model so that onnx's inliner takes its functions and drops nothing that they say."""
     # Most sessions never need this import.
     from pyopnb.models.ort_capabilities import schema_domains
 
@@ -117,7 +117,10 @@ def _prepared(proto: ModelProto) -> ModelProto:
 
 
 def _forget_types(model: ModelProto) -> None:
-    """Remove the types that a function with several calls declares for its values: each call has its own."""
+    """Remove the types that a function with several calls declares for its values.
+
+    Each call has its own types.
+    """
     called = Counter(function_key(site.node) for site in walk(model))
     for function in model.functions:
         if called[function_key(function)] > 1:
@@ -125,7 +128,10 @@ def _forget_types(model: ModelProto) -> None:
 
 
 def _give_defaults(model: ModelProto) -> None:
-    """Write functions' default attributes into calls that leave them out: onnx's inliner drops them."""
+    """Write functions' default attributes into the calls that leave them out.
+
+    onnx's inliner drops the defaults.
+    """
     defaults = {function_key(f): f.attribute_proto for f in model.functions if f.attribute_proto}
     for site in walk(model) if defaults else ():
         attr_names = {a.name for a in site.node.attribute}

@@ -165,7 +165,7 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
         add_imports(scope, versions)
 
 
-# ---- whether the op fits -----------------------------------------------------------------------------------------------------
+# ---- whether the op fits -------------------------------------------------------------------------
 
 
 def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
@@ -234,7 +234,10 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
 
 
 def _declare(sites: Iterable[Site], types: Types) -> None:
-    """Declare the known types of the nodes' outputs: without their operators they cannot be inferred."""
+    """Declare the known types of the nodes' outputs.
+
+    Once the operators are replaced, these types can no longer be inferred.
+    """
     declared: dict[int, set[str]] = {}
     for site in sites:
         if not isinstance(site.scope, GraphProto):

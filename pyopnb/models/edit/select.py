@@ -1,4 +1,4 @@
-"""Nodes of a model selected by name, op type, output, the node itself, or a function of the node."""
+"""Select nodes of a model by name, op type, output, identity, or a function of the node."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
 
 
 def _unknown_selector(where: object) -> ModelError:
-    expected = "a node's name, an op type, an output's name, a node, a function of a node, or a list of these"
+    expected = (
+        "a node's name, an op type, an output's name, a node, a function of a node, "
+        "or a list of these"
+    )
     if isinstance(where, type):
         # A class is callable and its objects are true, so that it would choose every node.
         name = sanitize(where.__name__)

@@ -68,7 +68,10 @@ _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 """Operators whose function in ONNX depends on the shapes of the inputs."""
 
 _GUESSES = 200
-"""Unknown names for which a similar one is looked up: half a millisecond each, and a file can hold any number."""
+"""Unknown names for which a similar one is looked up.
+
+That takes half a millisecond each, and a file can hold any number.
+"""
 
 _PLACE = "pyopnb.place"
 
@@ -235,7 +238,7 @@ class _Judge:
         return Unsupported(label if unserved else first.kind, reason, operator.since, kernel=True)
 
     def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
-        """Say what is unknown of a node whose operator the runtime does not have in that version."""
+        """Say what is unknown about a node whose operator the runtime lacks in that version."""
         name = sanitize(full_name(node))
         self._guesses -= 1
         versions = operators().get((domain, node.op_type))

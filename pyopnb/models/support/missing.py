@@ -154,10 +154,16 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
 
 
 def _imports(new: Sequence[NewImport], shown: set[str]) -> Iterator[MissingNode]:
-    """Yield a row for each import that is too new, and of which the installed onnx cannot say what changed."""
+    """Yield a row for each import that is too new and whose changes the installed onnx cannot list.
+
+    A domain that a row of a node shows gets none.
+    """
     for new_import in new:
         if not new_import.known and new_import.domain not in shown:
             shown.add(new_import.domain)
             name = f"{sanitize(new_import.domain or 'ai.onnx')}"
-            reason = f"the runtime takes {name} up to {new_import.newest}, and the installed onnx cannot say what changed"
+            reason = (
+                f"the runtime takes {name} up to {new_import.newest}, "
+                "and the installed onnx cannot say what changed"
+            )
             yield MissingNode(None, f"{name}-{new_import.entry.version}", "opset too new", reason)

@@ -1,7 +1,8 @@
-"""Types as ONNX Runtime writes them, ``tensor(float)`` or ``seq(tensor(int64))``, to and from ONNX's TypeProto.
+"""Convert types between ONNX's TypeProto and the form in which ONNX Runtime writes them.
 
-The runtime's lists of kernels and operators name types in this form, so nodes are looked up by it;
-only messages use the notation ``float32``.
+The runtime's lists of kernels and operators name types as ``tensor(float)`` or
+``seq(tensor(int64))``, so nodes are looked up by this form. Only messages use the notation
+``float32``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ELEMENT = re.compile(r"(sparse_)?tensor\((\w+)\)")
 
 @cache
 def tensor_kind(number: int) -> str | None:
-    """Return the type of a tensor of that ``TensorProto.DataType``; None for an undefined number."""
+    """Return the tensor type of a ``TensorProto.DataType``; None for an undefined number."""
     if _NAMES.get(number, "undefined") != "undefined":
         return f"tensor({_NAMES[number]})"
     return None
@@ -74,7 +75,7 @@ def proto_of(kind: str) -> TypeProto:
 
 
 def to_notation(kind: str) -> str:
-    """``tensor(float)`` as ``float32``, ``seq(tensor(double))`` as ``seq(float64)``."""
+    """Write ``tensor(float)`` as ``float32``, and ``seq(tensor(double))`` as ``seq(float64)``."""
     return re.sub(r"(?<!_)tensor\((\w+)\)", lambda found: _NOTATION.get(found[1], found[1]), kind)
 
 

@@ -1,7 +1,7 @@
-"""Why the runtime refused a model, named in the model itself: ONNX Runtime's own text names neither node nor remedy.
+"""Explain why the runtime refused a model, with the node at fault and a remedy.
 
-Nothing is looked at before the runtime has refused, so what it takes is never refused here, and a
-reason that its text does not mention is none.
+ONNX Runtime's own text names neither. A model is examined only after the runtime has refused it, so
+a model that it takes is never refused here. A reason counts only if the runtime's text mentions it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     said : str
         The runtime's text.
     filled : bool
-        Whether `fill` did what it can, which is not advised then.
+        Whether `fill` was applied already, so that it is not advised.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
 
 
 def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
-    """Yield errors, each with the words that the runtime's text has if that is what it refused."""
+    """Yield possible errors, each with words that the runtime's text has if that was the reason."""
     if not proto.opset_import:
         next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
         expected = "an import of ONNX's operators"
@@ -77,7 +77,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tu
             yield _lacking(site, lack, filled), (site.node.op_type,)
 
 
-# ---- types -------------------------------------------------------------------------------------------------------------------
+# ---- types ---------------------------------------------------------------------------------------
 
 
 # The dtypes that NumPy chooses by itself, and those that are mostly meant.

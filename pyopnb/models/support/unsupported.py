@@ -7,7 +7,10 @@ from dataclasses import dataclass
 __all__ = ["MIXED", "Unsupported"]
 
 MIXED = "mixed dtypes"
-"""The kind of lack of a node whose inputs must have one dtype and do not: it has no meaning, and `fill` gives it none."""
+"""The kind of a node whose inputs must share a dtype and do not.
+
+The node has no meaning, and `fill` gives it none.
+"""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def complete(model: ModelProto, text: str) -> None:
     type_outputs(model)
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def _check(text: Any) -> str:
@@ -251,7 +251,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
     raise error from None
 
 
-# ---- after the parser --------------------------------------------------------------------------------------------------------
+# ---- after the parser ----------------------------------------------------------------------------
 
 
 def _with_line(fault: ModelFault, text: str) -> ModelError:

@@ -91,7 +91,7 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-# ---- names -------------------------------------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 
 
 def _word(text: str) -> str:
@@ -127,7 +127,7 @@ def _quote_value(value: bytes) -> str:
     return quote(decoded)
 
 
-# ---- types and tensors -------------------------------------------------------------------------------------------------------
+# ---- types and tensors ---------------------------------------------------------------------------
 
 
 def _type(kind: TypeProto) -> str:
@@ -240,7 +240,7 @@ def _number(value: Any) -> str:
     return str(value)
 
 
-# ---- nodes, graphs, functions ------------------------------------------------------------------------------------------------
+# ---- nodes, graphs, functions --------------------------------------------------------------------
 
 
 def _attribute(attribute: AttributeProto, depth: int) -> str:

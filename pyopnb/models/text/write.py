@@ -136,7 +136,7 @@ def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
     return copy
 
 
-# ---- values ------------------------------------------------------------------------------------------------------------------
+# ---- values --------------------------------------------------------------------------------------
 
 
 def _refuse_many(model: ModelProto, most: int) -> None:
@@ -152,7 +152,7 @@ def _refuse_many(model: ModelProto, most: int) -> None:
             )
 
 
-# ---- reading back ------------------------------------------------------------------------------------------------------------
+# ---- reading back --------------------------------------------------------------------------------
 
 
 def _remarks(declared: ModelProto, written: str) -> str:
