@@ -12,10 +12,10 @@ from onnx import ModelProto
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, level_of_user
-from pyopnb.torch.example import Example, example_of, widened
+from pyopnb.torch.example import Example, enlarged, example_of, widened
 from pyopnb.torch.exporter import Conversion, convert
 from pyopnb.torch.holes import NoStandIn
-from pyopnb.torch.parts import capture_around, capture_narrowed, capture_with_parts
+from pyopnb.torch.parts import capture_around, capture_narrowed, capture_with_parts, fixed_sizes
 from pyopnb.torch.program import check_buffers
 from pyopnb.torch.reports import Report, StandIns, note_holes
 from pyopnb.torch.sizes import fixed_by_torch, renamed_by_forward
@@ -219,8 +219,21 @@ def missing(
 def _converted(example: Example) -> Conversion:
     """Capture and export a module; what can be neither a node nor an op of torch's is a part of it."""
     program = capture_with_parts(example)
+    fixed = fixed_sizes(program, example)
     try:
-        return convert(program, example)
+        conversion = convert(program, example)
     except NoStandIn as refusal:
         program = capture_around(example, refusal)
-    return convert(program, example)
+        conversion = convert(program, example)
+    # The exporter's decompositions fix sizes as well, where what they compute is 1 in the example.
+    places = fixed_sizes(program, example).keys() - fixed.keys()
+    larger, _ = enlarged(example, sorted(places))
+    if larger is not None:
+        try:
+            program = capture_with_parts(larger)
+            general = convert(program, larger)
+        except ModelError:
+            return conversion
+        if places.isdisjoint(fixed_sizes(program, example)):
+            return general
+    return conversion

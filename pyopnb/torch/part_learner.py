@@ -163,6 +163,9 @@ class Learner:
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
         for changed in sizes.steps(symbols):
+            # One row alone is taken where it is broadcast, which says nothing of others.
+            if all(changed[symbol] == 1 for symbol in symbols):
+                continue
             resized = sizes.resize(changed)
             if resized is not None and self._try(resized):
                 return True

@@ -27,7 +27,7 @@ from pyopnb.torch.sizes import (
     rewritten_shapes,
 )
 
-__all__ = ["capture_around", "capture_narrowed", "capture_with_parts"]
+__all__ = ["capture_around", "capture_narrowed", "capture_with_parts", "fixed_sizes"]
 
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
@@ -137,7 +137,7 @@ def capture_around(example: Example, refusal: NoStandIn) -> Any:
 
 def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     """Capture a module again with a part in torch, where torch has fixed sizes that forward lets change."""
-    fixed = _fixed_sizes(program, example)
+    fixed = fixed_sizes(program, example)
     if not fixed:
         return program
     larger, changed = enlarged(example, list(fixed))
@@ -147,7 +147,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
             general = capture(larger)
         except ModelError:
             general = None
-        if general is not None and changed.isdisjoint(_fixed_sizes(general, example)):
+        if general is not None and changed.isdisjoint(fixed_sizes(general, example)):
             return general
     size = next(iter(fixed.values()))
     refusal = ModelError(
@@ -166,7 +166,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     return general
 
 
-def _fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSize]:
+def fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSize]:
     """List by tensor and axis the sizes that torch has fixed though they were to be open."""
     names = program.graph_signature.user_inputs
     fixed = fixed_by_torch(program, names, example.requests)
@@ -198,7 +198,7 @@ def _with_open_sizes(
         return None
 
     def accept(program: Any) -> Any:
-        if changeable.isdisjoint(_fixed_sizes(program, example)):
+        if changeable.isdisjoint(fixed_sizes(program, example)):
             return program
         return None
 

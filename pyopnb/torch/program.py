@@ -46,6 +46,9 @@ _LOGGERS = (
     "torch._subclasses.fake_tensor",
     "torch.fx.experimental.symbolic_shapes",
 )
+# A part in torch takes the place of a longer loop.
+_MOST_TURNS = 500
+
 _DECIDED_BY_VALUES = ("DynamicOutputShapeException", "DataDependentOutputException")
 _WORDS_ABOUT_SIZES = (
     "dynamic_shapes",
@@ -158,8 +161,14 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
     """
     module, args, kwargs = example.module, example.args, example.kwargs
     shapes = _without_names(example.dynamic_shapes)
+    turns = None if any_numbers else _MOST_TURNS
     try:
-        with quiet(), _without_partial_graph(), OpenSequences(), _masks_as_given(module):
+        with (
+            quiet(),
+            _without_partial_graph(),
+            OpenSequences(module, turns),
+            _masks_as_given(module),
+        ):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.

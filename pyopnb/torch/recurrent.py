@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,9 +54,22 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
     """Captures recurrent modules and pools with ops that take every length.
 
     Torch captures its recurrent modules as a loop over the steps of the example (torch 2.13), which fixes their number.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    most_turns : int, optional
+        Of a loop in its forward: torch captures each as ops of its own, and takes minutes for thousands.
     """
 
+    def __init__(self, module: Any, most_turns: int | None = None) -> None:
+        super().__init__()
+        self._module, self._most_turns = module, most_turns
+        self._turns: collections.Counter[Any] = collections.Counter()
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._most_turns is not None:
+            self._count_turn(self._most_turns)
         name = getattr(func, "__name__", "")
         if name in _CELLS and func is getattr(torch._VF, name) and _has_operator(args):
             return _ops[name](*map(_as_list, args))
@@ -62,7 +77,26 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
             options = dict(kwargs or {})
             if len(args) < 7 and not options.pop("return_indices", False):
                 return _max_pool(*args, **options)
+        if func is torch.nn.functional.scaled_dot_product_attention and len(args) > 2:
+            # Torch's kernels do not look, and read beyond the shorter one (torch 2.13).
+            torch._check(args[1].shape[-2] == args[2].shape[-2])
         return func(*args, **(kwargs or {}))
+
+    def _count_turn(self, most_turns: int) -> None:
+        """Refuse what the same modules do at the same line too often."""
+        place = []
+        frame = sys._getframe(2)
+        while frame.f_locals.get("self") is not self._module:
+            # One line is in many layers, which are no turns of a loop.
+            place.append((id(frame.f_code), frame.f_lasti, id(frame.f_locals.get("self"))))
+            if frame.f_back is None:
+                # Torch itself goes over what it has captured.
+                return
+            frame = frame.f_back
+        place.append((id(frame.f_code), frame.f_lasti, 0))
+        turns = self._turns[tuple(place)] = self._turns[tuple(place)] + 1
+        if turns > most_turns:
+            raise RuntimeError(f"a loop of more than {most_turns} turns, each an op of its own")
 
 
 def _max_pool(

@@ -262,3 +262,72 @@ def test_without_the_verification_the_warning_says_so():
     assert not report.verified
     assert "verify=False" in str(report)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+# ---- loops of many turns, and sizes that only the exporter fixes ---------------------------------
+
+
+class Repeats(nn.Module):
+    def __init__(self, turns):
+        super().__init__()
+        self.turns = turns
+
+    def forward(self, x):
+        for _ in range(self.turns):
+            x = torch.sin(x)
+        return x
+
+
+def test_a_loop_of_many_turns_stays_in_torch_and_the_rest_does_not(exported):
+    filled = exported(nn.Sequential(nn.Linear(3, 3), Repeats(501), nn.ReLU()), (torch.ones(2, 3),))
+    assert len(filled) == 1
+    assert filled[0].startswith("pyopnb_part.Repeats")
+
+
+def test_layers_are_no_turns_of_a_loop(exported, monkeypatch):
+    monkeypatch.setattr("pyopnb.torch.program._MOST_TURNS", 4)
+    layers = [nn.Sequential(nn.Linear(3, 3), nn.ReLU(), Repeats(4)) for _ in range(6)]
+    assert exported(nn.Sequential(*layers), (torch.ones(2, 3),)) == []
+
+
+class Diagonal(nn.Module):
+    def forward(self, x):
+        return torch.diagonal(x, offset=-1)
+
+
+def test_a_diagonal_of_one_element_in_the_example_keeps_every_size_open():
+    model, reports = opened(Diagonal(), torch.randn(2, 4, 5))
+    assert not reports
+    session = pyopnb.Session(model)
+    for shape in ((2, 4, 5), (5, 6, 7), (9, 3, 2)):
+        x = torch.randn(shape)
+        np.testing.assert_array_equal(session(x=x.numpy())[0], Diagonal()(x))
+
+
+class Attends(nn.Module):
+    def forward(self, query, key, value):
+        return nn.functional.scaled_dot_product_attention(query, key, value)
+
+
+def test_keys_and_values_are_of_one_length():
+    # Torch does not look, and reads beyond the shorter one.
+    model, reports = opened(Attends(), *torch.randn(3, 2, 2, 5, 4).unbind())
+    assert not reports
+    lengths = [info.type.tensor_type.shape.dim[2].dim_param for info in model.graph.input]
+    assert lengths[1] == lengths[2] != lengths[0]
+
+
+class AddsTheOthers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(6, 4)
+
+    def forward(self, x, y):
+        return self.line(x) + y[1:]
+
+
+def test_a_size_whose_only_other_is_one_keeps_nothing_in_torch():
+    model, (report,) = opened(AddsTheOthers(), torch.randn(4, 6), torch.randn(5, 4))
+    assert not report.holes
+    x, y = torch.randn(7, 6), torch.randn(8, 4)
+    assert pyopnb.Session(model)(x=x.numpy(), y=y.numpy())[0].shape == (7, 4)
