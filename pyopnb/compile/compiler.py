@@ -113,7 +113,10 @@ def _version(compiler: tuple[str, ...], changed: float) -> str:
         ) from None
     # A wrapper such as ccache can start and still fail.
     if done.returncode:
-        got = f"{sanitize(' '.join(compiler))}, which fails: {one_line(sanitize(done.stderr or 'without a word'))}"
+        got = (
+            f"{sanitize(' '.join(compiler))}, which fails: "
+            f"{one_line(sanitize(done.stderr or 'without a word'))}"
+        )
         raise _no_compiler(got)
     return done.stdout
 
@@ -202,9 +205,8 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     try:
         build(text, path, source, first, flags)
         _write_digest(path)
-    except (
-        PermissionError
-    ):  # Windows replaces no library that is loaded: another process was first, with the same one
+    # Windows replaces no library that is loaded: another process was first, with the same one.
+    except PermissionError:
         if not _is_whole(path):
             raise
     except OSError as error:
@@ -241,7 +243,9 @@ def _write_digest(path: Path) -> None:
 
 
 def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:
-    """Compile a text to a shared library, with one call of the compiler; the file is there whole or not at all.
+    """Compile a text to a shared library, and put it at the path in one step.
+
+    After an error, a library that was there is unchanged.
 
     Parameters
     ----------
@@ -285,9 +289,10 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
             ) from None
         if done.returncode:
             raise _refused(done.stderr, source, first)
-        os.chmod(unfinished, 0o755)  # noqa: S103  # as the compiler leaves what it links; mkstemp's is for the owner alone
-        # What replaces a good library must be on the disk: after a power cut the new name
-        # could have no content.
+        # The mode that compilers give to a library; mkstemp's is for the owner alone.
+        os.chmod(unfinished, 0o755)  # noqa: S103
+        # The new library must be on the disk before it replaces a good one: after a power cut,
+        # the new name could have no content.
         with open(unfinished, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, path)

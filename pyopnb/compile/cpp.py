@@ -106,7 +106,7 @@ class CppOp:
 
     @classmethod
     def __pyopnb_reduce__(cls) -> tuple[tuple[str, str], tuple[Any, ...]]:
-        """Tell a pickle which function makes the class in another process: its address is of this one."""
+        """Pickle the class as its source, because its address is valid in this process only."""
         return (__name__, cpp_class.__name__), (cls.source, cls.flags)
 
     def __pyopnb_native__(
@@ -117,7 +117,7 @@ class CppOp:
 
 
 def _literal(text: str) -> str:
-    """Write a text as a literal of Python, on lines of its own where that says the same."""
+    """Write a text as a literal of Python, with three quotes if that gives the same text."""
     lines = f'r"""{text}"""'
     try:
         if ast.literal_eval(lines) == text:
@@ -178,7 +178,9 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
 
 
 def entry_text(source: str, signature: Signature, first: int, entry: str) -> str:
-    """Write a function with a C interface that calls the user's function, and put the user's text into its own namespace.
+    """Write a function with the C interface that calls the user's function.
+
+    The user's text is in a namespace of its own.
 
     Parameters
     ----------
@@ -220,7 +222,10 @@ extern "C" PYOPNB_EXPORT int32_t {entry}(pyopnb_call* call) {{
 
 
 def _dispatch(signature: Signature, call: str) -> str:
-    """Write the switch that calls a template's function for the dtype of the input that tells it."""
+    """Write the switch that calls a template with the dtype of the input.
+
+    If there are several inputs of the template's type, the first that is not optional decides.
+    """
     certain = []
     for position, port in enumerate(signature.inputs):
         if port.element is None and not port.optional:
@@ -317,7 +322,7 @@ def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
 
 
 def _attrs(instance: Any) -> Attrs:
-    """Read the attrs of an instance as the compiled function takes them, in the order of its parameters."""
+    """Read the attrs of an instance, in the order of the compiled function's parameters."""
     attrs = type(instance).signature.attrs
     values = [getattr(instance, attr.name) for attr in attrs]
     return Attrs(values, [attr.type in (float, list[float]) for attr in attrs])

@@ -1,4 +1,4 @@
-"""``pyopnb_call.h`` as Python has it: attrs for a compiled function, and calls of one with arrays."""
+"""The interface of ``pyopnb_call.h`` in ctypes: attrs, and calls of a function with arrays."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Attrs:
     ----------
     values : sequence of bool, int, float, str, list of int or list of float
     floats : sequence of bool
-        Which of them are floats: an empty list does not tell.
+        Which of them are floats, as an empty list has no type.
     """
 
     def __init__(self, values: Sequence[Any], floats: Sequence[bool]) -> None:
@@ -96,7 +96,7 @@ class Attrs:
 
 
 class _Results:
-    """What a function has allocated and said in one call."""
+    """The outputs that a function allocates in one call, and the error that it reports."""
 
     def __init__(self, count: int) -> None:
         self.arrays: list[np.ndarray | None] = [None] * count
@@ -164,7 +164,8 @@ def call_compiled(
     outputs = [array for array in results.arrays if array is not None]
     if answer != 0 or len(outputs) != count:
         raise RuntimeError(
-            f"the compiled function returned {answer}, with {len(outputs)} of {count} outputs allocated"
+            f"the compiled function returned {answer}, "
+            f"with {len(outputs)} of {count} outputs allocated"
         )
     return outputs
 

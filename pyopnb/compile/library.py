@@ -26,7 +26,7 @@ __all__ = ["write_library"]
 @hide_internal_frames
 @functools.partial(check_arguments, advice={"path": '"folder/ops.so"'})
 def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
-    """Write ops in C++ to a shared library that plain onnxruntime loads, without pyopnb and without Python.
+    """Write ops in C++ to a shared library that onnxruntime loads without pyopnb or Python.
 
     Load it with ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer,
     from Python or any other language. The library runs on any processor of this architecture, with
@@ -63,8 +63,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     # Before the compiler runs, which takes seconds.
     check_writable(target)
     chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
-    # A library without ops would load and be of no use, so that the mistake would
-    # show in another process.
+    # A library without ops would load, and the mistake would show in another process.
     if not chosen:
         raise InputError("write_library, ops", expected="ops in C++", got="none", next="%%cppop")
     versions = [find_op(op).current for op in chosen]
@@ -88,10 +87,12 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     # pyopnb_library.h walks this table when ONNX Runtime loads the library.
     table = "std::vector<pyopnb::LibraryOp> library_ops{\n" + ",\n".join(rows) + "\n};"
     register = (
-        'extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options, const ort::ApiBase* base) {\n'
+        'extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps('
+        "ort::Options* options, const ort::ApiBase* base) {\n"
         "  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
     )
-    flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]  # a CppOp has them
+    # Every class here is a CppOp, which has flags.
+    flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]
     # The compiler's messages quote the first op's text; the lines of the others
     # are not known there.
     text = "\n".join(['#include "pyopnb_library.h"', *texts, "namespace {", table, "}", register])
@@ -125,7 +126,7 @@ def _port(port: CppPort, element: str) -> str:
 
 
 def _attr(attr: CppAttr) -> str:
-    """Write the row of an attr: its number of a dtype, whether it is a list or required, and its default."""
+    """Write the row of an attr: name, kind, whether it is a list or required, and its default."""
     is_list = attr.type in (list[int], list[float])
     is_required = attr.default is REQUIRED
     values: Any = []

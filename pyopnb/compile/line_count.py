@@ -1,4 +1,7 @@
-"""A limit on the work of Python code, counted in lines: a verdict must not depend on how busy the machine is."""
+"""Limit the work of Python code by the lines that it runs.
+
+A limit in seconds would make a verdict depend on how busy the machine is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ __all__ = ["LineCount", "TooManyLines", "count_lines"]
 
 
 class TooManyLines(BaseException):
-    """Leave Python code that ran too many lines; its own ``except Exception`` must not stop that."""
+    """Stop Python code that ran too many lines.
+
+    It is no `Exception`, because the code's own ``except Exception`` must not catch it.
+    """
 
 
 class LineCount:
@@ -21,7 +27,7 @@ class LineCount:
     Parameters
     ----------
     most : int
-        With one more, `TooManyLines` is raised.
+        A line more raises `TooManyLines`.
     """
 
     def __init__(self, most: int) -> None:
@@ -37,7 +43,7 @@ class LineCount:
 
 @contextmanager
 def count_lines(most: int) -> Iterator[LineCount]:
-    """Count the lines that run inside of a block, and stop them at a limit."""
+    """Count the lines that run in a block, and stop it at a limit."""
     count = LineCount(most)
     if sys.gettrace() is not None:  # a debugger or a coverage tool is there, and stays
         yield count

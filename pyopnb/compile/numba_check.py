@@ -23,10 +23,11 @@ from pyopnb.testing.verify import Trial, draw_trials, verify
 __all__ = ["compare_with_python"]
 
 _MOST_LINES = 300_000
-"""Of Python, over all trials: half a second on most machines. One asks for Numba because loops are
-slow in Python, so that a single call may take minutes."""
+"""Of Python, over all trials: half a second on most machines. A body that needs Numba is slow in
+Python, and a single call of it could take minutes."""
 _SMALLEST = 3  # size of the first dimension that the node leaves open
-_LARGEST = 16  # a fixed size is cut to this where the inputs would have more elements than Python loops over
+# Fixed sizes are cut to this where an input has more than _MAX_ELEMENTS, too many for Python.
+_LARGEST = 16
 _MAX_ELEMENTS = 10_000
 
 _Types = Sequence[TensorType | None]

@@ -99,7 +99,10 @@ def _with_exceptions(
 def _compiled(
     instance: Any, compute: Any, inputs: _Types
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Compile ``compute`` for a node; return the function of the inputs, and a key of all that it depends on."""
+    """Compile ``compute`` for a node.
+
+    Return the function of the inputs, and a key with everything that its results depend on.
+    """
     _check_names(compute)
     values = _attributes(instance)
     this = _self_class(tuple(values))(map(_read_only, values.values()))
@@ -156,7 +159,10 @@ class _Unfused(CompilerBase):  # type: ignore[misc]  # Numba has no types there
 
 @lru_cache(128)
 def _self_class(names: tuple[str, ...]) -> Any:
-    """Make the class of ``self`` in compiled code: a named tuple whose fields may begin with an underscore."""
+    """Make the class of ``self`` in compiled code, a named tuple.
+
+    Unlike those of `collections.namedtuple`, its fields may begin with an underscore.
+    """
     # Numba knows the class of a named tuple by these two.
     return type("self", (tuple,), {"_fields": names, "_asdict": None})
 
@@ -170,7 +176,10 @@ def _read_only(value: Any) -> Any:
 
 
 def _about(error: Exception, compute: Any) -> str:
-    """Say what a Numba error is about, and in which line of the class; its own lines tell passes and files as well."""
+    """Shorten a Numba error to its subject and the line of the class.
+
+    The lines of the error that name passes of the compiler and files are left out.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     about = [line for line in lines if not line.startswith(("Failed in", "During:", "File ", "- "))]
     # Numba repeats the first line of the function below its message.
@@ -195,13 +204,17 @@ def _python_function(compute: Any) -> Any:
     options = set(compute.targetoptions) - {"nopython", "boundscheck", "nogil", "cache"}
     if options:
         raise _Refused(
-            f"The decorator asks for {', '.join(sorted(options))}, which changes numbers. Try: @numba.njit"
+            f"The decorator asks for {', '.join(sorted(options))}, which changes numbers. "
+            "Try: @numba.njit"
         )
     return compute.py_func
 
 
 def _check_names(compute: Any) -> None:
-    """Refuse names whose values may change while a session lives: compiled code would go on with the first one."""
+    """Refuse names whose values may change while a session lives.
+
+    Compiled code would keep the first value.
+    """
     if compute.__code__.co_freevars:
         raise _Refused(
             f"compute reads {compute.__code__.co_freevars[0]} of the function around it. {_INSTEAD}"
@@ -227,7 +240,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _attributes(instance: Any) -> dict[str, Any]:
-    """Return an instance's attributes that compiled code can have: values that cannot change, and arrays."""
+    """Return the attributes that compiled code can have: arrays, and values that cannot change."""
     values = {}
     for name, value in vars(instance).items():
         # A name that no code can read need not be there.
@@ -260,7 +273,8 @@ _CONSTANT_TYPES = (bool, float, str, np.bool_, np.int64, np.float32, np.float64)
 def _array(type_: TensorType, position: int) -> types.Array:
     if type_.dtype is None or type_.shape is None:
         raise _Refused(
-            f"The rank of input {position} is not known. Declare its type in the model: float32[N,3]"
+            f"The rank of input {position} is not known. "
+            "Declare its type in the model: float32[N,3]"
         )
     # ONNX Runtime packs two int4 into a byte.
     if type_.dtype.bits < 8:

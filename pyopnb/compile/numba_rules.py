@@ -3,7 +3,7 @@
 Numba computes integers narrower than 64 bits in 64, takes a Python float beside a float32 for
 float64, adds float32 one by one, and converts or overflows where Python raises. The compiled body
 is therefore read once with the types that Numba inferred, and only operations that are known to
-agree are let through. What stands in no table here is refused.
+agree are let through. An operation that no table here lists is refused.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _SIGNS = {operator.neg, operator.pos}
 
 # NumPy's functions of numbers, and those that compare numbers.
 _CALCULATING = set(
-    _names("""exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh
-    arctan2 hypot floor ceil trunc rint fabs copysign add subtract multiply divide true_divide negative absolute abs square
-    maximum minimum fmax fmin""")
+    _names("""exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh
+    tanh arcsinh arccosh arctanh arctan2 hypot floor ceil trunc rint fabs copysign add subtract
+    multiply divide true_divide negative absolute abs square maximum minimum fmax fmin""")
 )
 _COMPARING = set(_names("less less_equal greater greater_equal equal not_equal"))
 # Functions and methods that make arrays or move elements, and compute nothing.
 _MOVING = set(
-    _names("""zeros ones empty eye identity empty_like zeros_like ones_like reshape ravel flatten transpose copy
-    ascontiguousarray expand_dims swapaxes flip fliplr flipud broadcast_to take repeat""")
+    _names("""zeros ones empty eye identity empty_like zeros_like ones_like reshape ravel flatten
+    transpose copy ascontiguousarray expand_dims swapaxes flip fliplr flipud broadcast_to take
+    repeat""")
 )
 
 _WIDE = frozenset({_types.int64, _types.float64})

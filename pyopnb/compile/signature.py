@@ -76,7 +76,18 @@ class CppPort:
 
 @dataclass(frozen=True)
 class CppAttr:
-    """An attr: its name, the Python type of its values, its default or `REQUIRED`, and whether its ints have 32 bits."""
+    """An attr.
+
+    Attributes
+    ----------
+    name : str
+    type : type
+        The Python type of its values.
+    default : object
+        `REQUIRED` for an attr without a default.
+    is_int32 : bool
+        Whether its ints have 32 bits.
+    """
 
     name: str
     type: object
@@ -179,7 +190,10 @@ def read_signature(source: str, first: int = 1) -> Signature:
 
 
 def lines_with_includes(source: str) -> int:
-    """Count the lines up to the last ``#include``, and the directives right behind it, such as an ``#endif``."""
+    """Count the lines through the last ``#include`` and the directives right after it.
+
+    A directive such as ``#endif`` has to stay with its ``#include``.
+    """
     lines = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source).splitlines()
     count = 0
     for number, line in enumerate(lines, 1):
@@ -402,7 +416,10 @@ _WORDS = {"{": "[", "}": "]", "true": "True", "false": "False"}
 
 
 def _value(text: str, python_type: object) -> object:
-    """Evaluate a literal of C++ as a value of a Python type; ValueError, SyntaxError or TypeError where it is none."""
+    """Evaluate a literal of C++ as a value of a Python type.
+
+    ValueError, SyntaxError or TypeError is raised if the text is no such literal.
+    """
     if python_type is str:
         value = ast.literal_eval(text)
         if not isinstance(value, str):

@@ -17,7 +17,10 @@ __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 
 
 def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
-    """Return the value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
+    """Convert a value to an attribute of the type that the operator defines.
+
+    An AttributeProto is returned unchanged.
+    """
     if isinstance(value, AttributeProto):
         return value
     definition, attr = schema.attributes.get(name), f"{where}, attr {sanitize(name)}"
@@ -57,8 +60,8 @@ def attributes_to_pass(
 ) -> list[AttributeProto]:
     """Return the attrs that the reference needs.
 
-    It applies the defaults of the newest version. Defaults that are the same there are left out, as
-    not every class of the reference takes every attr; those that differ in this version are passed.
+    The reference applies the defaults of the newest version. Only defaults that differ in this
+    version are passed, as not every class of the reference takes every attr.
     """
     newest = find_schema(schema.domain, schema.name).attributes
     passed = dict(attributes)
@@ -74,7 +77,10 @@ def attributes_to_pass(
 
 
 def has_default(attr: Any) -> bool:
-    """Tell whether an attribute of an ``OpSchema`` has a default; an empty tensor is how onnx writes none."""
+    """Tell whether an attribute of an ``OpSchema`` has a default.
+
+    onnx writes an empty tensor where a tensor attribute has none.
+    """
     default = attr.default_value
     if default.type == AttributeProto.TENSOR:
         return bool(default.t.data_type)

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 CATALOG_DOMAIN = "pyopnb.catalog"
-"""Domain of the ops; the operator's own domain is appended, because several domains have namesakes."""
+"""Domain of the ops; the operator's own is appended, because several domains have namesakes."""
 
 
 def define_catalog_op(node: NodeProto, version: int | None = None) -> str:
@@ -48,13 +48,16 @@ def redefine_catalog_op(node: NodeProto) -> None:
 
 
 def is_for_version(node: NodeProto, version: int | None) -> bool:
-    """Tell whether the catalogue has a node's operator for its old version, which ONNX's reference runs wrongly."""
+    """Tell whether the catalogue has a node's operator in its old version.
+
+    It has the old versions that ONNX's reference runs wrongly.
+    """
     entry = node_entry(node, version)
     return entry is not None and bool(entry.versions)
 
 
 def op_named(name: str, inputs: int | None = None) -> Op | None:
-    """Define the op of an operator that is asked for by its name, unless it is there.
+    """Define the op of an operator by its name, unless it is defined, and return it.
 
     Parameters
     ----------

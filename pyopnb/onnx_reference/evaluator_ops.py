@@ -1,4 +1,7 @@
-"""Ops for onnx's own ``ReferenceEvaluator``: each node in a session of its own, with the checks that a session makes."""
+"""Registered ops as classes for onnx's own ``ReferenceEvaluator``.
+
+Each node runs in a session of its own, with the checks that a session makes.
+"""
 
 from __future__ import annotations
 

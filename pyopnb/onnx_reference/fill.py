@@ -1,4 +1,4 @@
-"""Replace what ONNX Runtime lacks by ONNX's reference implementation or by operators of the catalogue."""
+"""Replace nodes that ONNX Runtime lacks by ONNX's reference implementation or the catalogue."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def fill(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """Return a copy of a model in which ops written in Python run every node that the runtime lacks.
+    """Return a copy of a model in which Python ops run every node that the runtime lacks.
 
     The stand-in is ONNX's reference implementation, such as ``onnx.reference::Celu_12`` for version
     12 of Celu. For operators that ONNX does not define, it is an operator of the catalogue, such as
@@ -189,12 +189,18 @@ class _Filling:
         return imported_versions(self.proto).get(canonical_domain(node.domain))
 
     def lower_versions(self) -> None:
-        """Import the versions that the runtime takes, where each node still means the same or is replaced."""
+        """Import the versions that the runtime takes, and replace nodes that have changed since.
+
+        A domain keeps its version if one of its changed nodes cannot be replaced.
+        """
         for new in new_imports(self.proto):
             if not new.known:
                 continue
             changed = [site for site, _ in new.changed()]
-            reason = f"changed after version {new.newest}, the newest of {new.domain or 'ai.onnx'} that the runtime takes"
+            reason = (
+                f"changed after version {new.newest}, "
+                f"the newest of {new.domain or 'ai.onnx'} that the runtime takes"
+            )
             self.fill_nodes([(site, reason) for site in changed])
             # Where one could not be replaced, the model keeps its version, and
             # the runtime says why.
@@ -252,14 +258,20 @@ class _Filling:
             for name in filter(None, names):
                 uncarried = self._types.uncarried(site.scope, name)
                 if uncarried:
-                    return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
+                    return (
+                        f"its {end} {sanitize(name)} is {uncarried}, "
+                        "which ONNX Runtime gives to no custom op"
+                    )
         # The stand-in gets its bodies as attributes, which see nothing of the graph around them.
         for body in bodies(node):
             for name in GraphIndex(body).free:
                 return f"its body reads {sanitize(name)} from outside"
             for inner in nodes_in(body):
                 if self._has_changed(inner):
-                    return f"its body holds {sanitize(full_name(inner))} of a newer version than the runtime takes"
+                    return (
+                        f"its body holds {sanitize(full_name(inner))} "
+                        "of a newer version than the runtime takes"
+                    )
         return ""
 
     def _has_changed(self, node: NodeProto) -> bool:
@@ -301,7 +313,10 @@ def _declare_flags(site: Site) -> str:
 
 
 def _define_stand_in(domain: str, op_type: str, version: int) -> str:
-    """Return the name of an operator's stand-in, defined on first use only: again, it would be a new version."""
+    """Define an operator's stand-in on first use, and return its name.
+
+    Defining it again would make a new version.
+    """
     suffix = f".{domain}" if domain else ""
     name = f"{DOMAIN}{suffix}::{op_type}_{version}"
     if registry.find(*split_name(name)) is None:

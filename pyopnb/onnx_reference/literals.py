@@ -30,9 +30,10 @@ def identifier(text: str, otherwise: str, taken: set[str]) -> str:
 
 
 def attr_hint(number: int, values: Sequence[Any]) -> str:
-    """Return the annotation of an attr by its number in `AttributeProto.AttributeType` and what its nodes have.
+    """Return the annotation of an attr, by its kind and the values that nodes have.
 
-    It is empty for a kind that no annotation has, or where one would not hold for all values.
+    The kind is a number of `AttributeProto.AttributeType`. The annotation is empty for a kind that
+    no annotation has, or where one would not hold for all values.
     """
     hint = annotation_of(number)
     items: list[Any] = []
@@ -47,7 +48,10 @@ def attr_hint(number: int, values: Sequence[Any]) -> str:
 
 
 def literal(value: Any) -> tuple[str, str]:
-    """Return a value as Python source, empty where the value must come from the node, and a remark on it."""
+    """Return a value as Python source, and a remark on it.
+
+    The source is empty where the value must come from the node.
+    """
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, list):

@@ -19,7 +19,10 @@ __all__ = ["loop_class"]
 
 @cache
 def loop_class() -> type:
-    """Return the class for ``new_ops`` of ``onnx.reference.ReferenceEvaluator``, which is slow to import."""
+    """Return the class for ``new_ops`` of ``onnx.reference.ReferenceEvaluator``.
+
+    It is made on first use, because its base class is slow to import.
+    """
     from onnx.reference.op_run import OpRun
 
     class Loop(OpRun):
@@ -42,7 +45,8 @@ def loop_class() -> type:
             body: Any = None,
             **options: Any,
         ) -> tuple[Any, ...]:
-            evaluator: Any = self.body  # type: ignore[attr-defined]  # set from the node's attributes
+            # OpRun sets it from the node's attributes.
+            evaluator: Any = self.body  # type: ignore[attr-defined]
             counter, condition_name, *state_names = evaluator.input_names
             state_count = len(state_names)
             states: Sequence[Any] = carried
@@ -77,9 +81,9 @@ def _stacked(rows: list[Sequence[Any]], types: list[TypeProto]) -> list[np.ndarr
 
 
 def _empty(type_: TypeProto) -> np.ndarray:
-    """Make the scan output of a loop that did not run, with a length of 0 for every unknown one.
+    """Make the scan output of a loop that did not run, with 0 for every unknown length.
 
-    ONNX leaves the lengths open; these are ONNX Runtime's.
+    ONNX leaves these lengths open; ONNX Runtime takes 0.
     """
     tensor = type_.tensor_type
     lengths = [dim.dim_value for dim in tensor.shape.dim]

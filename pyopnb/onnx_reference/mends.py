@@ -106,7 +106,10 @@ def _global_max_pool(x: np.ndarray) -> tuple[np.ndarray]:
 def _local_response_normalization(
     x: np.ndarray, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> tuple[np.ndarray]:
-    """Divide by sums over neighbouring channels; onnx counts the channels by the size of the batch."""
+    """Divide by sums over neighbouring channels.
+
+    onnx takes the size of the batch for the number of channels.
+    """
     squares = np.square(x)
     sums = np.zeros_like(x)
     before = (size - 1) // 2
@@ -117,12 +120,18 @@ def _local_response_normalization(
 
 
 def _optional(value: Any = None) -> tuple[Any]:
-    """Return the value itself; onnx puts it into a list, which OptionalGetElement does not take apart."""
+    """Return the value itself.
+
+    onnx puts it into a list, which OptionalGetElement does not take apart.
+    """
     return (value,)
 
 
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
-    """Gather along an axis; onnx uses `numpy.choose`, which has 64 choices at most, and wants equal other lengths."""
+    """Gather along an axis.
+
+    onnx uses `numpy.choose`, which takes 64 choices at most, and wants all other lengths equal.
+    """
     axis %= data.ndim
     # The indices may be shorter than the data along the other axes;
     # take_along_axis wants them equal.

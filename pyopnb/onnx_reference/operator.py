@@ -204,7 +204,10 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
-    """Tell whether the reference runs the newest version instead of this one, although their definitions differ."""
+    """Tell whether the reference runs the newest version of an operator in place of this one.
+
+    It is true only where the definitions of the two differ.
+    """
     from onnx.reference.op_run import OpRun
 
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
@@ -224,7 +227,9 @@ def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
 
 
 class Evaluation:
-    """One operator, in one version and with its attrs, as a function of arrays that returns a tuple.
+    """A function of arrays that runs an operator in one version, with its attrs.
+
+    It returns a tuple.
 
     Parameters
     ----------
@@ -344,7 +349,8 @@ class Evaluation:
         except NotImplementedError as error:
             raise ModelError(
                 self._where,
-                expected=f"an operator that onnx {onnx.__version__} implements or defines by a function",
+                expected=f"an operator that onnx {onnx.__version__} implements "
+                "or defines by a function",
                 got="a definition in words only",
                 next="write it: pyopnb.skeleton(model, node)",
             ) from error
@@ -388,10 +394,10 @@ def _value_infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
 
 
 class StandIn:
-    """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one per operator.
+    """An op that runs ONNX's reference implementation of an operator.
 
-    ``reference_outputs`` is the node's number of outputs, which ``compute`` could not know
-    otherwise.
+    `stand_in_class` makes a subclass for each operator. ``reference_outputs`` is the node's number
+    of outputs, which ``compute`` has no other way to know.
     """
 
     operator: tuple[str, str, int]

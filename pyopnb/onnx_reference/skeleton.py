@@ -1,7 +1,8 @@
-"""Write the ``%%pyop`` cell for a node: its ports, types and attrs, and a body that runs if ONNX has a reference for it.
+"""Write the ``%%pyop`` cell for a node.
 
-Text from a model never becomes code: names are used only if they are identifiers, and everything
-else is written as a literal.
+The cell has the node's ports, types and attrs, and where ONNX has a reference implementation, a
+body that runs. Text from a model never becomes code: names are used only if they are identifiers,
+everything else is written as a literal.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _WIDTH = 110
 
 
 class SkeletonCell(str):
-    """The text of a cell. Its repr is the text itself, so that a prompt shows it as you would type it."""
+    """The text of a cell, which a prompt displays as one would type it."""
 
     __slots__ = ()
 
@@ -173,7 +174,8 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
         name = sanitize(full_name(usage.node))
         lines += [
             f"# ONNX Runtime has {name}: this op is in the domain {DEFAULT_DOMAIN}, and",
-            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
+            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") '
+            "puts it into the place of nodes.",
         ]
     lines.append(f"class {class_name}:")
     body = _docstring(usage) + _init(usage) + _compute(usage, f"{domain}::{op_type}")
@@ -229,7 +231,7 @@ def _init(usage: OperatorUsage) -> list[str]:
 
 
 def _head(name: str, parts: Mapping[str, str], end: str) -> list[str]:
-    """Write the head of a method on one line, or each parameter with its remark on a line of its own."""
+    """Write the head of a method on one line, or with a line for each parameter and its remark."""
     line = f"def {name}({', '.join(parts)}{end}"
     if len(line) <= _WIDTH and not any(parts.values()):
         return [line]
@@ -254,7 +256,11 @@ def _parameter(attr: AttrUsage) -> str:
 
 
 def _is_parameter(name: str) -> bool:
-    """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
+    """Tell whether an attr can be a parameter of a method.
+
+    Python normalizes letters beyond ASCII and mangles names with two leading underscores, so
+    these cannot.
+    """
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
         return False
     return not name.startswith("__") and name not in RESERVED
@@ -301,7 +307,8 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     for type_ in (*usage.outputs, *(port.type for port in usage.inputs)):
         if type_.dtype is not None and not type_.dtype.carried:
             lines = [
-                f"# No custom op of ONNX Runtime can have {type_.dtype}: put a Cast around the node."
+                f"# No custom op of ONNX Runtime can have {type_.dtype}: "
+                "put a Cast around the node."
             ]
     schema = usage.schema
     if not usage.has_reference:
@@ -321,7 +328,8 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     # The numbers may then be those of another definition.
     if runs_as_newest(schema.domain, schema.name, schema.since_version):
         lines += [
-            "# ONNX has changed this operator since, and its reference implementation knows one version only:",
+            "# ONNX has changed this operator since, and its reference implementation knows "
+            "one version only:",
             "# compare the numbers.",
         ]
     call = f"return pyopnb.reference({', '.join(arguments)})"

@@ -108,7 +108,8 @@ class OperatorUsage:
                         f"skeleton of {self.site.where}, {end} {sanitize(name)}",
                         expected="a tensor, as ONNX Runtime gives an op nothing else",
                         got=f"a value of type {str(field).removesuffix('_type')}",
-                        next='pyopnb.trace(model, feeds, on="reference"), where nodes of ONNX take all of its types',
+                        next='pyopnb.trace(model, feeds, on="reference"), '
+                        "where nodes of ONNX take all of its types",
                     )
 
     # ---- ports ---------------------------------------------------------------------------------
@@ -172,7 +173,11 @@ class OperatorUsage:
     def _attr(
         self, name: str, attributes: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]
     ) -> AttrUsage:
-        """Take the node's value as the default, unless another node omits the attr: then the operator's."""
+        """Describe an attr, with a default that holds for every node.
+
+        This is the value of the first node, or the operator's default if another node omits the
+        attr.
+        """
         definition = None
         if self.schema is not None:
             definition = self.schema.attributes.get(name)

@@ -16,10 +16,10 @@ def drop(
     training_mode: np.ndarray | None,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Drop elements at random in training, and return what is left with the mask of what was kept.
+    """Drop elements at random in training, and return the result with the mask of kept elements.
 
-    ``everything`` is the mask outside training: `lower` follows `numpy.ones` in an entry only. With
-    a seed each run drops the same elements, and without one (0) each drops others.
+    ``everything`` is the mask outside training, which the entry makes: `lower` follows `numpy.ones`
+    in an entry only. With a seed each run drops the same elements, and with 0 each drops others.
     """
     share = _share(ratio)
     if training_mode is None or not training_mode.item() or share == 0:

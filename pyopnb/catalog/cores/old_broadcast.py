@@ -57,9 +57,8 @@ class OldArithmetic:
         self,
         broadcast: int = 0,
         axis: int | None = None,
-        consumed_inputs: list[
-            int
-        ] = [],  # it lets a runtime overwrite inputs, and changes no result
+        # It lets a runtime overwrite inputs, and changes no result.
+        consumed_inputs: list[int] = [],
     ):
         self.broadcast = broadcast
         self.axis = axis
