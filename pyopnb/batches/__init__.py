@@ -1,1 +1,1 @@
-"""A session run many times by the threads, processes or machines of an executor: `map` and `sweep`."""
+"""Run a session many times, by the workers of an executor: `map` and `sweep`."""

@@ -1,4 +1,4 @@
-"""``pyopnb.map``: a session run over many batches, by the threads, processes or machines of an executor."""
+"""``pyopnb.map``: run a session over many batches, by the workers of an executor."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Batches(Displayable, Sequence[Any]):
         -------
         Table
         """
-        # Where all of them raised, they say so in a column of no output.
+        # If every run raised, there are no outputs, and one column shows the exceptions.
         columns = output_names(self.runs) or ["result"]
         rows = []
         for run in self.runs[:most]:
@@ -232,11 +232,14 @@ def map(
     return table
 
 
-# ---- in a worker -------------------------------------------------------------------------------------------------------------
+# ---- in a worker -------------------------------------------------------------------------------
 
 
 def _begin(session: Session, is_copy: bool) -> tuple[Session, SessionState]:
-    """Fix the versions and attrs of now; a copy has its instances with it."""
+    """Return a session with the current versions and attrs, and its state.
+
+    A copy in a worker has them already, with its instances.
+    """
     fixed = session if is_copy else session.with_attrs()
     return fixed, fixed._update()
 

@@ -1,4 +1,4 @@
-"""``pyopnb.sweep``: a session run over a range of attrs or feeds, without changing it, here or by an executor."""
+"""``pyopnb.sweep``: run a session over values of attrs or feeds, without changing the session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Runs of a session by an executor, which schedules them: this module sends it chunks and takes what comes back, in order.
+"""Run a session by an executor: send it chunks of items, and collect their results in order.
 
-Threads run the session itself. Any other engine gets pickles: the session goes to a worker when
-that says that it lacks it, and stays there under the digest of its pickle.
+The executor schedules the chunks. Threads run the session itself. Any other engine gets pickles:
+a worker that lacks a large session says so, gets it then, and keeps it under the digest of its
+pickle. A small session goes along with each chunk.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["BatchRun", "Run", "Work", "WorkKind", "attach_runs", "check_executor
 
 _CHUNK_SECONDS = 0.05  # An engine spends about 1 ms on a task, which is small beside such a chunk.
 _MOST_IN_CHUNK = 256
-_SMALL_SESSION = 16_384  # bytes that go along with each chunk, which saves the question
+_SMALL_SESSION = 16_384  # bytes: so small a session is sent without being asked for
 _KEPT_SESSIONS = 4  # in a worker
 
 Run = Callable[[], tuple[Sequence[str], Sequence[Any]]]
@@ -114,7 +115,10 @@ def attach_runs(error: Exception, name: str, runs: Any) -> None:
     # A class with slots takes no attribute.
     with suppress(AttributeError):
         setattr(error, name, runs)
-        text = f"the results before it are in the attribute {name} of this exception, and {name}.unfinished lists the rest"
+        text = (
+            f"the results before it are in the attribute {name} of this exception, "
+            f"and {name}.unfinished lists the rest"
+        )
         add_note(error, text)
 
 
@@ -123,7 +127,7 @@ def attach_runs(error: Exception, name: str, runs: Any) -> None:
 
 @dataclass
 class _Chunk:
-    """Items that an executor has, and its future."""
+    """Items that were handed to an executor, and their future."""
 
     first: int
     items: tuple[Any, ...]
@@ -144,7 +148,7 @@ class Work:
     in_flight : int, optional
         Chunks with the executor at a time.
     stops : bool
-        Whether the first exception of a run ends it.
+        Whether the first exception of a run ends the work.
     """
 
     def __init__(
@@ -187,7 +191,7 @@ class Work:
                 else:
                     self._run_by_executor(iter(items))
         except KeyboardInterrupt:
-            # With nothing to return, an interrupt is one as everywhere.
+            # There is nothing to return yet, so the interrupt reaches the user.
             if not self.done:
                 raise
 
@@ -213,7 +217,7 @@ class Work:
             if self._source_error is not None and not self._is_over:
                 raise self._source_error
         finally:
-            # All are cancelled first: else the executor would begin one while another is looked at.
+            # Cancel all before looking at any, or the executor would begin one meanwhile.
             finished = [chunk for chunk in self._flying if not chunk.future.cancel()]
             for chunk in finished:
                 future = chunk.future
@@ -332,10 +336,13 @@ def _copy_feeds(item: Any) -> Any:
 # ---- in a worker -------------------------------------------------------------------------------
 
 
-# A text, and not a function of this module: Dask's workers hang where they cannot unpickle a task,
-# and those of ProcessPoolExecutor end. A worker without pyopnb returns where it is instead.
+# This is text rather than a function of this module, as a worker without pyopnb cannot unpickle
+# the function: Dask's workers then hang, and those of ProcessPoolExecutor end. The text runs there
+# as well, and returns where the worker is.
 _RUN_IN_WORKER = """(
-    __import__("pyopnb.batches.work", fromlist=["run_packed"]).run_packed(module, digest, session, items)
+    __import__("pyopnb.batches.work", fromlist=["run_packed"]).run_packed(
+        module, digest, session, items
+    )
     if __import__("importlib.util").util.find_spec("pyopnb") else
     "{}, process {} of {}, which has no pyopnb".format(
         __import__("sys").executable, __import__("os").getpid(), __import__("platform").node()
@@ -357,7 +364,7 @@ class _RemoteTraceback(Exception):
 
 
 def _packed_error(error: Exception) -> bytes:
-    """Pickle an exception with its traceback; a RuntimeError with its text where it cannot be."""
+    """Pickle an exception with its traceback, or its text in a RuntimeError where it refuses."""
     trace = "".join(traceback.format_exception(error))
     notes = getattr(error, "__notes__", [])
     try:
@@ -423,7 +430,7 @@ def _run_item(ready: Callable[[Any], Run], item: Any) -> _Outcome:
     begin = time.perf_counter()
     try:
         run = ready(item)
-        begin = time.perf_counter()  # What makes a run ready is no part of it.
+        begin = time.perf_counter()  # Making it ready does not count.
         names, values = run()
     except Exception as error:
         return None, error, time.perf_counter() - begin

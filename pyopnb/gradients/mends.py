@@ -1,4 +1,4 @@
-"""Correct or refuse the operators for which onnx-ad 0.3.0 gives a wrong gradient, or zero where there is one."""
+"""Correct or refuse the operators whose gradient onnx-ad 0.3.0 gets wrong or takes for zero."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _clip_bounds(ctx: Any, node: NodeProto) -> str:
 
 def _reduction_of_nothing(ctx: Any, node: NodeProto) -> str:
     if len(node.input) > 1 and node.input[1]:
-        # They mean all axes, which onnx-ad takes for none.
+        # Empty axes mean all of them, but onnx-ad reads them as none.
         return "its axes are empty: leave them out" if ctx.integers(node.input[1]) == [] else ""
     # ONNX says that nothing is reduced; ONNX Runtime takes the reduction of each single element.
     if not attribute(node, "axes") and attribute(node, "noop_with_empty_axes", 0):
@@ -121,7 +121,7 @@ def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
 
 
 def _replace_output_shape(ctx: Any, node: NodeProto, transposed: NodeProto) -> None:
-    """Give a ConvTranspose output_padding, as an output_shape makes the runtime ignore its pads."""
+    """Replace a ConvTranspose's output_shape, which makes ONNX Runtime ignore its pads."""
     shape = attribute(transposed, "output_shape")
     if shape is None:
         return
@@ -135,7 +135,7 @@ def _replace_output_shape(ctx: Any, node: NodeProto, transposed: NodeProto) -> N
         if kernel[axis] is None:
             raise Refused("the size of its kernel is not declared")
         covered = (kernel[axis] - 1) * dilations[axis] + 1
-        # What the last window leaves of the padded input.
+        # The elements of the padded input that the last window does not reach.
         padding.append((shape[axis] + pads[axis] + pads[spatial + axis] - covered) % strides[axis])
     remaining = [field for field in transposed.attribute if field.name != "output_shape"]
     remaining.append(helper.make_attribute("output_padding", padding))
@@ -144,12 +144,12 @@ def _replace_output_shape(ctx: Any, node: NodeProto, transposed: NodeProto) -> N
 
 
 def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive a Conv whose number of samples is free, for which onnx-ad wants the whole shape."""
+    """Derive a Conv with a free number of samples, where onnx-ad needs the whole shape."""
     x, w, y = node.input[0], node.input[1], node.output[0]
     shape = ctx.shapes.shape(x)
     if not ctx.asked_for(x) or shape is None or None not in shape or None in shape[2:]:
         return REVERSE["Conv"](ctx, node, grads)
-    # As onnx-ad's rule, but for the number of samples, which the ConvTranspose need not be told.
+    # This follows onnx-ad's rule, but does not tell the ConvTranspose the number of samples.
     attrs, spatial = rules._conv_attributes(ctx, node)
     seeded = ctx.full(grads[0], y)
     transposed = {**attrs, "output_shape": list(shape[2:])}
@@ -170,14 +170,15 @@ def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
 
 
 def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
-    """Derive Softmax so that rows that are masked as a whole get zeros.
+    """Derive Softmax with zeros for rows that are masked as a whole.
 
-    Their softmax is NaN, which attention replaces by zeros: NaN that nobody reads stays out.
+    The softmax of such a row is NaN, which attention replaces by zeros. A NaN that nothing reads
+    must not reach the gradient.
     """
     axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
     grad, y = ctx.full(grads[0], node.output[0]), ctx.lift(node.output[0])
     zero = ctx.constant(0.0, ctx.dtype(node.output[0]))
-    # A NaN whose gradient is 0 is one that a Where after it leaves out.
+    # A NaN whose gradient is 0 is left out by a Where after it.
     is_nan = ctx.b.op("IsNaN", [y])
     has_no_gradient = ctx.b.op("Equal", [grad, zero])
     unread = ctx.b.op("And", [is_nan, has_no_gradient])
@@ -199,7 +200,7 @@ def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: 
 
 
 def _slice(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive a Slice whose other axes are free, for which onnx-ad wants the whole shape."""
+    """Derive a Slice whose other axes are free, where onnx-ad needs the whole shape."""
     x = node.input[0]
     shape = ctx.shapes.shape(x)
     starts, ends, axes, steps = rules._slice_bounds(ctx, node)
@@ -210,7 +211,7 @@ def _slice(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     for axis, start, end in zip(axes, starts, ends, strict=True):
         start, end, _ = slice(start, end).indices(shape[axis])
         before[axis], after[axis] = start, shape[axis] - max(start, end)
-    # The last axis is onnx-ad's own, of the directions.
+    # The last axis is one that onnx-ad adds, for several directions.
     padded = rules._pad(ctx, ctx.full(grads[0], node.output[0]), [*before, 0], [*after, 0])
     return [padded] + [None] * (len(node.input) - 1)
 
@@ -224,4 +225,4 @@ RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "Slice": _slice,
     "Softmax": _softmax,
 }
-"""By op type, in the place of onnx-ad's."""
+"""Rules by op type that replace onnx-ad's."""

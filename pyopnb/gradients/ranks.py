@@ -26,7 +26,7 @@ from pyopnb.ops.types import ANY, TensorType, type_of
 __all__ = ["make_inputs", "name_outputs", "types_of", "with_ranks"]
 
 _SIZES = (2, 1)
-"""Of each dimension that is not known: the same everywhere, so that whatever is added or multiplied fits."""
+"""Sizes to try for the unknown dimensions: one for all of them, so that sums and products fit."""
 
 
 def types_of(graph: GraphProto) -> dict[str, TypeProto]:
@@ -41,7 +41,7 @@ def types_of(graph: GraphProto) -> dict[str, TypeProto]:
 
 
 def make_inputs(graph: GraphProto, names: Container[str]) -> None:
-    """Make inputs of initializers of a graph, which is changed."""
+    """Turn initializers of a graph into inputs, in place."""
     types = types_of(graph)
     # Up to IR version 3, an initializer is listed among the inputs as well.
     declared = {info.name for info in graph.input}
@@ -56,7 +56,7 @@ def make_inputs(graph: GraphProto, names: Container[str]) -> None:
 
 
 def name_outputs(model: ModelProto) -> None:
-    """Give names to the outputs that nodes of ops with ``backward`` leave out: it gets all of them.
+    """Name the outputs that nodes of ops with ``backward`` leave out, as it gets all outputs.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def name_outputs(model: ModelProto) -> None:
 def with_ranks(model: ModelProto) -> ModelProto:
     """Copy a model with the types of its tensors, as far as they can be known.
 
-    An op that declares no shape is called with ones, once, in the place of each of its nodes whose
-    inputs' ranks are known.
+    An op that declares no shapes is called with ones for each of its nodes whose inputs have known
+    ranks.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _is_complete(tensor_type: TensorType | None) -> bool:
 def _call(
     op: Op, site: Site, types: Sequence[TensorType | None], model: ModelProto
 ) -> Sequence[TensorType]:
-    """Return the types, without sizes, that an op gives for ones; none where it does not run on them."""
+    """Return the types, without sizes, that an op gives for ones, or none if it fails on them."""
     version = op.current
     values = attribute_values(site.node, model, site.where)
     for size in _SIZES:
@@ -174,7 +174,7 @@ def _ones(tensor_type: TensorType, size: int) -> np.ndarray:
 
 
 def _declare(site: Site, types: Sequence[TensorType]) -> None:
-    """Write ranks into the graph of a node, beside the dtypes that are known."""
+    """Write the ranks of a node's outputs into its graph, and keep the dtypes declared there."""
     if not isinstance(site.scope, GraphProto):
         return
     for name, tensor_type in zip(site.node.output, types, strict=False):

@@ -27,10 +27,10 @@ PREFIX = "grad_"
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 _MAX_CONSTANT = 64
-"""Elements of a floating-point initializer that onnx-ad may take for a constant, such as the scales of a Resize.
+"""The most elements of a floating-point initializer that onnx-ad may take for a constant.
 
-A larger one is a weight: whoever gives the model other weights later must not meet what was
-folded of the first.
+The scales of a Resize are a constant, for example. A larger initializer is a weight: if onnx-ad
+folded it, the model would keep old values when somebody replaces its weights.
 """
 
 
@@ -77,7 +77,7 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
 
 
 def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
-    """Make inputs of the initializers that are no constants; return their names."""
+    """Turn the initializers that are not constants into inputs; return their names."""
     inputs = {info.name for info in graph.input}
     hidden = set()
     for tensor in graph.initializer:
@@ -108,15 +108,14 @@ def _passes(
                 got="none, or only through integers or bools",
                 next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
             )
-    # Each node is asked before any is derived, so that the first refusal is of
-    # the model's own node.
+    # Check each node before any is derived, so that the first refusal names a node of the model.
     varying = reachable(work.graph.node, wrt, keep=ctx.is_float)
     for node in work.graph.node:
         if node_reads(node) & varying and influential.intersection(node.output):
             rules.check(ctx, node)
     results = {name: _reserve(builder, PREFIX + name) for name in wrt}
     loss_type = types[loss].tensor_type
-    # onnx-ad carries an axis for several directions, which is one here.
+    # onnx-ad adds an axis for several directions, of which there is one here.
     seed = builder.constant(np.ones([1] * (len(loss_type.shape.dim) + 1)), loss_type.elem_type)
     ctx.add_seed(seed)
     ctx._count = builder.ints([1])
@@ -138,7 +137,7 @@ def _passes(
 
 
 def _read_nodes(nodes: Sequence[NodeProto], names: set[str]) -> list[NodeProto]:
-    """Leave out the nodes of which nobody reads an output, as rules derive in all inputs."""
+    """Drop the nodes whose outputs nobody reads, as rules derive in unwanted inputs, too."""
     names = set(names)
     read = []
     for node in reversed(nodes):

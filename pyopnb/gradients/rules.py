@@ -1,4 +1,4 @@
-"""Find reverse rules while `grad` works: those of our ops, those of onnx-ad, and refusals for the rest.
+"""Find reverse rules while `grad` works: our ops', onnx-ad's, and refusals for all others.
 
 onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of
 ONNX's own operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
@@ -38,7 +38,7 @@ _NO_PATH: Mapping[str, tuple[int, ...]] = {
     "Dropout": (1,),
     "Pow": (),
 }
-"""Floating-point inputs whose values have no influence on the outputs, and for which a rule may give nothing."""
+"""Positions of floating-point inputs without influence, for which a rule may give nothing."""
 
 
 class Rules:
@@ -82,7 +82,7 @@ class Rules:
         node.domain, node.op_type = _DOMAIN, alias
 
     def restore(self, model: ModelProto) -> None:
-        """Give nodes their op types again, and make those that stand for gradients nodes of the gradient ops."""
+        """Give nodes their op types back, and those of gradients the type of a gradient op."""
         for position, entry in enumerate(model.opset_import):
             if entry.domain == _DOMAIN:
                 del model.opset_import[position]
@@ -114,7 +114,7 @@ class Rules:
         return partial(self._apply, op_type)
 
     def check(self, ctx: Any, node: NodeProto) -> None:
-        """Refuse a node between ``wrt`` and the loss that has no rule, or whose outputs have unknown ranks.
+        """Refuse a node between ``wrt`` and the loss that has no rule or outputs of unknown rank.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Rules:
         return contributions
 
     def _check_complete(self, ctx: Any, node: NodeProto, contributions: Sequence[Any]) -> None:
-        """Refuse a rule that has nothing for an input that the outputs depend on: it would count as zero."""
+        """Refuse a rule that gives nothing for an input with influence, which counts as zero."""
         if node.op_type in ZERO_DERIVATIVE or _only_integers(ctx, node):
             return
         without_influence = _NO_PATH.get(node.op_type, ())
@@ -175,7 +175,7 @@ class Rules:
             next=f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward',
         )
 
-    # ---- our ops ---------------------------------------------------------------------------------------------------------
+    # ---- our ops -----------------------------------------------------------------------------
 
     def _check_op(self, node: NodeProto) -> Op:
         op = self._ops[node.op_type]
@@ -187,15 +187,20 @@ class Rules:
                 f"{self.where(node)}, gradient",
                 expected="backward in its class",
                 got=f"{op.current}, which has none",
-                next="def backward(self, inputs, outputs, grads): … returns a gradient of each input",
+                next=(
+                    "def backward(self, inputs, outputs, grads): … returns a gradient of each input"
+                ),
             )
         if _is_variadic(schema) and schema.outputs is None and len(node.output) > 1:
-            got = f"{len(node.output)} outputs without a return hint of compute, beside variadic inputs"
+            got = (
+                f"{len(node.output)} outputs without a return hint of compute, "
+                "beside variadic inputs"
+            )
             raise self._refusal(node, got)
         return op
 
     def _of_op(self, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
-        """Append the node of an op's gradient: inputs, outputs and their gradients go in."""
+        """Append a node of an op's gradient op, which takes inputs, outputs and their gradients."""
         schema = self._check_op(node).current.schema
         variadic = _is_variadic(schema)
         inputs = list(node.input)
@@ -209,7 +214,7 @@ class Rules:
                 if grad is not None:
                     adjoint = ctx.squeeze(ctx.full(grad, name), [ctx.rank(name)])
                 adjoints.append(adjoint)
-        # A variadic op's gradient op returns as many as its node has.
+        # The gradient op of a variadic op returns as many gradients as its node has inputs.
         names: list[str] = []
         contributions: list[Any] = []
         for name in inputs:

@@ -27,15 +27,18 @@ _SETS = (
     ("few values with many ties", 1.0),
     (_ORDER_ONE, 10.0),
 )
-"""Of the values that conversions go wrong with, and by how much they are scaled. Where squares
-vanish or overflow on the way to a loss, gradients are NaN in every framework."""
+"""Sets of values that conversions often get wrong, and the factors to scale them by.
+
+Sets whose squares vanish or overflow on the way to a loss are left out: gradients are NaN there in
+every framework.
+"""
 _VALUES = sets_of(np.empty(0, np.float32))
 
 
 def example_inputs(
     types: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
 ) -> Arrays:
-    """Return the user's inputs, or positive ones, for which roots and logarithms are there, too."""
+    """Return the user's inputs, or positive ones, for which roots and logarithms exist."""
     draws = Draws(repeat(_SIZE))
     drawn = []
     for name, tensor_type in types.items():
@@ -61,13 +64,13 @@ def trials_of_sizes(example: Arrays, types: Mapping[str, TensorType]) -> Iterato
 
 
 def trials_of_values(inputs: Arrays) -> Iterator[Trial]:
-    """Yield inputs of the same sizes whose floats are not kind; integers and texts stay as they are."""
+    """Yield inputs of the same sizes with harder floats; integers and texts stay as they are."""
     has_half = any(array is not None and array.dtype == np.float16 for array in inputs)
     sets = {}
     for name, factor in _SETS:
         if factor == 1:
             sets[name] = _VALUES[name]
-        # A step that float16 can see goes round the circle there, from one pole of Tan to the next.
+        # For float16, a step that it resolves here would go from one pole of Tan to the next.
         elif not has_half:
             sets[f"{name} times {factor:g}"] = [factor * value for value in _VALUES[name]]
     sets_by_input = {}

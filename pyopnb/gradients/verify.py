@@ -1,8 +1,8 @@
-"""Compare the gradients of a derived model with differences of the loss that they were derived from.
+"""Compare the gradients of a derived model with finite differences of its loss.
 
-Rules of onnx-ad are not taken on trust, nor are ours. The loss is moved along random directions of
-what it was derived in, at the inputs that `pyopnb.testing.verify` draws. How many there are depends
-on the model alone, so that a loaded machine compares as much as an idle one.
+Neither onnx-ad's rules nor ours are taken on trust. Inputs and weights move along random
+directions, from values that `pyopnb.testing.verify` draws. The number of comparisons depends on the
+model alone, so that a loaded machine compares as much as an idle one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["verify_gradients"]
 
 # Elements of an array that one direction moves.
 _MAX_MOVED = 4096
-# ONNX Runtime's kernels of these round what they are given in float64.
+# ONNX Runtime's kernels of these operators round float64 inputs to float32.
 _IN_FLOAT32 = {"Erf", "Gelu"}
 # Arrays that are moved at once.
 _GROUP = 32
@@ -81,9 +81,9 @@ def verify_gradients(
 
 @dataclass(frozen=True)
 class _Point:
-    """Inputs and weights, with the loss there, and the elements of all that it was derived in.
+    """Inputs and weights, with the loss there, and the elements that it was derived in.
 
-    The elements of all arrays are in one vector, as calls for each of many weights take long.
+    The elements of all arrays are in one vector, as a call for each of many weights takes long.
 
     Attributes
     ----------
@@ -110,7 +110,11 @@ class _Point:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Return how far a step of 1 moves each element: by its own size, but not by next to nothing."""
+        """Return how far a step of 1 moves each element: by its own size.
+
+        An element that is small beside the others of its array moves by an eighth of their typical
+        size.
+        """
         magnitudes = np.abs(self.x)
         magnitudes[~np.isfinite(magnitudes)] = 0.0
         squares = np.add.reduceat(magnitudes**2, self.starts)
@@ -315,7 +319,7 @@ class _Verification:
     # ---- one point ----------------------------------------------------------------------------
 
     def _could_compare(self, group: Sequence[str], point: _Point) -> bool:
-        """Compare along a random direction of a group of gradients; return whether there was one."""
+        """Compare a group of gradients along a random direction; tell whether that was possible."""
         if self._agrees_quickly(group, point):
             return True
         is_smooth, wrong = self._compare_carefully(group, point)
@@ -326,10 +330,10 @@ class _Verification:
         return is_smooth
 
     def _groups(self, point: _Point) -> Iterator[list[str]]:
-        """Put gradients of like size together: the small would not show beside the large."""
+        """Group gradients of similar size, as a small one would not show beside a large one."""
         sizes = point.norms
         names = sorted(sizes, key=sizes.__getitem__)
-        # What no difference can tell from zero makes one group, however many layers it is of.
+        # Gradients that no difference can tell from zero make one group, whatever their layers.
         invisible = self.tolerance * 1e-3 * abs(point.loss)
         start = sum(size < invisible for size in sizes.values())
         if start:
@@ -338,7 +342,7 @@ class _Verification:
             yield names[first : first + _GROUP]
 
     def _direction(self, group: Sequence[str], point: _Point) -> np.ndarray:
-        """Return how far a step of 1 moves each element, at random; those outside of a group stay."""
+        """Draw how far a step of 1 moves each element; those outside of the group stay."""
         # Two elements on the lower bound of a Clip and one on the upper, which is twice as large,
         # would make up for each other if all moved by their size: there would be no kink to see,
         # whatever the signs are.
@@ -361,7 +365,7 @@ class _Verification:
     def _compare_carefully(
         self, group: Sequence[str], point: _Point
     ) -> tuple[bool, ModelError | None]:
-        """Compare along a random direction: whether there is no kink on it, and what is wrong there."""
+        """Compare along a random direction: tell if it has no kink, and what is wrong there."""
         direction = self._direction(group, point)
         # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
         # of its inputs change. This offset makes the estimate of the noise as large as that.

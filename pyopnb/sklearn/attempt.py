@@ -1,4 +1,4 @@
-"""Conversion by skl2onnx with ops in the place of the estimators that it does not convert rightly."""
+"""Convert by skl2onnx, with ops for the estimators that it does not convert correctly."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _OUTPUT_NAMES = {
 
 
 class Attempt:
-    """An estimator, and what stays the same from one attempt to convert it to the next.
+    """An estimator, and what all attempts to convert it share.
 
     Parameters
     ----------
     estimator : estimator
-        Nobody else's: it gets skl2onnx's hooks for a while.
+        Used by nobody else meanwhile, as it gets skl2onnx's hooks for a while.
     rows : object
-        What it is called with.
+        The example that it is called with.
     comparison : Comparison
         Of the estimator with its model.
     samples : dict of int to Sample
@@ -105,7 +105,7 @@ class Attempt:
         except Exception as error:
             # skl2onnx's converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
-        # It imports each domain that it may use, and so those of all ops of the registry.
+        # skl2onnx imports each domain that it may use: those of all ops of the registry.
         used = {site.node.domain for site in walk(model)} | {""}
         imports = [entry for entry in model.opset_import if entry.domain in used]
         del model.opset_import[:]
@@ -135,7 +135,7 @@ class Attempt:
             sample = self._samples.get(id(part))
             if sample is None or id(part) in failing or part is self._estimator:
                 continue
-            # A pipeline fails by what is in it.
+            # A pipeline fails because of an estimator inside it.
             if not isinstance(part, BaseEstimator) or is_frame(part):
                 continue
             try:

@@ -28,8 +28,10 @@ _RTOL = TOLERANCES["float32"].rtol
 # Rows of the example, in trials of other values.
 _FEW_ROWS = 24
 _REACH = 1000.0
-"""How much larger than the example's numbers those are that are tried. Distances are squared, and
-far outside of what an estimator was fitted on they say nothing but how they were rounded."""
+"""How many times larger than the example's numbers the trials may be.
+
+Distances are squared, so that far outside of the fitted data they only show rounding.
+"""
 
 
 class Comparison:
@@ -51,7 +53,7 @@ class Comparison:
         self.expected = [outputs_of(estimator, [method], rows) for method in methods]
 
     def refuse(self, model: ModelProto) -> str:
-        """Say why a model is not the estimator's; an empty text if it is."""
+        """Say how a model differs from the estimator; an empty text if it does not."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -179,11 +181,11 @@ class _Reference:
     def settle(
         self, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """Replace what agrees to the dtype's tolerance by what the estimator gives.
+        """Replace results that agree within the dtype's tolerance by those of the estimator.
 
-        An estimator computes in float64 and skl2onnx's kernels in float32, so that an element may
-        be off by a part of the largest: a probability of 1e-30 by a part of 1. A label between
-        whose scores there is no more than that may be either.
+        An estimator computes in float64 and skl2onnx's kernels in float32, so that the error of an
+        element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so. Where
+        the best two scores are that close, either label is right.
         """
         # A label is decided by the scores beside it.
         scores = next((want for want in expected if want.dtype.kind == "f"), None)
@@ -203,7 +205,7 @@ class _Reference:
 
 
 def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
-    """Tell for each element whether it is off by less than a part of itself and of its row's largest."""
+    """Tell for each element whether its error is small beside it and the largest of its row."""
     # An infinite score has no scale.
     rows = np.where(np.isfinite(want), np.abs(want), 0.0).reshape(len(want), -1)
     scales = rows.max(axis=1, initial=scale).reshape(-1, *[1] * (want.ndim - 1))
@@ -214,7 +216,7 @@ def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
 def _is_undecided(scores: np.ndarray) -> np.ndarray:
     """Tell for each row whether its best two scores are the same but for rounding."""
     rows = scores.reshape(len(scores), -1).astype(np.float64)
-    # What the float32 of skl2onnx's kernels may be off by decides between equal scores.
+    # Within the float32 rounding of skl2onnx's kernels, either score may come out larger.
     limits = _RTOL * np.abs(np.nan_to_num(rows)).max(axis=1, initial=1e-30)
     if rows.shape[1] == 1:
         return np.asarray(np.abs(rows[:, 0]) <= limits)

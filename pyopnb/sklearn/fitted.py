@@ -37,7 +37,7 @@ class {name}:
 
 
 class FittedEstimator:
-    """The base of the ops that `convert` makes. Each holds one fitted estimator, and calls it.
+    """The base of the ops that `convert` makes, each of which calls one fitted estimator.
 
     Attributes
     ----------
@@ -137,11 +137,14 @@ def define(
         "outputs": tuple(map(str, types)),
         "columns": columns,
         "reason": reason,
-        "__doc__": f"{type(estimator).__module__.partition('._')[0]}.{type(estimator).__name__}, as it was fitted.",
+        "__doc__": (
+            f"{type(estimator).__module__.partition('._')[0]}."
+            f"{type(estimator).__name__}, as it was fitted."
+        ),
     }
     # The same fitted estimator is the same op, so that converting again makes no new version.
     digits = stored.digest((estimator, body["methods"], body["outputs"], repr(columns)))
-    # What has no digest, as a lambda, is a new op in every conversion.
+    # An estimator without a digest, such as one with a lambda, is a new op each time.
     suffix = digits[:10] if digits else f"in_this_process_{next(_numbers)}"
     name = f"{type(estimator).__name__}_{suffix}"
     if registry.find(DOMAIN, name) is None:

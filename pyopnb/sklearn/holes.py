@@ -1,4 +1,4 @@
-"""Have skl2onnx take some estimators for ops, while it converts what is around them."""
+"""Have skl2onnx treat some estimators as ops, while it converts those around them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
 
 __all__ = ["estimator_holes", "has_converter", "is_frame"]
 
-# What skl2onnx registers is the whole process's.
+# skl2onnx's registrations hold for the whole process.
 _lock = threading.RLock()
 _NAMES = {
     "predict": "label",
@@ -50,7 +50,7 @@ def is_frame(estimator: Any) -> bool:
 
 @contextmanager
 def estimator_holes(holes: Mapping[int, tuple[Any, Sample, str]]) -> Iterator[None]:
-    """Have skl2onnx take these estimators, which must be nobody else's, for ops.
+    """Have skl2onnx treat these estimators, which nobody else may use meanwhile, as ops.
 
     Parameters
     ----------
@@ -71,7 +71,10 @@ def estimator_holes(holes: Mapping[int, tuple[Any, Sample, str]]) -> Iterator[No
 
 
 class _Hole:
-    """An estimator that becomes an op: for a while of a class of its own, by which skl2onnx finds a converter."""
+    """An estimator that becomes an op.
+
+    For a while it has a class of its own, for which a converter is registered with skl2onnx.
+    """
 
     def __init__(self, estimator: Any, sample: Sample, reason: str) -> None:
         self._estimator, self._sample, self._reason = estimator, sample, reason
@@ -147,7 +150,7 @@ class _Hole:
 
 
 def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:
-    """Return the type of an output as skl2onnx has it: doubles where an input is, and no narrow integers."""
+    """Return an output's type in skl2onnx: double if an input is, and int64 for all integers."""
     name = "string"
     if array.dtype.kind == "f":
         name = "float32"

@@ -1,4 +1,4 @@
-"""The inputs of a converted model: what is fed, what skl2onnx is told, and the casts between the two."""
+"""The inputs of a converted model: its feeds, their types for skl2onnx, and the casts between."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SKL2ONNX_TYPES = {
 
 @hide_internal_frames
 def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
-    """Return what a model that `convert` made takes in the place of ``X``.
+    """Return the feeds of a model that `convert` made, for the rows ``X``.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         return array.astype(np.float64)
-    # What is left are texts, or objects that must be such.
+    # The remaining arrays are texts, or objects that must all be texts.
     texts = array.astype(object)
     for value in texts.flat:
         if not isinstance(value, str):
@@ -143,7 +143,10 @@ def skl2onnx_inputs(
 
 
 def restore_names(model: ModelProto, names: Sequence[str]) -> None:
-    """Name the inputs as the columns: skl2onnx makes identifiers of names such as ``sepal length (cm)``."""
+    """Name the inputs as the columns again.
+
+    skl2onnx makes identifiers of names such as ``sepal length (cm)``.
+    """
     for value, name in zip(model.graph.input, names, strict=True):
         if value.name != name:
             _rename_reads(model.graph, value.name, name)
@@ -168,7 +171,7 @@ def declare_outputs(model: ModelProto) -> None:
 
 
 def cast_inputs(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
-    """Make a model take arrays of these dtypes, by a Cast where it was declared with another."""
+    """Make a model take arrays of these dtypes, by a Cast where it declares another dtype."""
     casts = []
     for value in model.graph.input:
         array = arrays.get(value.name)
@@ -180,7 +183,7 @@ def cast_inputs(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
             continue
         cast = f"{value.name}_as_{TensorProto.DataType.Name(declared).lower()}"
         _rename_reads(model.graph, value.name, cast)
-        # Everything in the graph that has read the input reads its Cast.
+        # All nodes that read the input read its Cast now.
         casts.append(helper.make_node("Cast", [value.name], [cast], to=declared))
         tensor_type.elem_type = fed
     nodes = list(model.graph.node)

@@ -25,9 +25,12 @@ _SKOPS_TEXT = (
     "# The fitted estimator is below, as skops wrote it. "
     "skops makes objects of scikit-learn's, NumPy's and these types only:"
 )
-_PICKLE_TEXT = """\
-# The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: whatever the file's author wrote into it is run when this
-# op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""
+_PICKLE_TEXT = (
+    "# The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: "
+    "whatever the file's author wrote into it is run when this\n"
+    "# op is, and reading these lines does not tell what that is. "
+    "Name this op only if you trust whoever gave you the file."
+)
 
 
 def digest(parts: Any) -> str | None:
@@ -35,7 +38,7 @@ def digest(parts: Any) -> str | None:
     try:
         return str(joblib.hash(parts))
     except Exception:
-        # Of a lambda, or of the results of a search; pickle refuses in many ways.
+        # A lambda, or the results of a search: pickle refuses by many exceptions.
         return None
 
 
@@ -81,7 +84,7 @@ def _skops() -> Any:
 
 
 def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
-    """Write by skops, if it can read that back; None where it cannot, or is not installed."""
+    """Write an estimator by skops; None if skops cannot read it back or is not installed."""
     skops = _skops()
     if skops is None:
         return None
@@ -91,7 +94,7 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
         trusted = tuple(skops.get_untrusted_types(data=data))
         skops.loads(data, trusted=list(trusted))
     except Exception:
-        # Whatever it cannot hold, it says in its own way.
+        # skops refuses by many exceptions.
         return None
     # skops names what the notebook has defined, which another process does not find.
     if any(name.startswith("__main__.") for name in trusted):
@@ -100,7 +103,7 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
 
 
 def load(where: str, text: str, format_: str | None, trusted: tuple[str, ...]) -> Any:
-    """Read an estimator from what `dump` wrote. Pickles can run anything.
+    """Read an estimator from text that `dump` wrote; a pickle can run anything.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Training in ONNX Runtime: a model with its gradient and an optimizer's update as one graph, whose weights stay in memory."""
+"""Training in ONNX Runtime.
+
+A model, its gradient and an optimizer's update are one graph, whose weights stay in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give the batches of a training: arrays cut after a shuffle that can be repeated, or feeds as they come."""
+"""Give a training its batches: arrays, shuffled repeatably and cut, or feeds as they come."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _Types = Mapping[str, TensorType | None]
 
 
 class TrainingBatches:
-    """What a model is fed, epoch by epoch; the same batches whenever an epoch is asked for again.
+    """The batches of a training, epoch by epoch; the same ones whenever an epoch is repeated.
 
     Parameters
     ----------
-    data : mapping of str to ndarray, or iterable of such
-        Arrays whose first axis is the samples', or feeds of a batch each.
+    data : mapping of str to ndarray, or iterable of mappings
+        Arrays whose first axis is the samples', or the feeds of one batch after the other.
     size : int or None
-        Samples of a batch; None for all. Of feeds it is not used.
+        Samples of a batch; None for all. It is ignored for feeds.
     seed : int or None
-        What the shuffles of arrays begin with; None to leave their order.
+        The seed of the shuffles of arrays; None to keep their order.
     where : str
-        How messages call the data.
+        The name of the data in messages.
     """
 
     def __init__(self, data: Any, size: int | None, seed: int | None, where: str = "data") -> None:
@@ -54,8 +54,8 @@ class TrainingBatches:
                     got=sanitize(repr(size)),
                     next="batch_size=None for all",
                 )
-            # The first batch in the order of the data is what checks and the verification of
-            # the gradient look at.
+            # The data are checked, and the gradient is verified, on the first batch in the order
+            # of the data.
             self.first = self._cut(np.arange(self.size))
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
@@ -72,7 +72,7 @@ class TrainingBatches:
             self._once = chain([first], iterator)
 
     def __len__(self) -> int:
-        """Count the batches of an epoch; 0 where only the end of the first epoch will tell."""
+        """Count the batches of an epoch; 0 for feeds, which cannot be counted beforehand."""
         if self._arrays is None:
             return 0
         return -(-self.samples // self.size)
@@ -85,7 +85,7 @@ class TrainingBatches:
         loss.check(self._arrays if self._arrays is not None else self.first)
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Check a batch's types against the model's; a symbol has the same size everywhere."""
+        """Check a batch's types against the model's, with one size for each symbol."""
         sizes: dict[str, int] = {}
         checked = {}
         for name, value in feeds.items():
@@ -102,12 +102,12 @@ class TrainingBatches:
         return checked
 
     def epoch(self, number: int, skip: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the batches of an epoch, counted from 0, without so many at its beginning."""
+        """Yield the batches of an epoch, counted from 0, without the first ``skip`` of them."""
         if self._arrays is None:
             yield from self._feeds_of_epoch(skip)
             return
-        # A generator for each epoch, so that a training that goes on shuffles as
-        # an uninterrupted one.
+        # A random generator for each epoch, so that a resumed training shuffles as an
+        # uninterrupted one.
         order = np.arange(self.samples)
         if self._seed is not None:
             order = np.random.default_rng([self._seed, number]).permutation(self.samples)
@@ -119,8 +119,8 @@ class TrainingBatches:
             yield self._cut(order[start : start + self.size])
 
     def _feeds_of_epoch(self, skip: int) -> Iterator[dict[str, np.ndarray]]:
-        # Feeds are gone through anew in each epoch; of a generator there is one,
-        # which was begun already.
+        # Each epoch iterates over the feeds anew; a generator has one epoch, and its first feed
+        # was read already.
         feeds, self._once = self._once, None
         if feeds is None:
             feeds = self._feeds
@@ -144,7 +144,7 @@ class TrainingBatches:
         )
 
     def _has_fixed_size(self) -> bool:
-        """Tell whether an input takes only batches of one size, so that a smaller one is left out."""
+        """Tell whether an input takes only batches of one size."""
         shapes = [
             tensor_type.shape for tensor_type in self._types.values() if tensor_type is not None
         ]

@@ -1,4 +1,4 @@
-"""Keep what a training is continued from: arrays and where it stood, in memory or in a file."""
+"""Keep the state that a training is resumed from, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Checkpoint:
     Attributes
     ----------
     state : dict of str to ndarray
-        Weights, what the optimizer keeps, and the number of steps.
+        Weights, the optimizer's arrays, and the number of steps.
     optimizer : str
         Its repr.
     seed : int or None
@@ -55,7 +55,7 @@ class Checkpoint:
     marks: list[tuple[int, str]] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """Write it to a file, or into a folder under the number of its step; whole, or not at all.
+        """Write it whole or not at all, to a file, or into a folder by the number of its step.
 
         Raises
         ------
@@ -66,8 +66,8 @@ class Checkpoint:
             target = path / f"step-{len(self.losses):08}{_SUFFIX}"
         else:
             target = path
-        # Everything but the arrays is one JSON text, and the arrays are numbered: names of
-        # weights may hold anything.
+        # Everything but the arrays is one JSON text. The arrays are numbered, as a name of a
+        # weight may have any characters.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
         facts |= {"format": _FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
@@ -82,12 +82,13 @@ class Checkpoint:
         optimizer: str,
         seed: int | None,
     ) -> Checkpoint:
-        """Read one from a file, or the newest of a folder, for a training that begins with ``state``.
+        """Read one from a file, or the newest of a folder, to resume a training.
 
         Raises
         ------
         InputError
-            It is not there, no checkpoint, or that of another training.
+            There is no file, or it is not a checkpoint of this training: the optimizer, the
+            seed, or the names and types of ``state`` differ.
         """
         where = f"checkpoint {sanitize(os.fspath(path))}"
         expected = "a file that train wrote"
@@ -115,7 +116,7 @@ class Checkpoint:
         return checkpoint
 
     def _check_steps(self) -> None:
-        """Refuse numbers that a training would go on from wrongly."""
+        """Refuse numbers that contradict each other."""
         steps = len(self.losses)
         if len(self.norms) != steps:
             raise ValueError(f"norms of {len(self.norms)} steps and losses of {steps}")
@@ -135,8 +136,7 @@ class Checkpoint:
                 expected, got = sanitize(expected), sanitize(got)
                 where = f"train, resume: {name}"
                 raise InputError(where, expected=expected, got=got, next=f"{name}={expected}")
-        # With other names or shapes the state is that of another model, and would
-        # not run in this one.
+        # A state with other names or shapes belongs to another model, and does not run in this one.
         ours, theirs = _types(self.state), _types(state)
         if ours != theirs:
             expected = _listed(ours - theirs)
@@ -145,7 +145,7 @@ class Checkpoint:
 
 
 def _refuse_compressed(file: Path) -> None:
-    # NumPy stores arrays as they are; a few packed bytes could unpack to all memory.
+    # np.savez does not compress; a few compressed bytes could fill the memory.
     with zipfile.ZipFile(file) as members:
         for info in members.infolist():
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
@@ -162,7 +162,7 @@ def _types(arrays: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def newest(path: Path) -> Path | None:
-    """Find the file of a checkpoint: the path itself, or the last step's of a folder; None if there is none."""
+    """Find the file of a checkpoint, or None: the path itself, or the last step's in a folder."""
     if path.is_dir():
         return max(path.glob(f"step-*{_SUFFIX}"), default=None)
     if path.is_file():
@@ -171,7 +171,10 @@ def newest(path: Path) -> Path | None:
 
 
 def checkpoint_path(given: str | os.PathLike[str]) -> Path:
-    """Prepare a file ``.npz`` or a folder for checkpoints, and remove what killed trainings left there."""
+    """Prepare a file ``.npz`` or a folder for checkpoints.
+
+    The unfinished files that killed trainings left there are removed.
+    """
     path = Path(given)
     if path.suffix == _SUFFIX:
         check_writable(path)

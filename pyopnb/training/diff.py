@@ -1,4 +1,4 @@
-"""The difference of two trainings: from which step on their losses differ, where each ended, and their weights."""
+"""The difference of two trainings: in the losses of their steps, at their ends, and in weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pyopnb.training.record import TrainingRecord
 
 __all__ = ["TrainingDiff"]
 
-# The last loss is that of a single batch, so the end of a training is told by so many of them.
+# The last loss is that of a single batch, so the end of a training is the mean of so many.
 _LAST = 10
 
 
 @dataclass(frozen=True, repr=False)
 class TrainingDiff(DiffBase):
-    """The difference of two trainings, as `pyopnb.diff` finds it. It has no truth value, as a `Diff` has none.
+    """The difference of two trainings, as `pyopnb.diff` finds it.
+
+    Like a `Diff`, it has no truth value.
 
     Attributes
     ----------
@@ -35,7 +37,7 @@ class TrainingDiff(DiffBase):
 
     @property
     def step(self) -> int | None:
-        """Return the first step whose loss differs, or that only one of them made; None where there is none."""
+        """Return the first step whose loss differs or that only one of them made, or None."""
         common = min(len(self.a.losses), len(self.b.losses))
         differs = np.array(self.a.losses[:common]) != np.array(self.b.losses[:common])
         if differs.any():

@@ -1,4 +1,4 @@
-"""Make the graphs of a training: the model with its loss, and the step that gives the next weights."""
+"""Make the graphs of a training: the model with its loss, and the step to the next weights."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ class Loss:
     Attributes
     ----------
     name : str
-        The output that it is.
+        The output that is the loss.
     output, labels : str
-        What it was put on, and the input that it is compared with; empty where it was there.
+        The output that the loss was put on, and the input with the labels; empty where the model
+        had the loss already.
     classes : int or None
-        How many there are; 0 where the labels are no classes, None where the model does not say.
+        The number of classes; 0 where the labels are no classes, None where the model does not say.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Loss:
     classes: int | None = 0
 
     def check(self, feeds: Mapping[str, np.ndarray]) -> None:
-        """Refuse numbers that are no classes: -1 would be taken for the last one."""
+        """Refuse labels that are no classes, as -1 would count as the last one."""
         if self.classes == 0:
             return
         labels = feeds[self.labels]
@@ -76,10 +77,10 @@ def with_loss(
     ----------
     model : ModelProto
     loss : str or NodeProto
-        An output, which is the loss itself; the name of a loss, or of an op of the registry, of an
-        output and the labels; or a node that reads outputs and labels.
+        An output that is the loss itself; the name of a loss, or of an op of the registry, which
+        gets an output and the labels; or a node that reads outputs and labels.
     output : str or None
-        What the loss is put on; the first output if not given.
+        The output that the loss is put on; the first one if not given.
     labels : mapping
         Arrays of a batch that are no inputs of the model.
 
@@ -92,11 +93,11 @@ def with_loss(
         return _of_node(model, loss, labels)
     if loss in outputs:
         return Loss(loss)
-    # It is neither an output nor a loss that can be put on one.
+    # From here on, the loss must be one that can be put on an output.
     is_op = loss in registry
     if loss not in LOSSES and not is_op:
         raise _unknown("loss", loss, [*outputs, *LOSSES])
-    # The nodes of the loss and of its gradient are those of the model's own opset.
+    # The nodes of the loss and of its gradient belong to the model's own opset.
     opset = imported_versions(model).get("", 1)
     if not is_op and opset < LOSSES[loss]:
         raise ModelError(
@@ -109,7 +110,7 @@ def with_loss(
         output = outputs[0]
     if output not in outputs:
         raise _unknown("output", output, outputs)
-    # Whatever is no input of the model must be the labels, and so there can be one array of them.
+    # The one array that is no input of the model must be the labels.
     if len(labels) != 1:
         raise InputError(
             f"train, loss {loss}",
@@ -140,7 +141,7 @@ def with_loss(
 def _of_node(
     model: ModelProto, loss: NodeProto, labels: Mapping[str, np.ndarray], output: str = ""
 ) -> Loss:
-    """Append a node of the caller's as the loss; the labels that it reads become inputs."""
+    """Append the caller's node as the loss, and make the labels that it reads inputs."""
     nodes = Nodes(model.graph, "train")
     for name, array in labels.items():
         if name in loss.input:
@@ -152,7 +153,7 @@ def _of_node(
     versions = imported_versions(model)
     if loss.domain not in versions:
         model.opset_import.add(domain=loss.domain, version=1)
-    # What the node gives decides the dtype; of an op that says nothing it is the first input's.
+    # The node's output decides the dtype; where its op declares none, it is float32.
     declared = Types(model).find(model.graph, result)
     tensor_type = type_of_proto(declared) if declared else ANY
     nodes.output(result, _dtype_name(tensor_type), ())
@@ -201,7 +202,7 @@ def _mean_square(
     if tensor_type.dtype is None or tensor_type.shape is None:
         expected = "a type that is known, to compare the labels with"
         raise ModelError(f"output {sanitize(output)}", expected=expected, got=str(tensor_type))
-    # Of other ranks, [N,1] and [N], the difference would have N × N elements.
+    # With other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != tensor_type.dtype.numpy or not tensor_type.accepts_shape(labels.shape):
         shown = sanitize(name)
         raise InputError(
@@ -277,14 +278,15 @@ def _default_weights(model: ModelProto, loss: str, tensors: Mapping[str, TensorP
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The graph of a step, and which of its outputs are the next values of which inputs.
+    """The graph of a step, with the outputs that become inputs of the next step.
 
     Attributes
     ----------
     model : ModelProto
     state : dict of str to ndarray
-        The first values: weights, what the optimizer keeps, and the number of the step.
+        The first values: weights, the optimizer's arrays, and the number of the step.
     following : dict of str to str
+        The output that is an input's next value, by the name of the input.
     results : dict of str to str
         The names of the loss, and of the sum of the squares of all gradients, with their dtypes.
     """
@@ -308,8 +310,7 @@ def step_of(
     make_inputs(proto.graph, weights)
     update = _Update(Nodes(proto.graph, "step"), optimizer, weights)
     squares = [update.append(name, array) for name, array in weights.items()]
-    # ONNX Runtime keeps no output that nobody declares: the gradients themselves
-    # need not leave the run.
+    # The gradients are no outputs, so that ONNX Runtime need not copy them out of the run.
     del proto.graph.output[:]
     results = update.declare_outputs(loss, squares)
     GraphIndex(proto.graph).refuse_duplicates()
@@ -317,13 +318,13 @@ def step_of(
 
 
 class _Update:
-    """The optimizer's nodes behind a gradient: each weight's next value, and that of what is kept beside it."""
+    """The optimizer's nodes after a gradient: the next weights, and the next arrays beside them."""
 
     def __init__(
         self, nodes: Nodes, optimizer: Optimizer, weights: Mapping[str, np.ndarray]
     ) -> None:
         self.nodes, self.optimizer = nodes, optimizer
-        # Its name must be the same in every training of the model, as a checkpoint has it.
+        # A checkpoint has this name, so it must be the same in every training of the model.
         count = nodes.fixed("optimizer/count")
         nodes.input(count, "int64", ())
         next_count = nodes.add("Add", count, nodes.constant(1, "int64"))
@@ -349,7 +350,7 @@ class _Update:
         return self.nodes.cast(square, "float64")
 
     def declare_outputs(self, loss: str, squares: Sequence[str]) -> list[str]:
-        """Declare the next state and the two results as outputs; return the names of the results."""
+        """Declare the next state and two results as outputs; return the names of the results."""
         # A loss may be float32[1]; the results are scalars of float64.
         no_axes = self.nodes.constant([], "int64")
         scalar = self.nodes.add("Reshape", self.nodes.cast(loss, "float64"), no_axes)

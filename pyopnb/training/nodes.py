@@ -38,7 +38,7 @@ class Nodes:
         return f"{self._prefix}/{stem}_{self._count}"
 
     def fixed(self, stem: str) -> str:
-        """Return a name for ``stem``, which has a slash, that does not depend on what was added before."""
+        """Return a name for ``stem``, which has a slash, whatever was added before."""
         return f"{self._prefix}/{stem}"
 
     def add(self, op: str, *inputs: str, to: str = "", **attrs: Any) -> str:
@@ -49,7 +49,7 @@ class Nodes:
         return output
 
     def constant(self, value: Any, dtype: str) -> str:
-        """Return the name of an initializer; equal ones are one."""
+        """Return the name of an initializer, the same one for equal values."""
         array = np.asarray(value, dtype)
         # Optimizers ask for the same few numbers for each weight.
         key = (array.tobytes(), f"{dtype}{array.shape}")

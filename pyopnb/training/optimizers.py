@@ -1,4 +1,7 @@
-"""Optimizers as ONNX nodes, after the operators of ``ai.onnx.preview.training``, for which ONNX Runtime has no kernels."""
+"""Optimizers as ONNX nodes.
+
+They follow the operators of ``ai.onnx.preview.training``, for which ONNX Runtime has no kernels.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ __all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "find_optimizer"]
 
 _Optimizer = TypeVar("_Optimizer", bound="Optimizer")
 
-# What other libraries call them.
+# The names that other libraries use.
 _ADVICE = {"lr": "learning_rate=1e-3", "betas": "beta1=0.9, beta2=0.999", "eps": "epsilon=1e-8"}
 
 
 def _check_names(cls: type[_Optimizer]) -> type[_Optimizer]:
-    """Refuse parameters that an optimizer does not have with the name that is meant."""
+    """Refuse parameters that an optimizer does not have, and suggest the right name."""
     constructor = check_arguments(cls.__init__, advice=_ADVICE)
     setattr(cls, "__init__", constructor)  # noqa: B010  # mypy takes no assignment to a method
     return cls
@@ -37,8 +40,8 @@ class Optimizer:
     ----------
     learning_rate : float
     weight_decay : float
-        Of the L2 regularization, whose gradient ``weight_decay * weight`` is added
-        to that of the loss.
+        The factor of the L2 regularization, whose gradient ``weight_decay * weight`` is added to
+        that of the loss.
 
     Raises
     ------
@@ -70,13 +73,13 @@ class Optimizer:
                 raise InputError(where, expected=expected, got=sanitize(repr(value)))
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
-        """Append what all weights share: the rate of a step, whose number from 1 on is ``count``."""
+        """Append the rate that all weights share in step ``count``, which begins at 1."""
         return nodes.constant(self.learning_rate, dtype)
 
     def update(
         self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
     ) -> tuple[str, ...]:
-        """Append the update of one weight; return the names of the new weight and the new slots."""
+        """Append the update of one weight; return the names of the new weight and slots."""
         gradient = self._regularized(nodes, weight, gradient, dtype)
         return (nodes.add("Sub", weight, nodes.add("Mul", rate, gradient)),)
 
@@ -169,8 +172,7 @@ class Adagrad(Optimizer):
 class Adam(Optimizer):
     """Adam, as ONNX's operator ``Adam`` defines it (Kingma and Ba, 2014).
 
-    The first step is t = 1, as in the paper; the operator leaves the correction of the bias out
-    where it is given t = 0.
+    The first step is t = 1, as in the paper; the operator does not correct the bias at t = 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The numbers of a training, step by step: what its curves are drawn from, and what a table of it holds."""
+"""The numbers of a training, step by step, for its curves and its table."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class TrainingRecord:
     optimizer : str
         Its repr.
     metric : str
-        What ``scores`` are.
+        The name of the metric of ``scores``.
     losses, norms : tuple of float
         For each step the loss of its batch, and the length of the gradient of all weights.
     scores : tuple of (int, float)
         Numbers of steps, and the metric on the validation data after them.
     marks : tuple of (int, str)
-        Steps from which on a redefined op served, and its version.
+        The first step of each redefined op, and the op's version.
     """
 
     optimizer: str
@@ -53,7 +53,7 @@ class TrainingRecord:
         return means
 
     def to_csv(self) -> str:
-        """Write a line for each step; the column of the metric is empty where nothing was measured.
+        """Write a line for each step, with the metric where it was measured.
 
         Examples
         --------

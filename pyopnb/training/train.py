@@ -1,4 +1,4 @@
-"""Train a model: check what is asked for, make it into graphs, and run them."""
+"""Train a model: check the arguments, make the graphs, and run them."""
 
 from __future__ import annotations
 
@@ -65,32 +65,32 @@ def train(
     progress: bool = True,
     verify: bool = True,
 ) -> Training:
-    """Train a model: gradient and update run in ONNX Runtime, and the weights stay in its session between steps.
+    """Train a model in ONNX Runtime.
 
-    Ctrl-C ends it after the step in hand, with a `Training` that can go on; a second one
-    interrupts the step. An op that is redefined meanwhile serves from the next step on, and
+    The gradient and the update run there, and the weights stay in its session between steps.
+    Ctrl-C ends the training after the current step, with a `Training` that can be resumed; a second
+    one interrupts the step. An op that is redefined meanwhile is used from the next step on, and
     the curve shows where.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. Nodes that behave otherwise in training, such as Dropout, do what they
-        do in any other run.
+        It is not changed. Nodes with a training mode, such as Dropout, run as in any other run.
     data : mapping, or iterable of mappings
-        Arrays by name, whose first axis is the samples'; or feeds, one for each batch. Of the
-        names, one that is no input of the model is that of the labels.
+        Arrays by name, whose first axis is the samples'; or feeds, one for each batch. A name that
+        is no input of the model is that of the labels.
     loss : str, NodeProto or type
         The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"``
         of float[N,C,...] and the classes' numbers int[N,...], or ``"mse"``, the mean of squared
         differences. An op of yours, by name or class, gets the output and the labels; a node
         reads what it names.
     output : str, optional
-        What the loss is put on; the first output if not given.
+        The output that the loss is put on; the first one if not given.
     optimizer : str or Optimizer
-        ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or `pyopnb.training.Adam` and its kind
-        with a learning rate.
+        ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or an object such as
+        `pyopnb.training.Adam`, with a learning rate.
     epochs : int
-        How often all data are gone through, with what was done before a ``resume``.
+        How often to go through all data, with the epochs before a ``resume`` included.
     batch_size : int, optional
         Samples of a step; None, or more than there are, takes all. The last batch of an epoch is
         smaller where the samples do not divide, and left out where the model's inputs have a fixed
@@ -101,19 +101,19 @@ def train(
     validation : as ``data``, optional
         After each epoch the metric is computed on it.
     metric : str or callable, optional
-        ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise;
-        or ``metric(outputs, feeds)`` of a batch, two dicts of arrays, whose mean
-        over samples is taken.
+        ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise; or a function
+        ``metric(outputs, feeds)`` of a batch's dicts of arrays, averaged over samples.
     seed : int, optional
-        Of the shuffles; None leaves the samples in their order.
+        The seed of the shuffles; None leaves the samples in their order.
     checkpoint : path, optional
-        A file ``.npz``, or a folder for a file of each: written after so many steps (``every``) and
-        at the end. A file is replaced whole or not at all, whenever the process ends.
+        A file ``.npz``, or a folder for a file of each: written after every so many steps
+        (``every``) and at the end. A file is replaced whole or not at all, whenever the process
+        ends.
     every : int
     resume : path or bool, optional
-        What to continue from, with the same model, data and optimizer; the steps are those of an
-        uninterrupted training, to the bit on the same machine. True takes ``checkpoint``, and
-        begins where there is none.
+        The checkpoint to continue from, with the same model, data and optimizer; the steps are
+        those of an uninterrupted training, to the bit on the same machine. True takes
+        ``checkpoint``, and begins anew if it is not there.
     progress : bool
         Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line
         of text on a terminal.
@@ -129,14 +129,14 @@ def train(
     Raises
     ------
     ModelError
-        A name of ``train`` is that of no weight; the loss is no scalar; a node has no gradient.
+        A name of ``train`` is no weight; the loss is no scalar; a node has no gradient.
     InputError
         The data do not fit the model, or are empty; a number or a name makes no sense.
     InputError
         An argument of another kind.
     NotFinite
-        The loss or a gradient is NaN or infinite: it says in which step, and at
-        which node that began.
+        The loss or a gradient is NaN or infinite: it says in which step, and at which node this
+        began.
     OSError
         A checkpoint cannot be written, as on a full disk: ``error.training`` has the steps so far.
     Exception
@@ -154,7 +154,7 @@ def train(
     __tracebackhide__ = True
     _check_numbers(epochs=(epochs, 1), every=(every, 1), seed=(seed, 0))
     optimizer = find_optimizer(optimizer)
-    # NumPy's integers are no JSON, in which a checkpoint keeps the seed.
+    # A checkpoint keeps the seed as JSON, which has no NumPy integers.
     if seed is not None:
         seed = int(seed)
     proto = _read_whole(model)
@@ -220,7 +220,7 @@ def _loss_of(loss: Any) -> str | NodeProto:
 
 
 def _read_whole(model: Any) -> ModelProto:
-    """Read a model with all its weights: a training changes them, and they go into no other file."""
+    """Read a model with all its weights, as a training changes them."""
     source = read_model(model)
     if source.folder is not None:
         take_in_all(source.proto, source.folder)
@@ -229,7 +229,7 @@ def _read_whole(model: Any) -> ModelProto:
 
 @dataclass(frozen=True)
 class _ModelWithLoss:
-    """A model with its loss, the weights that are trained, and a session that computes the loss for any weights."""
+    """A model with its loss and trained weights, and a session that takes any weights."""
 
     model: ModelProto
     loss: Loss
@@ -237,7 +237,7 @@ class _ModelWithLoss:
     evaluation: Session
 
     def types(self) -> dict[str, TensorType | None]:
-        """Return the types of what a batch feeds: the weights, which are inputs here, are fed by the training."""
+        """Return the types of the inputs that a batch feeds: all but the weights."""
         types = dict(self.evaluation._feeds.types)
         for name in self.weights:
             types.pop(name, None)
@@ -246,7 +246,7 @@ class _ModelWithLoss:
     def scorer(
         self, measure: _Metric, batches: TrainingBatches
     ) -> Callable[[Mapping[str, Any]], float]:
-        """Make the function that gives the metric on validation data for the weights of a moment."""
+        """Make a function that computes the metric on validation data for current weights."""
         batches.check(self.types(), self.loss)
 
         def score(values: Mapping[str, Any]) -> float:
@@ -263,10 +263,10 @@ def _add_loss(
     names: str | Sequence[str] | None,
     batches: TrainingBatches,
 ) -> _ModelWithLoss:
-    """Put the loss on a copy of the model, find the weights, and check the batches against both."""
+    """Put the loss on a copy of the model, find its weights, and check the batches."""
     model = ModelProto()
     model.CopyFrom(proto)
-    # What the data have and the model does not is the labels.
+    # Data that are no input of the model are the labels.
     inputs = {info.name for info in model.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}
     loss_of_batch = with_loss(model, loss, output, labels)
@@ -283,7 +283,7 @@ def _add_loss(
 def _start(
     resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None
 ) -> Checkpoint:
-    """Begin at the model's weights, or where another training was."""
+    """Begin at the model's weights, or at a checkpoint."""
     where = "train, resume"
     # True stands for "wherever this cell was when the kernel died".
     if resume is True:
@@ -305,7 +305,7 @@ def _start(
 
 
 def _check_position(start: Checkpoint, batches: TrainingBatches) -> None:
-    """Refuse to skip more batches than there are; of feeds, only the end of an epoch tells."""
+    """Refuse to skip more batches than there are; feeds cannot be counted beforehand."""
     if len(batches) and start.position > len(batches):
         raise InputError(
             "train, resume",
@@ -316,8 +316,7 @@ def _check_position(start: Checkpoint, batches: TrainingBatches) -> None:
 
 
 def _metric(metric: str | _Metric, loss: Loss) -> _Metric:
-    # A function of the user's is called as it is; what it returns is checked
-    # when the mean is taken.
+    # A user's function is called as it is; its result is checked when the mean is taken.
     if callable(metric):
         return metric
 
@@ -344,9 +343,9 @@ def _mean(
     for feeds in batches.epoch(0, 0):
         # The last batch can be smaller, and must not count as much as the others.
         size = len(next(iter(feeds.values())))
-        # A metric may give float32, which JSON, and so a checkpoint, does not take.
         results = session.run(None, {**values, **feeds})
         outputs = dict(zip(session._feeds.output_names, results, strict=True))
+        # A metric may return a np.float32, which the JSON of a checkpoint cannot hold.
         total += size * float(measure(outputs, feeds))
         count += size
     return total / count

@@ -1,4 +1,4 @@
-"""Run the loop of a training over batches, and keep what came of it so far."""
+"""Run the loop of a training over batches, and keep its results so far."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = ["Training"]
 
 
 class Training(Comparable):
-    """A training and what came of it; created by `train`.
+    """A training and its results so far; created by `train`.
 
     It prints as text, and displays itself with the curves of the loss and of the metric.
 
     Attributes
     ----------
     epochs : int
-        To be gone through in all.
+        The number of epochs to go through in all.
     optimizer : Optimizer
     metric : str
-        What ``scores`` are.
+        The name of the metric of ``scores``.
     interrupted : bool
         Whether it was stopped before its end.
     """
@@ -81,10 +81,10 @@ class Training(Comparable):
         self._loss, self._squares = step.results
         self._registry_epoch, self._versions = -1, self._current_versions()
         self._going_on = threading.Lock()
-        # It is locked while a step is taken over, and while another thread reads.
+        # Held while the results of a step are stored, and while another thread reads them.
         self._standing = threading.Lock()
 
-    # ---- what came of it -----------------------------------------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
     @property
     def steps(self) -> int:
@@ -108,7 +108,10 @@ class Training(Comparable):
 
     @property
     def marks(self) -> list[tuple[int, str]]:
-        """Return the steps from which on a redefined op served, and its version: ``(120, "demo::Act version 3")``."""
+        """Return the first step of each redefined op, and its version.
+
+        For example ``(120, "demo::Act version 3")``.
+        """
         return list(self._reached.marks)
 
     @property
@@ -154,7 +157,7 @@ class Training(Comparable):
             )
 
     def to_csv(self) -> str:
-        """Write a line for each step: its number, loss, gradient norm, and the metric on the validation data.
+        """Write a line for each step: its number, loss, gradient norm and validation metric.
 
         Returns
         -------
@@ -180,7 +183,7 @@ class Training(Comparable):
             facts.append("interrupted")
         return ", ".join(facts)
 
-    # ---- going on ------------------------------------------------------------------------------------------------------------
+    # ---- the loop ----------------------------------------------------------------------------
 
     @hide_internal_frames
     @check_arguments
@@ -190,8 +193,8 @@ class Training(Comparable):
         Parameters
         ----------
         epochs : int, optional
-            How many more, an epoch that was begun counted as one; to the end that was
-            planned if not given.
+            How many more, with an epoch that was begun counted as one. By default the training
+            goes on to its planned end.
 
         Returns
         -------
@@ -203,7 +206,7 @@ class Training(Comparable):
         InputError
             ``epochs`` is below 1.
         RunRefused
-            It is going on already: in another thread, or in what it calls itself.
+            It is running already: in another thread, or in an op or metric that it calls.
         NotFinite
             The loss or a gradient is NaN or infinite.
         OSError
@@ -258,7 +261,7 @@ class Training(Comparable):
             self._mark_versions()
             self._take(feeds)
             reached.seconds += time.perf_counter() - began
-            # A checkpoint between steps, so that it always has a complete one.
+            # Checkpoints are written between steps, so that they have complete ones only.
             if self.steps % self._every == 0:
                 self._write()
             if show is not None:
@@ -276,7 +279,7 @@ class Training(Comparable):
                 reached.scores.append((self.steps, score))
 
     def _take(self, feeds: Mapping[str, np.ndarray]) -> None:
-        """Make one step; where it fails, nothing has changed."""
+        """Make one step, which changes nothing if it fails."""
         __tracebackhide__ = True
         reached = self._reached
         try:
@@ -284,8 +287,8 @@ class Training(Comparable):
         except Exception as error:
             error.add_note(f"in step {self.steps + 1:,} of a training")
             raise
-        # The new weights are accepted only after this, so that the training stands before a
-        # step that went wrong.
+        # The new weights are accepted only after this check, so that a step that fails leaves the
+        # training as it was.
         loss, squares = results[self._loss], results[self._squares]
         if not np.isfinite(loss) or not np.isfinite(squares):
             raise self._not_finite(loss, feeds)
@@ -296,14 +299,14 @@ class Training(Comparable):
             reached.position += 1
 
     def _write(self) -> None:
-        """Write a checkpoint, if there is a path for it; an error has the training."""
+        """Write a checkpoint, if there is a path for it, and attach the training to an error."""
         if self._path is None:
             return
         checkpoint = replace(self._reached, state=self._session.state)
         try:
             checkpoint.write(self._path)
         except OSError as error:
-            # A full disk must not take hours of steps with it.
+            # The user must not lose hours of steps to a full disk.
             error.training = self  # type: ignore[attr-defined]
             error.add_note(
                 f"error.training has {plural(self.steps, 'step')}, and resume() continues them"
@@ -311,7 +314,7 @@ class Training(Comparable):
             raise
 
     def _write_despite(self, error: BaseException) -> None:
-        """Write a checkpoint where an error ended the training, which stays the error that is raised."""
+        """Write a checkpoint after an error; a failure to write is only a note on that error."""
         if isinstance(error, OSError) and getattr(error, "training", None) is self:
             return  # a checkpoint failed just now
         try:
@@ -334,14 +337,14 @@ class Training(Comparable):
         earlier, self._versions = self._versions, self._current_versions()
         changed = {name for name, number in self._versions.items() if earlier.get(name) != number}
         for name in self._versions:
-            # The gradient's op is redefined with its op, which is the one that people know.
+            # A gradient op is redefined with its op, and people know the op.
             is_gradient = name.endswith("Grad") and name.removesuffix("Grad") in changed
             if name in changed and not is_gradient:
                 mark = (self.steps + 1, f"{name} version {self._versions[name]}")
                 self._reached.marks.append(mark)
 
     def _not_finite(self, loss: float, feeds: Mapping[str, np.ndarray]) -> NotFinite:
-        """Make the error that says where it began, from a trace of the batch."""
+        """Make an error that tells where the NaN or infinity began, from a trace of the batch."""
         # The session still has the weights from before the step: the same batch fails again,
         # in a trace this time.
         inputs = {**feeds, **self._session.state}
@@ -354,7 +357,10 @@ class Training(Comparable):
             f"train, step {self.steps + 1:,} in epoch {self.epoch + 1}",
             expected="a finite loss and gradient",
             got=got,
-            next="a smaller learning rate, or np.isfinite(data); error.training stands before the step",
+            next=(
+                "a smaller learning rate, or np.isfinite(data); "
+                "error.training stands before the step"
+            ),
         )
         error.training = self
         return error
@@ -371,7 +377,7 @@ def _begin_of_nonfinite(trace: Trace, feeds: Mapping[str, np.ndarray]) -> str:
     for name in places:
         if name in trace.summaries and trace.summaries[name].has_nonfinite:
             names.append(name)
-    # An infinity may be meant, as in the mask of an attention, and NaN is never.
+    # An infinity may be intended, as in the mask of an attention, but a NaN never is.
     names.sort(key=lambda name: not trace.summaries[name].nan)
     if not names:
         return ", which a second run of the batch did not show"

@@ -1,4 +1,4 @@
-"""Draw a training, or several in one chart, as HTML: a line of facts, and the curves of loss and metric."""
+"""Draw one training, or two in one chart, as a line of facts and curves of loss and metric."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pyopnb.training.training import Training
 
 __all__ = ["view_training", "view_training_diff"]
 
-# A longer curve is drawn by so many points: a million of them would be a picture
-# as large as the model.
+# A longer curve is drawn with so many points, as a million would make a picture as large as the
+# model.
 _POINTS = 150
-# From so many steps on the loss is smoothed, over this part of them.
+# From 60 steps on, the loss is averaged over a thirtieth of them.
 _MANY, _PART = 60, 30
 # Losses that differ by more than this factor get a logarithmic axis.
 _WIDE = 100
 
-# By their x the numbers of a line.
+# The numbers of a line, by their x.
 _Points = dict[int, float]
 
 
@@ -44,11 +44,11 @@ def view_training(
     ----------
     thing : Training
     log : bool, optional
-        Whether the loss has a logarithmic axis. By default it has where the largest is over 100
-        times the smallest, and that is above 0.
+        Whether the loss has a logarithmic axis. By default, if the largest is over 100 times the
+        smallest, and the smallest is above 0.
     smooth : int, optional
-        Of how many batches the loss is the mean; 1 draws each alone. By default a thirtieth of the
-        steps where there are 60.
+        The number of batches that the loss is averaged over; 1 draws each. By default a thirtieth
+        of the steps, if there are 60 or more.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def view_training_diff(
 def _charts(
     records: Mapping[str, TrainingRecord], log: bool | None, smooth: int | None
 ) -> list[Chart]:
-    """Draw the losses, and beside them the metrics that are no loss."""
+    """Draw the losses, and in a chart beside them the other metrics."""
     losses: dict[str, _Points] = {}
     metrics: dict[str, _Points] = {}
     marks: list[tuple[float, str]] = []
@@ -112,7 +112,7 @@ def _charts(
         prefix = f"{name}: " if len(records) > 1 else ""
         losses[f"{prefix}training"] = _picked(record.smoothed(count))
         marks += record.marks
-        # A validation's loss is the same quantity, and comparing the two is what it is there for.
+        # The validation's loss is the same quantity, to be compared with the training's.
         if record.scores and record.metric == "loss":
             losses[f"{prefix}validation"] = dict(record.scores)
         elif record.scores:
