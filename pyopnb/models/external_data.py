@@ -1,4 +1,4 @@
-"""The data of tensors in files beside a model: where an entry points, checked and read in one place."""
+"""Check where the external data of a model's tensors is, and read it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ __all__ = [
 ]
 
 _TAKEN_OUT = f"taken-out-{os.urandom(8).hex()}"
-"""Location of a stub's data: one that no file can name, so that no file can have a tensor taken for a stub."""
+"""The location that a stub names for its data.
+
+It is random, so that no tensor of a model file can pass for a stub.
+"""
 
 
 def is_external(tensor: TensorProto) -> bool:
@@ -48,7 +51,7 @@ def stub(tensor: TensorProto) -> TensorProto:
 
 
 def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
-    """Return the tensor that `stub` replaced in this process; any other tensor is returned as it is."""
+    """Return the tensor that `stub` replaced in this process, or any other tensor as it is."""
     locations = [entry.value for entry in tensor.external_data]
     if is_external(tensor) and locations == [_TAKEN_OUT]:
         return taken_out.get(tensor.name, tensor)
@@ -115,7 +118,8 @@ def find_data(
     Raises
     ------
     ModelError
-        An entry is there twice or no number, or the data is not in a file of its own in the folder.
+        An entry occurs twice or is not a number, or the data is not in a file of its own in the
+        folder.
     """
     data_entries = entries(tensor, where)
     where = f"{where}, initializer {sanitize(tensor.name)}"
@@ -136,7 +140,10 @@ def find_data(
 
 
 def _path_of(tensor: TensorProto, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Return the folder, and the path in it or elsewhere that an entry names; the folder itself where it names none."""
+    """Return the model's folder, and the path that a tensor's location names.
+
+    The path may lead out of the folder. Without a location it is the folder itself.
+    """
     root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
     if not location or "\0" in location:
         return root, root
@@ -144,7 +151,7 @@ def _path_of(tensor: TensorProto, folder: str | os.PathLike[str]) -> tuple[Path,
 
 
 def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
-    """Tell whether there is nothing at all where a tensor's data should be, which is in the folder."""
+    """Tell whether a tensor's data should be in the folder and nothing at all is at its path."""
     root, path = _path_of(tensor, folder)
     return path != root and path.is_relative_to(root) and not os.path.lexists(path)
 

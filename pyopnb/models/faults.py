@@ -40,7 +40,8 @@ class ModelFault(NamedTuple):
     error : PyopError
     node : NodeProto or None
     words : tuple of str
-        What the runtime's text has if this is what it refused. The last one is the name at fault.
+        Words that the runtime's text has if this is what it refused. The last one is the name at
+        fault.
     """
 
     error: PyopError
@@ -92,7 +93,10 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFaul
 
 
 def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[ModelFault]:
-    """Find the faults of a node of one of ONNX's operators: its attributes and, if exact, its inputs and outputs."""
+    """Find the faults of a node of one of ONNX's operators.
+
+    They are in its attributes and, if ``exact``, in its inputs and outputs.
+    """
     yield from _attribute_faults(site, schema, exact)
     if exact:
         yield from _port_faults(site, schema)
@@ -107,7 +111,10 @@ def exists(domain: str, op_type: str) -> bool:
 
 
 def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
-    """Return the domain and op type that a mistyped operator most likely means; None where none is similar."""
+    """Return the domain and op type that a mistyped operator most likely means.
+
+    The answer is None if no operator is similar.
+    """
     names = {}
     if domain in schema_domains():
         names = {name: (op_domain, name) for op_domain, name in operators()}
@@ -154,16 +161,25 @@ def _unknown_op(
 
 
 def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
-    """Say what to type for an operator that nobody has: for onnx's helper after a refusal, else for ours."""
+    """Say what to type for an operator that nobody has.
+
+    After a refusal by the runtime (``exact``) that is for onnx's helper, otherwise for ours.
+    """
     name, domain = full_name(node), canonical_domain(node.domain)
     hint = catalog_hint(node) if exact else ""
     if hint:
         return hint
     if name in kept_names(proto):
-        return f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
+        return (
+            "pyopnb.load shows its source, which the model keeps; "
+            f"then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
+        )
     if name.startswith(("torch.", "sklearn::")):
         # The doors give such names to ops of their own.
-        return "where the model was made, pyopnb.save(model, path), which writes such ops as well; then pyopnb.load here"
+        return (
+            "where the model was made, pyopnb.save(model, path), which writes such ops as well; "
+            "then pyopnb.load here"
+        )
     nearest = nearest_op(domain, node.op_type)
     if nearest is None and exact:
         return "%pyop skeleton MODEL NODE, which writes the cell to define it in"
@@ -249,7 +265,7 @@ def _example(attribute: Any) -> str | None:
 
 
 def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:
-    """Report inputs and outputs that are too many or too few, and those that are left out but needed."""
+    """Report inputs and outputs that are too many or too few, and inputs that must not be empty."""
     node = site.node
     for side, names, ports, least, most in (
         ("input", node.input, schema.inputs, schema.min_input, schema.max_input),

@@ -1,4 +1,4 @@
-"""One reading of a graph: producers, consumers, bodies, what bodies capture, and an order in which the nodes can run.
+"""Index a graph: producers, consumers, bodies, what bodies capture, and an order to run nodes in.
 
 Every part is built once, and only when it is asked for. Nothing recurses: a deep nest of
 bodies costs no stack.
@@ -6,7 +6,8 @@ bodies costs no stack.
 The short version of the longest part, which the tests compare with `GraphIndex.free`::
 
     def free(scope):
-        own = inputs(scope) | initializers(scope) | {name for node in scope.node for name in node.output}
+        own = inputs(scope) | initializers(scope)
+        own |= {name for node in scope.node for name in node.output}
         read = set(outputs(scope))
         for node in scope.node:
             read.update(node.input, *(free(body) for body in bodies(node)))
@@ -44,16 +45,17 @@ _SHOWN = 12
 
 
 class GraphIndex:
-    """A graph, body or function, by the names of its values. Nodes are known by their index in ``scope.node``.
+    """The nodes of a graph, body or function, by the names of values that they produce and read.
 
-    It reads a broken graph as well: of a name with several meanings the first counts, in the order
-    initializer, input, node. What the protobuf becomes after it was read is not looked at.
+    A node is known by its index in ``scope.node``. Broken graphs can be read as well: if a name has
+    several meanings, the first one counts, in the order initializer, input, node. Changes of the
+    protobuf after it was read are not noticed.
 
     Parameters
     ----------
     scope : GraphProto or FunctionProto
     outer : GraphIndex, optional
-        Of a body: what it stands in.
+        Of a body: the graph or function around it.
     holder : tuple of (int, str), optional
         Of a body: the node of ``outer`` that holds it, and the name of the attribute.
 
@@ -81,7 +83,10 @@ class GraphIndex:
 
     @cached_property
     def nodes(self) -> list[NodeProto]:
-        """Return the nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
+        """Return the nodes in the order of the file.
+
+        The index keeps these objects alive, so that no other object gets their ids.
+        """
         # Passes over all nodes iterate over the scope itself: objects that live for a
         # moment cost a third.
         return list(self.scope.node)
@@ -99,7 +104,7 @@ class GraphIndex:
 
     @cached_property
     def declared_inputs(self) -> list[str]:
-        """Return all inputs, those among them that are initializers as well included."""
+        """Return all inputs, including those that are initializers as well."""
         return _names(self.scope.input)
 
     @cached_property
@@ -124,7 +129,10 @@ class GraphIndex:
 
     @cached_property
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
-        """Map each name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
+        """Map each name to the nodes that read it, each with the input slot.
+
+        The slot is `CAPTURED` where a body of the node reads the name.
+        """
         consumers: dict[str, list[tuple[int, int]]] = {}
         for index in range(len(self.scope.node)):
             for slot, name in self.reads(index):
@@ -136,7 +144,7 @@ class GraphIndex:
         return name in self.producers or name in self._given
 
     def resolve(self, name: str) -> GraphIndex | None:
-        """Return the graph that defines the name, this one or the next one around it; None where none does."""
+        """Return the graph that defines a name, this or the nearest around it; None if none does."""
         # A body sees the names of the graphs around it, the nearest first.
         graph: GraphIndex | None = self
         while graph is not None and not graph.defines(name):
@@ -144,7 +152,10 @@ class GraphIndex:
         return graph
 
     def reads(self, index: int) -> Iterator[tuple[int, str]]:
-        """Yield the input slots and names of what a node reads, `CAPTURED` and each name once for its bodies."""
+        """Yield the names that a node reads, each with the input slot.
+
+        Names that its bodies read follow once each, with the slot `CAPTURED`.
+        """
         for slot, name in enumerate(self.nodes[index].input):
             if name:
                 yield slot, name
@@ -159,7 +170,10 @@ class GraphIndex:
 
     @cached_property
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
-        """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
+        """Map the index of a node to its bodies, each with the name of its attribute.
+
+        All graphs of a list have the name of the list.
+        """
         bodies: dict[int, list[tuple[str, GraphIndex]]] = {}
         for index, node in enumerate(self.scope.node):
             for name, body in named_bodies(node) if node.attribute else ():
@@ -180,7 +194,7 @@ class GraphIndex:
 
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
-        """Node index to the names that the node's bodies read from outside them, whoever defines these."""
+        """Map the index of a node to the names that its bodies read and do not define."""
         # Inner bodies come first, so that each finds what its own bodies read,
         # and nothing recurses.
         for graph in reversed(list(self.walk())[1:]):
@@ -217,10 +231,11 @@ class GraphIndex:
 
     @cached_property
     def order(self) -> Sequence[int]:
-        """Return all nodes, each after those whose outputs it or a body in it reads; as in the file where that will do.
+        """Return all nodes, each after the nodes whose outputs it or a body in it reads.
 
-        Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on
-        a cycle, and those that wait for them, come last as they stand.
+        That is the order of the file if it will do. Otherwise it is the order of Kahn's algorithm,
+        which takes the first in the file of the nodes that are ready. Nodes on a cycle, and nodes
+        that wait for these, come last, in the order of the file.
         """
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
         if stuck:
@@ -228,11 +243,11 @@ class GraphIndex:
         return self._runnable
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
-        """Return the nodes in `order`, each with its index."""
+        """Yield the nodes in `order`, each with its index."""
         return ((index, self.nodes[index]) for index in self.order)
 
     def refuse_cycles(self) -> None:
-        """Raise a ModelError where nodes wait for each other: then `order` is none in which all of them can run."""
+        """Raise a ModelError if nodes wait for each other, so that no order can run all of them."""
         if len(self._runnable) < len(self.scope.node):
             raise self._cycle()
 
@@ -242,7 +257,10 @@ class GraphIndex:
             raise error
 
     def duplicates(self) -> Iterator[tuple[str, ModelError]]:
-        """Yield the names of outputs that an input, an initializer or another output has as well, each with its error."""
+        """Yield the names of outputs that are defined twice, each with its error.
+
+        An input, an initializer or another output has the same name.
+        """
         owners = dict.fromkeys(self.declared_inputs, "an input")
         owners |= dict.fromkeys(self.initializers, "an initializer")
         for node in self.scope.node:
@@ -259,10 +277,11 @@ class GraphIndex:
             raise error
 
     def unknown_names(self) -> Iterator[tuple[NodeProto | None, str, ModelError]]:
-        """Yield the names that a node, a body in it or an output reads and that nothing defines, each with its error.
+        """Yield the names that are read and that nothing defines, each with its node and its error.
 
-        Only the bodies of ONNX's own operators count: what another op does with a
-        graph is its own affair.
+        Nodes, bodies in them and outputs of graphs read names; the node of an output is None. Only
+        the bodies of ONNX's own operators count: what another op does with a graph is its own
+        affair.
         """
         graphs = [self]
         # The list grows while it is walked.
@@ -287,7 +306,7 @@ class GraphIndex:
 
     @cached_property
     def _is_sorted(self) -> bool:
-        """Tell whether no node stands before one whose output it reads, which nearly always holds."""
+        """Tell whether no node comes before one whose output it reads, as in nearly all files."""
         read: set[str] = set()
         for index, node in enumerate(self.scope.node):
             read.update(node.input, self.captures.get(index, ()))
@@ -361,7 +380,7 @@ class GraphIndex:
 
 
 def _names(ends: Iterable[Any]) -> list[str]:
-    """Return the names of the inputs or outputs of a graph, or those of a function, which are names."""
+    """Return the names of inputs or outputs, which in a function are names already."""
     return [getattr(end, "name", end) for end in ends]
 
 

@@ -384,7 +384,9 @@ def _data_folder(
 
 
 def open_readonly(model: Any) -> ModelSource:
-    """Read a model that will not be changed: a ModelProto is not copied, and its external data need not be there.
+    """Read a model that will not be changed.
+
+    A ModelProto is not copied, and its external data need not be there.
 
     Parameters
     ----------
@@ -411,7 +413,9 @@ def open_readonly(model: Any) -> ModelSource:
 
 
 def as_proto(model: Any) -> ModelProto:
-    """Return the proto of a model that will not be changed: a ModelProto itself. External data is not looked for.
+    """Return the proto of a model that will not be changed, without looking for external data.
+
+    A ModelProto is returned as it is.
 
     Parameters
     ----------

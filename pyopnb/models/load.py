@@ -79,7 +79,10 @@ class Loaded(Displayable):
         else:
             state = "Nothing of this was run."
         path = sanitize(repr(self.path))
-        return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
+        return (
+            f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), "
+            "or the digests in their place."
+        )
 
     def state(self, op: KeptOp) -> str:
         """Return the schema of an op, and the version that it was run as.
@@ -98,7 +101,9 @@ class Loaded(Displayable):
         return sanitize(op.schema)
 
     def sources(self) -> list[str]:
-        """Return the sources of the ops, safe to print; a long one is cut, and its last line says so.
+        """Return the sources of the ops, safe to print.
+
+        A long source is cut, and its last line says so.
 
         Returns
         -------
@@ -110,7 +115,10 @@ class Loaded(Displayable):
             text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
             if len(text) > remaining:
                 name = sanitize(repr(op.name))
-                hint = f"{len(text) - remaining} characters more are NOT shown: print(….ops[{name}].source)"
+                hint = (
+                    f"{len(text) - remaining} characters more are NOT shown: "
+                    f"print(….ops[{name}].source)"
+                )
                 text = f"{text[:remaining]}\n… {hint}"
             # Later sources get what is left of the output.
             remaining = max(0, remaining - len(text))
@@ -119,11 +127,11 @@ class Loaded(Displayable):
 
 
 def _fold_data(source: str, name: str) -> str:
-    """Replace the text of a fitted estimator, hundreds of lines that nobody can read, by one line that says how long it is.
+    """Replace the stored data of a fitted estimator by one line that says how long it is.
 
-    A line is left out only if no reader of Python could take it for code: it is one literal without
-    quotes or backslashes inside, and the literals begin right below ``stored = (``, a line in which
-    no string can begin or end.
+    The data takes hundreds of lines that nobody can read. A line is left out only if no reader of
+    Python could take it for code: it is one literal without quotes or backslashes inside, and the
+    literals begin right below ``stored = (``, a line in which no string can begin or end.
     """
     match = _STORED.search(source)
     if match is None:

@@ -1,4 +1,4 @@
-"""The nodes of a model at any depth, the values of their attributes, and the types that the file declares.
+"""Read the nodes of a model at any depth, their attributes, and the types that the model declares.
 
 One walk serves all readers, so that none forgets a part: the main graph, the bodies of If, Loop and
 Scan (in single and in list attributes), and the model's local functions. It is iterative: a deep
@@ -101,12 +101,12 @@ def first_output(node: NodeProto) -> str:
 
 
 def full_name(node: NodeProto) -> str:
-    """``domain::OpType``, with ONNX's own domain empty."""
+    """Return ``domain::OpType``, with ONNX's own domain empty."""
     return f"{canonical_domain(node.domain)}::{node.op_type}"
 
 
 def imported_versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
-    """Domain to version as models or functions import it; of several the last one counts."""
+    """Map each domain to the version that models or functions import; the last import counts."""
     versions = {}
     for scope in scopes:
         for entry in scope.opset_import:
@@ -131,7 +131,10 @@ def path_of_function(function: FunctionProto) -> str:
 
 def path_of_body(node: NodeProto, attribute: str) -> str:
     """Return a graph among a node's attributes as paths name it."""
-    return f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute)}"
+    return (
+        f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', "
+        f"{sanitize(attribute)}"
+    )
 
 
 def walk(model: ModelProto) -> Iterator[Site]:
@@ -172,14 +175,17 @@ def bodies(node: NodeProto) -> list[GraphProto]:
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
-    """Return the graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
+    """Return the graphs among a node's attributes, each with the name of its attribute.
+
+    All graphs of a list have the name of the list.
+    """
     return graphs_of(node.attribute)
 
 
 def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
     """Return the graphs among attributes, as `named_bodies` has them."""
-    # Both kinds: which of them counts is for the attribute's reader to say, and nothing
-    # hides beside the other.
+    # An attribute may have a graph and a list of graphs. Its reader decides which of them counts,
+    # so both are returned and neither can hide beside the other.
     graphs: list[tuple[str, GraphProto]] = []
     for attribute in attributes:
         if attribute.HasField("g"):
@@ -209,7 +215,7 @@ _CONSTANT_DTYPES = {
 
 
 def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
-    """Return the tensor of a Constant node; None where its attributes are not those of a Constant."""
+    """Return the tensor of a Constant node; None for other nodes and for malformed attributes."""
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     attribute: Any = node.attribute[0]
@@ -230,7 +236,9 @@ def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:
 
 
 def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str, Any]:
-    """Return a node's attributes as Python values, without those that come from the caller of a function.
+    """Return a node's attributes as Python values.
+
+    Attributes whose values come from the caller of a function are left out.
 
     Returns
     -------
@@ -260,7 +268,10 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
 
 
 def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
-    """Convert an attribute to a Python value; a graph becomes a model with the imports and functions of ``model``."""
+    """Convert an attribute to a Python value.
+
+    A graph becomes a model with the imports and functions of ``model``.
+    """
     attribute_type = attribute.type
     if attribute_type == AttributeProto.UNDEFINED:
         raise ValueError("an attribute without a type")
@@ -283,7 +294,10 @@ def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
 
 
 def attribute_of(name: str, value: Any) -> AttributeProto:
-    """Return an AttributeProto of an array, a ModelProto, or a value that `onnx.helper.make_attribute` takes."""
+    """Make an AttributeProto of an array, a ModelProto or a plain value.
+
+    Plain values are those that `onnx.helper.make_attribute` takes.
+    """
     if isinstance(value, np.ndarray):
         return helper.make_attribute(name, numpy_helper.from_array(value))
     if isinstance(value, ModelProto):
@@ -303,7 +317,10 @@ def _without_bool(value: Any) -> Any:
 
 
 def set_attribute(node: NodeProto, name: str, value: Any) -> None:
-    """Give an attribute of a node another value, as `attribute_of` makes it; added at the end where the node has none."""
+    """Set an attribute of a node to a value that `attribute_of` takes.
+
+    It is added at the end if the node has none of that name.
+    """
     replacement = attribute_of(name, value)
     for attribute in node.attribute:
         if attribute.name == name:
@@ -313,7 +330,7 @@ def set_attribute(node: NodeProto, name: str, value: Any) -> None:
 
 
 def text_of(raw: bytes) -> str | bytes:
-    """Return a string attribute's bytes as text; as bytes where they are not UTF-8."""
+    """Return a string attribute's bytes as text, or as they are if they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -347,16 +364,16 @@ _INFERRED = "pyopnb_inferred"
 
 
 def mark_inferred(info: ValueInfoProto, kind: TensorType) -> None:
-    """Give an output a type that was inferred rather than declared, and record that in its metadata."""
+    """Give an output an inferred type, and record in its metadata that it was not declared."""
     info.type.CopyFrom(type_proto(kind))
     info.metadata_props.add(key=_INFERRED, value=str(kind))
 
 
 def forget_inferred(model: ModelProto) -> None:
-    """Remove the types that `mark_inferred` gave; one that was changed since then counts as declared.
+    """Remove the types that `mark_inferred` gave.
 
     A session gets these types from the ops themselves. As declarations they would conflict with an
-    op that is redefined with other outputs.
+    op that is redefined with other outputs. A type that was changed since then counts as declared.
     """
     for info in model.graph.output:
         for position, entry in reversed(list(enumerate(info.metadata_props))):
@@ -377,7 +394,7 @@ def declared_scalars(model: ModelProto) -> frozenset[str]:
 
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
-    """Return the types that a graph or function declares, by name: inputs, value_info and initializers."""
+    """Map the inputs, value_info and initializers of a graph or function to their types."""
     types = {i.name: type_of_proto(i.type) for i in scope.value_info}
     if isinstance(scope, GraphProto):
         types |= {i.name: type_of_proto(i.type) for i in scope.input}
@@ -386,7 +403,10 @@ def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
 
 
 def type_of_proto(proto: TypeProto) -> TensorType:
-    """Convert a TypeProto; one that is no tensor's becomes ``any[...]``, and sizes below 0 say nothing."""
+    """Convert a TypeProto to a TensorType.
+
+    A type that is not a tensor's becomes ``any[...]``, and a size below 0 an unknown one.
+    """
     if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
         return ANY
     tensor = proto.tensor_type

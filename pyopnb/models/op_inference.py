@@ -63,7 +63,10 @@ __all__ = ["infer_types", "inferred_type"]
 _INVENTED = re.compile(r"unk__\d+")
 
 _registered: dict[str, tuple[int, Schema, str]] = {}
-"""What each schema in ``onnx.defs`` was made of: opset, schema and doc string. While these stay, so does the schema."""
+"""What each schema in ``onnx.defs`` was made of: opset, schema and doc string.
+
+While these are the same, the schema stays.
+"""
 
 _stale: set[str] = set()
 _lock = threading.RLock()
@@ -73,7 +76,7 @@ _DRAIN = 1.0
 
 
 def _follow(name: str) -> None:
-    """Make ``onnx.defs`` say of an op what the registry says.
+    """Update ``onnx.defs`` after an op was defined or removed in the registry.
 
     onnx goes on using a schema after the inference that it calls through it has returned, so none
     may be freed during such a call. If one is under way, on another thread or on this very stack,
@@ -150,7 +153,10 @@ def _has_gil() -> bool:
 
 
 def _close() -> None:
-    """Take all schemas out before the interpreter ends: what C++ holds of Python would outlive it."""
+    """Take all schemas out of ``onnx.defs`` before the interpreter ends.
+
+    Otherwise C++ would hold Python objects longer than the interpreter lives.
+    """
     _closed.set()
     deadline = time.monotonic() + _DRAIN
     while _is_inferring() and time.monotonic() < deadline:
@@ -189,7 +195,7 @@ _CALL = object()
 
 
 def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
-    """Infer the types of a node for onnx, which calls this: of an op of that name, or of a stand-in for None.
+    """Infer the types of a node of an op when onnx asks; without an op, of a stand-in's node.
 
     Each call holds a reference to `_CALL` from before its first instruction until it has returned
     to onnx; `_is_inferring` counts these references. A counter that the function itself keeps would
@@ -334,7 +340,7 @@ def infer_types(model: ModelProto) -> ModelProto:
 
 
 def inferred_type(proto: TypeProto) -> TensorType:
-    """Convert an inferred type, in which a size has no name that onnx invented."""
+    """Convert an inferred type, without the names that onnx invented for unknown sizes."""
     kind = type_of_proto(proto)
     if not kind.shape:
         return kind

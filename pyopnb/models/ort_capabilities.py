@@ -1,7 +1,8 @@
-"""What the installed ONNX Runtime can take. Below `pyopnb.runtime`, this is the only module that imports onnxruntime.
+"""Ask the installed ONNX Runtime what it can take.
 
-The runtime is asked, so that no table can go stale: it loads a model of one node with falling
-version numbers until it accepts one, and it lists its operators and kernels.
+Below `pyopnb.runtime`, this is the only module that imports onnxruntime. The runtime is asked, so
+that no table can go stale: it loads a model of one node with falling version numbers until it
+accepts one, and it lists its operators and kernels.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
 
 @cache
 def newest_ir_version() -> int:
-    """Return the newest IR version that the installed onnxruntime loads and the installed onnx writes.
+    """Return the newest IR version that onnxruntime loads and onnx writes, as installed.
 
     Returns
     -------
@@ -72,7 +73,9 @@ def newest_ir_version() -> int:
 
 @cache
 def newest_loaded_ir() -> int:
-    """Return the newest IR version that the installed onnxruntime loads, also where the installed onnx does not write it yet.
+    """Return the newest IR version that the installed onnxruntime loads.
+
+    The installed onnx need not write it yet.
 
     Returns
     -------
@@ -93,10 +96,10 @@ def runtime_version() -> str:
 
 @cache
 def takes_empty() -> bool:
-    """Tell whether kernels of the installed onnxruntime can be trusted with tensors that have no elements.
+    """Tell whether kernels of the installed onnxruntime can be trusted with empty tensors.
 
-    Asking may end the process, so this goes by the version: in 1.25 TopK divides by their size, and
-    MatMul leaves its result as it finds the memory; 1.32 was tried.
+    To try it may end the process, so the version decides. In 1.25 TopK divides by the number of
+    elements, and MatMul leaves its result uninitialized. 1.32 was tried and does neither.
 
     Returns
     -------
@@ -137,7 +140,9 @@ def compares_int64() -> bool:
 
 @cache
 def newest_opset() -> int:
-    """Return the newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows.
+    """Return the newest version of ONNX's operators that onnxruntime loads and onnx knows.
+
+    Both are those that are installed.
 
     Returns
     -------

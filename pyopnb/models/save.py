@@ -167,7 +167,10 @@ def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorPr
 
 
 def _move_out(source: ModelSource, external: list[TensorProto], target: Path) -> Path | None:
-    """Write the tensors' data beside the model and return the path; without tensors, take all external data in."""
+    """Write the tensors' data to a file beside the model, and return its path.
+
+    Without tensors, all external data is taken into the model, and there is no path.
+    """
     if not external:
         for tensor in tensors(source.proto):
             _take_in(source, tensor)

@@ -1,7 +1,8 @@
-"""The types of a model's values as far as they are known before a session: what the file declares, and what is inferred.
+"""Find the types of a model's values that the file declares or that can be inferred.
 
-This is the inference for a whole model; ONNX's own does it, through the registry's ops and the type
-variables of the runtime's operators. `pyopnb.onnx_reference.operator` asks for one node alone.
+This is the inference for a whole model, before there is a session. ONNX's inference does it, with
+the registry's ops and the type variables of the runtime's operators. For a single node there is
+`pyopnb.onnx_reference.operator`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class Types:
                     twins[id(body.scope)] = twin_body
 
     def _sorted_copy(self, proto: ModelProto) -> ModelProto:
-        """Return what onnx can infer: nodes in order, and no weights, as it serializes the model."""
+        """Return a model that onnx can infer, with its nodes in order and without weights.
+
+        onnx serializes the model, and weights can be too large for that.
+        """
         is_sorted = all(isinstance(graph.order, range) for graph in self.graphs)
         if is_sorted and not proto.graph.initializer:
             return proto
@@ -93,7 +97,7 @@ class Types:
         return copy
 
     def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:
-        """Return the type of a value in a graph, body or function of the model; None where it is unknown."""
+        """Return the type of a value in a graph, body or function; None where it is unknown."""
         graph: GraphIndex | None = self._indexes[id(scope)]
         while graph is not None:
             types = self._types[id(graph.scope)]
@@ -103,14 +107,17 @@ class Types:
         return None
 
     def carried(self, scope: GraphProto | FunctionProto, name: str) -> bool | None:
-        """Tell whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""
+        """Tell whether ONNX Runtime gives a value to custom ops; None where its type is unknown."""
         proto_type = self.find(scope, name)
         if proto_type is None or proto_type.WhichOneof("value") is None:
             return None
         return not self.uncarried(scope, name)
 
     def uncarried(self, scope: GraphProto | FunctionProto, name: str) -> str:
-        """Return the type of a value that ONNX Runtime gives to no custom op; empty for any other, and an unknown one."""
+        """Return the type of a value if ONNX Runtime gives that type to no custom op.
+
+        It is empty for other types, and where the type is unknown.
+        """
         proto_type = self.find(scope, name)
         kind = None if proto_type is None else proto_type.WhichOneof("value")
         if proto_type is None or kind is None:
@@ -122,7 +129,10 @@ class Types:
         return "" if is_carried else str(tensor_type)
 
     def of(self, site: Site, name: str) -> TensorType:
-        """Return the type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""
+        """Return the type of a value that a node reads or produces.
+
+        It is ``any[...]`` where it is unknown or not a tensor's.
+        """
         proto_type = self.find(site.scope, name)
         if proto_type is None:
             return ANY

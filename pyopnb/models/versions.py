@@ -1,7 +1,7 @@
-"""Models of newer versions than the installed ONNX Runtime takes, and the older numbers under which they mean the same.
+"""Lower the versions of models that are too new for the installed ONNX Runtime.
 
-Only numbers change: a node that would have to be rewritten is named instead, and `pyopnb.fill` runs
-it in its own version.
+Only numbers change, and only if the model means the same under the older ones. A node that would
+have to be rewritten is named instead, and `pyopnb.fill` runs it in its own version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ __all__ = [
 
 
 FILL = "pyopnb.Session(model, fill=True)"
-"""What is advised where ONNX's reference implementation can run what the runtime lacks; whoever has no session rewrites it."""
+"""The advice of errors where ONNX's reference implementation can run what the runtime lacks.
+
+Callers without a session replace it, as the command line does.
+"""
 
 
 # ---- operators -----------------------------------------------------------------------------------
@@ -47,7 +50,10 @@ _REWORDED = {
     ("", "QuantizeLinear", 28),
     ("", "SpaceToDepth", 28),
 }
-"""Versions of operators whose text differs from the version before, and whose meaning is that one's for its types and attrs."""
+"""Versions of operators that have another text than the version before and mean the same.
+
+They may take more types and attrs; for those of the version before, nothing changed.
+"""
 
 
 def changed_in(domain: str, op_type: str, version: int, older: int) -> int | None:
@@ -96,7 +102,7 @@ def _definition(schema: Any) -> tuple[Any, ...]:
 
 
 def _known_version(domain: str) -> int:
-    """Return the newest version of one of ONNX's domains that the installed onnx knows; 0 of other domains.
+    """Return the newest version of an ONNX domain that the installed onnx knows; 0 for others.
 
     ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
     """
@@ -106,7 +112,10 @@ def _known_version(domain: str) -> int:
 
 
 _TAKEN = {"": 24, "ai.onnx.ml": 5}
-"""Versions that every supported runtime takes: to ask it takes 70 ms, which a session of such a model is spared."""
+"""Versions that every supported runtime takes.
+
+To ask the runtime takes 70 ms, which sessions of such models save.
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,10 @@ class NewImport:
         return not self.sites or self.entry.version <= _known_version(self.domain)
 
     def changed(self) -> list[tuple[Site, int]]:
-        """Return the nodes that mean something else in the older version, each with the version in which that changed."""
+        """Return the nodes that mean something else in the older version.
+
+        Each comes with the version in which its operator changed.
+        """
         types = {site.node.op_type for site in self.sites}
         since = {
             name: changed_in(self.domain, name, self.entry.version, self.newest) for name in types
@@ -199,7 +211,7 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
 
 
 def _served_version(op_types: set[str], version: int) -> int:
-    """Return the newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
+    """Return the newest version up to this one in which none of the operators lost its kernel."""
     newest_served = version
     # The runtime may list a version before it has kernels for all that changed in it.
     for op_type in op_types:
@@ -213,7 +225,7 @@ def _served_version(op_types: set[str], version: int) -> int:
 
 
 def _has_kernel(schema: Any) -> bool:
-    """Tell whether the runtime has a kernel for some dtype, or the function of an operator in its place."""
+    """Tell whether the runtime can run an operator by a kernel for some dtype, or by a function."""
     rows = kernels().get(("", schema.name), ())
     return (
         schema.has_function
@@ -223,7 +235,9 @@ def _has_kernel(schema: Any) -> bool:
 
 
 def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
-    """Return the versions that a model imports, those of ONNX's operators as a session lowers them for want of kernels.
+    """Return the versions in which a session runs the domains that a model imports.
+
+    An import that is too new is lowered if all of its nodes mean the same in the older version.
 
     Parameters
     ----------
@@ -249,20 +263,20 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
 # ---- the IR version ------------------------------------------------------------------------------
 
 _LISTED_IR = 13
-"""An IR version that every supported runtime takes, and of whose fields and dtypes the numbers below are."""
+"""An IR version that every supported runtime takes; the numbers below are those of its format."""
 
 _LISTED_FIELDS = 119
-"""Fields of all messages up to it, and in version 14."""
+"""The number of fields in all messages; version 14 has no more."""
 
 _LISTED_DTYPES = range(27)
-"""The dtypes up to int2; version 14 added float6e2m3 and float6e3m2."""
+"""The dtypes, up to int2; version 14 added float6e2m3 and float6e3m2."""
 
 _DTYPE_FIELDS = ("data_type", "elem_type", "key_type")
 _DATA_TYPE = TensorProto.DESCRIPTOR.fields_by_name["data_type"]
 
 
 def _newer_content(proto: ModelProto) -> str | None:
-    """Return a field or dtype that may have come after the listed IR version, as a message names it; None if there is none."""
+    """Name a field or dtype that may be newer than the listed IR version; None if there is none."""
     # A field could mean anything that the installed onnx, or this module, does not know.
     messages = TensorProto.DESCRIPTOR.file.message_types_by_name.values()
     if sum(len(message.fields) for message in messages) > _LISTED_FIELDS:
@@ -271,7 +285,10 @@ def _newer_content(proto: ModelProto) -> str | None:
     while waiting:
         message = waiting.pop()
         if len(UnknownFieldSet(message)):
-            return f"a field of a {message.DESCRIPTOR.name} that the installed onnx does not know either"
+            return (
+                f"a field of a {message.DESCRIPTOR.name} "
+                "that the installed onnx does not know either"
+            )
         # The other fields of a tensor hold its data, which would be copied.
         is_tensor = isinstance(message, TensorProto)
         fields = [(_DATA_TYPE, message.data_type)] if is_tensor else message.ListFields()
@@ -287,14 +304,14 @@ def _newer_content(proto: ModelProto) -> str | None:
 
 
 def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...]:
-    """Lower the numbers of versions that are too new for the runtime, where the model means the same under them.
+    """Lower the versions that are too new for the runtime to numbers that mean the same.
 
     Parameters
     ----------
     proto : ModelProto
         It is changed.
     filled : bool
-        Whether `fill` did what it can: another remedy is advised then.
+        Whether `fill` was applied already, so that another remedy is advised.
 
     Returns
     -------
@@ -321,7 +338,7 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
 
 
 def version_numbers(proto: ModelProto) -> Callable[[], tuple[str, ...]]:
-    """Remember the numbers of a model's versions; what is returned says which of them were lowered since then."""
+    """Remember a model's versions, and return a function that lists those lowered since then."""
     ir_version = proto.ir_version
     scopes = (proto, *proto.functions)
     entries = [(entry, entry.version) for scope in scopes for entry in scope.opset_import]
@@ -346,7 +363,10 @@ def _refuse_newer_content(proto: ModelProto, newest: int) -> None:
         raise ModelError(
             "model",
             expected=f"IR version {newest} at most, which the installed onnxruntime takes",
-            got=f"IR version {proto.ir_version}, and it needs more than {_LISTED_IR}: it has {content}",
+            got=(
+                f"IR version {proto.ir_version}, and it needs more than {_LISTED_IR}: "
+                f"it has {content}"
+            ),
             next="pip install -U onnxruntime, if there is one that takes it",
         )
 
@@ -379,6 +399,9 @@ def _refuse_changed(new: NewImport, remedy: str) -> None:
         raise ModelError(
             site.where,
             expected=expected,
-            got=f"version {new.entry.version}, and {site.node.op_type} {'came' if came else 'changed'} in {since}{also}",
+            got=(
+                f"version {new.entry.version}, and {site.node.op_type} "
+                f"{'came' if came else 'changed'} in {since}{also}"
+            ),
             next=remedy,
         )

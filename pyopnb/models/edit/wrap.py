@@ -147,7 +147,10 @@ def wrap(
 def move_behind(
     scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]
 ) -> None:
-    """Move the second node of each pair right behind the first; nodes behind the same node keep their order."""
+    """Move the second node of each pair right behind the first.
+
+    Nodes that go behind the same node keep their order.
+    """
     # Keep the nodes, as ids are those of live objects only.
     nodes = list(scope.node)
     positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}
@@ -172,7 +175,10 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 
 
 def _names(proto: ModelProto) -> set[str]:
-    """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
+    """Return all names of values in a model.
+
+    Bodies see the names of the graphs around them, so a new name must differ from all of these.
+    """
     names: set[str] = set()
     for site in walk(proto):
         names.update(site.node.input, site.node.output)
@@ -189,7 +195,10 @@ def _tap(
     types: Types,
     function: Callable[[Seen], object],
 ) -> tuple[Site, str]:
-    """Rename a node's outputs and append a tap that outputs them under the old names; return the tap and its op's name."""
+    """Rename a node's outputs, and append a tap that outputs them under the old names.
+
+    The site of the tap and the name of its op are returned.
+    """
     node, scope = site.node, site.scope
 
     outputs = [name for name in node.output if name]
@@ -260,7 +269,10 @@ def _tap_class(
 
 
 def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
-    """Stop in the debugger, where ``node``, ``inputs`` and ``outputs`` are local variables; c continues."""
+    """Stop in the debugger, with ``node``, ``inputs`` and ``outputs`` as local variables.
+
+    The debugger's command ``c`` continues the run.
+    """
     breakpoint()
     # The debugger stops at the line after the call.
     return

@@ -1,4 +1,7 @@
-"""Whether the runtime has a kernel for an operator and the types of its inputs and outputs, as the runtime decides it."""
+"""Tell whether the runtime has a kernel for an operator and the types of its ports.
+
+The rules are those by which the runtime decides it.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +19,44 @@ __all__ = [
 ]
 
 Kinds = Sequence[str | None]
-"""A type for each input or output: ``""`` where nothing is connected, None where the type is unknown."""
+"""A type for each input or output: ``""`` if nothing is connected, None if it is unknown."""
 
 _HALF, _SINGLE = "tensor(float16)", "tensor(float)"
 
 
 def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
-    """Return the first type that this version of the operator does not take, in words; None where all fit."""
+    """Describe the first type that this version of the operator does not take; None if all fit."""
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
         for number, type_text in enumerate(kinds):
             port = port_at(ports, number)
             if type_text and port and type_text not in port.takes:
-                return f"{port.name} is {to_notation(type_text)}; the operator takes {join_types(port.takes)}"
+                return (
+                    f"{port.name} is {to_notation(type_text)}; "
+                    f"the operator takes {join_types(port.takes)}"
+                )
     return None
 
 
 def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
-    """Tell whether one of the runtime's kernels takes these types; an unknown type suits every kernel."""
+    """Tell whether a kernel of the runtime takes these types; an unknown type suits every kernel."""
     return any(
         not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator)
     )
 
 
 def float16_as_float32(kinds: Kinds) -> list[str | None]:
-    """Return the types after the casts that the runtime inserts around a node with a float16 input and no kernel for it."""
+    """Return types with float32 in place of float16.
+
+    The runtime inserts such casts around a node with a float16 input and no kernel for it.
+    """
     return [_SINGLE if type_text == _HALF else type_text for type_text in kinds]
 
 
 def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
-    """Return the types that no kernel takes, with those that kernels do take; None where the operator has no kernel at all."""
+    """Describe the types that no kernel takes, with those that kernels do take.
+
+    The answer is None if the operator has no kernel at all.
+    """
     # The kernel that takes most of the types is the one that a cast would reach most easily.
     serving = _kernels_for(operator)
     if not serving:
@@ -68,7 +80,7 @@ def _kernels_for(operator: Operator) -> list[RuntimeKernel]:
 def _mismatches(
     operator: Operator, kernel: RuntimeKernel, inputs: Kinds, outputs: Kinds
 ) -> dict[str, str]:
-    """Return type variables and ports whose type the kernel does not take, with that type."""
+    """Map type variables and ports whose type the kernel does not take to that type."""
     wrong = {}
     for name, takes in kernel.takes:
         type_text = _bound_type(operator, name, inputs, outputs)

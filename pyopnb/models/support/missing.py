@@ -75,7 +75,10 @@ class MissingNode:
 
 
 class Missing(tuple[MissingNode, ...]):
-    """The result of `missing`: a tuple that prints as a table, and is false if the runtime can run every node."""
+    """The result of `missing`: a tuple of nodes that prints as a table.
+
+    It is false if the runtime can run every node.
+    """
 
     __slots__ = ()
 

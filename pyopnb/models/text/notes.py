@@ -1,7 +1,8 @@
-r"""Doc strings and metadata of nodes, graphs, functions and values, for which ONNX's text form has no syntax.
+r"""Write and read the doc strings and metadata for which ONNX's text form has no syntax.
 
-Such a fact stands in a comment of its own, above the node, graph or function that it describes. The
-part after the colon is JSON, so that it always fits on one line::
+They describe nodes, graphs, functions and values. Each stands in a comment of its own, above the
+node, graph or function that it belongs to. The part after the colon is JSON, so that it always fits
+on one line::
 
     #@ doc_string: "the first line\nthe second"
     #@ metadata_props: {"source": "net.py:12"}
@@ -115,7 +116,7 @@ def _values_by_name(scope: _Described) -> dict[str, Any]:
 
 
 def apply_notes(model: ModelProto, text: str) -> None:
-    """Give a model, which is changed, the doc strings and metadata that stand in the notes of its text.
+    """Add to a model, in place, the doc strings and metadata in the notes of its text.
 
     Raises
     ------
@@ -187,7 +188,7 @@ def _apply(item: _Described, note: str) -> bool:
 
 
 def _value_of(written: str) -> Any:
-    """Read JSON; None for what is not JSON, or no Unicode."""
+    """Read JSON; None for text that is not JSON or not Unicode."""
     try:
         value = json.loads(written)
         json.dumps(value, ensure_ascii=False).encode()

@@ -29,10 +29,14 @@ from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 __all__ = ["complete", "parse", "read_text"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
-"""Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
+"""Our names of dtypes that the text form spells otherwise.
+
+Each is at least as long as ONNX's, so no column changes.
+"""
 
 _PIECES = re.compile(
-    rf"{QUOTED}|\#[^\n]*+|=>|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[\s*[^\s\]])|\[\s*(?P<any>\.\.\.)\s*\]",
+    rf"{QUOTED}|\#[^\n]*+|=>|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[\s*[^\s\]])"
+    r"|\[\s*(?P<any>\.\.\.)\s*\]",
     re.ASCII | re.DOTALL,
 )
 _BRACKETS = re.compile(
@@ -46,7 +50,10 @@ _PARSER_MESSAGE = re.compile(
     r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL
 )
 _MAX_BRACKETS = 4 * DEEPEST
-"""Depth of brackets; a graph needs two. The parser recurses, and would end the process at some thousands."""
+"""The largest depth of brackets, of which a graph needs two.
+
+The parser recurses, and would end the process at some thousands.
+"""
 
 _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 _NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode = "linear">(a, b) }'
@@ -214,7 +221,7 @@ def _parse(text: str, name: str) -> ModelProto:
 
 
 def _respell(match: re.Match[str]) -> str:
-    """Replace our names of dtypes by those of the text form, and ``[...]`` by ``[]``; columns stay."""
+    """Replace our names of dtypes by ONNX's, and ``[...]`` by ``[]``, without moving columns."""
     if match["dtype"]:
         return _OUR_NAMES[match[0]].ljust(len(match[0]))
     if match["any"]:
@@ -255,7 +262,10 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
 
 
 def _with_line(fault: ModelFault, text: str) -> ModelError:
-    """Return the error of a fault with the line of the name at fault, behind an output of its node."""
+    """Return the error of a fault with the line of the name at fault.
+
+    The name is searched behind an output of its node first.
+    """
     start = 0
     if fault.node is not None:
         output = re.escape(first_output(fault.node))
@@ -280,7 +290,7 @@ def _place(text: str, name: str, start: int = 0) -> str:
 
 
 def _refuse_mixed_list(attribute: AttributeProto, text: str) -> None:
-    """Refuse lists that the parser takes and ONNX does not have: of several types, or of tensors."""
+    """Refuse lists of mixed types and lists of tensors, which only the parser takes, not ONNX."""
     lists = (attribute.ints, attribute.floats, attribute.strings)
     is_mixed = sum(map(bool, lists)) > 1
     is_untyped = attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name
@@ -297,7 +307,10 @@ def _value_error(kind: str, name: str, expected: str, got: str, text: str) -> Mo
 
 
 def _pack(tensor: TensorProto, text: str) -> None:
-    """Store the numbers of a tensor as ``raw_data``, as `onnx.numpy_helper.from_array` does; refuse those that do not fit."""
+    """Store the numbers of a tensor as ``raw_data``, and refuse those that do not fit.
+
+    `onnx.numpy_helper.from_array` stores them in the same way.
+    """
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
     if row is None or is_external(tensor):
         return

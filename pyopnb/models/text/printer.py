@@ -300,7 +300,7 @@ _LISTS: dict[int, Callable[[AttributeProto], Iterable[str]]] = {
 def _written(
     write: Callable[..., str], items: Iterable[Any], where: str, *arguments: Any
 ) -> list[str]:
-    """Write items that decide what the model computes: one that the text form cannot hold is an error."""
+    """Write items that decide what the model computes, and refuse one that the text cannot hold."""
     texts = []
     for item in items:
         try:
@@ -391,7 +391,10 @@ def _function(function: FunctionProto) -> str:
         inner = f"\n{_STEP}<{values}>\n"
     else:
         inner = ""
-    return f"{head}{_name(function.name)}{extra} ({inputs}) => ({outputs}) {inner}{{\n{_body(function.node, 0)}}}"
+    return (
+        f"{head}{_name(function.name)}{extra} ({inputs}) => ({outputs}) "
+        f"{inner}{{\n{_body(function.node, 0)}}}"
+    )
 
 
 def _default(attribute: AttributeProto) -> str:

@@ -1,4 +1,4 @@
-"""Write models in ONNX's text form, which `parse` turns back into a model that computes the same."""
+"""Write models in ONNX's text form, which `parse` turns into models that compute the same."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def text(
     most: int = 1_000_000,
     drop: Collection[str] = (),
 ) -> str:
-    """Write a model in ONNX's text form, which `parse` reads back as a model that computes the same.
+    """Write a model in ONNX's text form, which `parse` turns into a model that computes the same.
 
     Parameters
     ----------
@@ -148,7 +148,10 @@ def _refuse_many(model: ModelProto, most: int) -> None:
                 f"tensor {sanitize(tensor.name)}",
                 expected=f"at most {most} values in all tensors of the model together",
                 got=f"{values} up to this one",
-                next="pyopnb.save(model, path, external_data=True), and its text; or pyopnb.text(model, most=…)",
+                next=(
+                    "pyopnb.save(model, path, external_data=True), and its text; "
+                    "or pyopnb.text(model, most=…)"
+                ),
             )
 
 
@@ -156,7 +159,7 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 
 
 def _remarks(declared: ModelProto, written: str) -> str:
-    """Read a text back; return the comments that say what it leaves out, and that `parse` refuses it if it does."""
+    """Read a text back, and return comments on what it lost and whether `parse` refuses it."""
     try:
         copy = read_text(written, "graph")
     except ModelError as error:
