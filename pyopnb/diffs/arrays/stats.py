@@ -294,7 +294,9 @@ def scale_of(b: np.ndarray) -> float:
     largest = 0.0
     # Block by block, to avoid large temporaries.
     for start in range(0, b.size, _COPIED):
-        sizes = np.abs(b.flat[start : start + _COPIED].astype(np.float64))
+        # NumPy warns of a signalling NaN, as memory that nobody wrote can have.
+        with np.errstate(invalid="ignore"):
+            sizes = np.abs(b.flat[start : start + _COPIED].astype(np.float64))
         largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
     return largest
 

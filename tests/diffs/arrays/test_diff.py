@@ -154,3 +154,11 @@ def test_bools_are_compared_as_bools_whatever_byte_is_true(arrange):
     assert part.facts.differing == part.facts.over == len(expected)
     assert part.facts.first == tuple(expected[0])
     assert part.facts.classes == {"True in a and False in b": len(expected)}
+
+
+def test_a_signalling_nan_has_no_scale():
+    array = np.uint32([0x7F800001, 0x3F800000]).view(np.float32)
+    assert diff(array, array, stol=True).verdict == "bit-identical"
+    near = array.copy()
+    near[1] = 1.001
+    assert diff(near, array, stol=1e-2).verdict == "close"
