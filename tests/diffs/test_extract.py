@@ -68,7 +68,7 @@ def test_weights_in_a_file_are_found(tmp_path: Path) -> None:
         assert np.allclose(pyopnb.run(cut, trace["r"])["m"], trace["m"], rtol=1e-5, atol=1e-5)
 
 
-def test_sparse_weights_are_taken_along() -> None:
+def sparse_network() -> ModelProto:
     model = network()
     weight = numpy_helper.to_array(model.graph.initializer.pop(1))
     rows, columns = np.nonzero(weight > 1)
@@ -78,11 +78,24 @@ def test_sparse_weights_are_taken_along() -> None:
         weight.shape,
     )
     model.graph.sparse_initializer.append(sparse)
-    trace = pyopnb.trace(model, X)
-    for whole in (model, trace):
+    return model
+
+
+def test_sparse_weights_are_taken_along() -> None:
+    trace = pyopnb.trace(sparse_network(), X)
+    for whole in (sparse_network(), trace):
         cut = pyopnb.extract(whole, "r", "m").model
         assert np.array_equal(pyopnb.run(cut, trace["r"])["m"], trace["m"])
         assert not pyopnb.extract(whole, "x", "h").model.graph.sparse_initializer
+
+
+def test_nodes_that_read_sparse_weights_run_alone() -> None:
+    other = sparse_network()
+    other.graph.node[1].op_type = "Abs"
+    found = pyopnb.diff(pyopnb.trace(other, X), pyopnb.trace(sparse_network(), X))
+    assert "r (Relu)" in str(found) and "not run in isolation" not in str(found)
+    with pytest.raises(pyopnb.errors.ModelError, match="initializer w2: expected a dense one"):
+        pyopnb.trace(other, X, on="reference")
 
 
 def test_what_bodies_read_is_taken_along() -> None:

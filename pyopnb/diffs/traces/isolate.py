@@ -199,7 +199,12 @@ class Isolation:
             graph.input.add(name=name, type=type_proto(type_of(array)))
         for name in outputs.values():
             graph.output.add(name=name)
-        for name in dict.fromkeys(name for s in segments.values() for name in s.weights):
+        weights = dict.fromkeys(name for s in segments.values() for name in s.weights)
+        for sparse in self.trace.model.graph.sparse_initializer:
+            if sparse.values.name in weights:
+                graph.sparse_initializer.add().CopyFrom(sparse)
+                del weights[sparse.values.name]
+        for name in weights:
             stored = self.stored[name]
             if is_external(stored):
                 stored = numpy_helper.from_array(self.trace.initializers[name], name)
