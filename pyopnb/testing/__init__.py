@@ -1,4 +1,4 @@
-"""Assertions for users' tests, and whether an op is ready to be used."""
+"""Assertions for users' tests, and a check whether an op is ready for use."""
 
 from pyopnb.testing.assertions import assert_close
 

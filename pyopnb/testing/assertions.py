@@ -1,4 +1,4 @@
-"""An assertion for users' tests that says where two values differ."""
+"""An assertion for users' tests that shows where two values differ."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def assert_close(
     Parameters
     ----------
     actual, expected
-        What `pyopnb.diff` takes; ``expected`` is the reference.
+        As for `pyopnb.diff`; ``expected`` is the reference.
     rtol, atol, stol : float, optional
         As in `pyopnb.diff`.
     at_least : {"close", "value-identical", "bit-identical"}
         The worst verdict that passes.
     where : str
-        A prefix of the message: which of many cases it is.
+        A prefix for the message, to tell one of many cases.
 
     Returns
     -------

@@ -34,7 +34,7 @@ class Verdict:
     outcome : str
         ``"pass"``, ``"fail"`` or ``"n/a"`` (not applicable).
     text : str
-        What was found; for a failure also what was expected and what to change.
+        The finding; for a failure, also what was expected and what to change.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Tell whether it is not a failure."""
+        """Tell whether the test did not fail."""
         return self.outcome != _FAIL
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ def check(
     op : str or type
         The name of an op in the registry, or its class.
     *inputs
-        As `call` takes them: what numpy.asarray makes arrays of, None for an optional input that is
+        As for `call`: anything that numpy.asarray converts, and None for an optional input that is
         left out. Without inputs and examples, some are generated from the hints of ``compute``.
     examples : sequence
         More examples: each an array, for an op with one input, or a tuple with an array for each
@@ -121,8 +121,8 @@ def check(
         True if the op is ready for use; a dict with a verdict for each of these tests:
 
         - ``schema``: hints and ``infer`` agree with what ``compute`` takes and returns,
-        - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of
-          memory that is reused,
+        - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory
+          that is used again,
         - ``shapes``: the results have the promised shapes at several sizes, with
           symbols for the dimensions,
         - ``repeatable``: two calls and two instances give the same bits,
@@ -134,16 +134,16 @@ def check(
           the op's own float64,
         - ``operator``: the results agree with ONNX's operator of that name, by ONNX Runtime's
           kernel or else by ONNX's reference implementation,
-        - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``,
-          as `check_grad` finds.
+        - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``, according
+          to `check_grad`.
 
     Raises
     ------
     UnknownName
-        The registry has no such op.
+        There is no such op in the registry.
     InputError
-        An example is not made of arrays, or their number is not that of the op's inputs. Errors of
-        the op itself are not raised: they are in the verdicts.
+        An example is not made of arrays, or does not have one for each input. Errors of the op
+        itself are not raised; they are in the verdicts.
 
     Examples
     --------

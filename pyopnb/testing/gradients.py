@@ -33,26 +33,26 @@ _RIGHT, _WRONG, _UNDECIDED = "right", "wrong", "undecided"
 
 @dataclass(frozen=True)
 class InputGradient:
-    """What was found for the gradient in one input.
+    """The finding for the gradient of one input.
 
     Attributes
     ----------
     example : str
         The types of the example's inputs, and its attrs.
     name : str
-        Of the input, and of the output whose gradient alone was given, if not all were.
+        The name of the input, and of the output if the gradient of only one output was passed.
     outcome : str
-        ``"right"``, ``"wrong"``, or ``"undecided"``: no element has a derivative that
-        differences can tell.
+        ``"right"``, ``"wrong"``, or ``"undecided"`` if differences cannot determine any element's
+        derivative.
     text : str
-        How many elements were moved, and where ``backward`` and the differences differ
-        most; or what was raised.
+        How many elements were moved, and where ``backward`` and the differences differ most; or the
+        exception.
     dtype : str
-        In which the op was called.
+        The dtype in which the op was called.
     tried, kinks : int
-        Elements that were moved; those of them at a kink, which are left out.
+        How many elements were moved, and how many of these are at a kink and were left out.
     index : tuple of int
-        Of the element that differs most.
+        The index of the element that differs most.
     """
 
     example: str
@@ -79,7 +79,7 @@ class GradientReport:
     op : str
         Name and version.
     gradients : tuple of InputGradient
-        Of each example one an input, and for an op of several outputs one an output and input.
+        For each example one per input; for an op with several outputs, one per output and input.
     """
 
     def __init__(self, op: str, gradients: Sequence[InputGradient]) -> None:
@@ -87,12 +87,12 @@ class GradientReport:
 
     @property
     def ok(self) -> bool:
-        """Tell whether all gradients are right, and there is one."""
+        """Tell whether there is at least one gradient and all of them are right."""
         return bool(self.gradients) and not self.failures
 
     @property
     def failures(self) -> tuple[InputGradient, ...]:
-        """Return those that are not right."""
+        """Return the gradients that are not right."""
         return tuple(gradient for gradient in self.gradients if gradient.outcome != _RIGHT)
 
     def __bool__(self) -> bool:
@@ -120,10 +120,11 @@ def check_grad(
 ) -> GradientReport:
     """Test whether an op's ``backward`` is the gradient of its ``compute``.
 
-    Every floating-point input is moved element by element, and what the outputs change is compared
-    with what ``backward`` says, for random gradients of the outputs. The op is called in float64 if
-    it takes that, otherwise in the example's own dtype with a looser tolerance. An element where
-    the one-sided differences disagree, a kink, is left out and counted.
+    Every floating-point input is moved element by element, and the change of the outputs is
+    compared with the result of ``backward``, for random gradients of the outputs. The op is called
+    in float64 if it accepts that, otherwise in the example's own dtype with a looser tolerance. If
+    the one-sided differences of an element disagree, the element is at a kink; it is left out and
+    counted.
 
     Parameters
     ----------
@@ -136,29 +137,29 @@ def check_grad(
     Returns
     -------
     GradientReport
-        True if all gradients are right. What the op raises is in it, and not raised.
+        True if all gradients are right. If the op raises, the report has the exception.
 
     Raises
     ------
     UnknownName
         The registry has no such op.
     DefinitionError
-        Its class has no ``backward``.
+        The op's class has no ``backward``.
     InputError
-        As from `check`.
+        As for `check`.
 
     Notes
     -----
-    Of an input with more than 100 elements, 100 are drawn, and the others are moved in groups:
-    where the derivative along a group is not the sum of its elements of the gradient, halving the
-    group leads to an element that is moved as well. What rounding can do to a difference is
-    allowed for; at kinks that lie closer together than float16 can step, a right gradient may
-    still be called wrong.
+    If an input has more than 100 elements, 100 random ones are moved singly and the others in
+    groups. If the derivative along a group is not the sum of the group's gradient, the group is
+    halved until an element is left, which is then moved singly. The tolerance allows for the
+    rounding of a difference. If kinks lie closer together than float16 can step, a right gradient
+    may still be called wrong.
 
-    Of several outputs, each is also derived alone, with None as the gradient of the others. Each
-    call gets a new instance, so that an op that draws random numbers draws the same. A right
-    gradient is asked for again, for other gradients of the outputs and twice of one instance: it is
-    linear, and keeps nothing.
+    With several outputs, each is also differentiated alone, with None as the gradient of the
+    others. Each call gets a new instance, so that an op that draws random numbers draws the same
+    ones. A gradient that is right is computed again for other gradients of the outputs, and twice
+    on one instance, because it must be linear and must not keep state.
 
     Examples
     --------

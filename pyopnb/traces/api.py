@@ -42,7 +42,7 @@ def trace(
     fill: bool = False,
     **named: Any,
 ) -> Trace:
-    """Run a model once, and look at every named tensor.
+    """Run a model once, and record every named tensor.
 
     Parameters
     ----------
@@ -50,22 +50,23 @@ def trace(
     *feeds, **named
         By name, or in the order of the model's inputs, or one dict of all by name.
     on : str or path
-        What runs it. ``"onnxruntime"``: ONNX Runtime, as `Session.trace` does. ``"reference"``:
-        ONNX's reference implementation with the ops of the registry, node by node in Python:
-        nothing is fused, nothing is timed, and it looks into no bodies. A node whose operator ONNX
-        defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's
-        kernel, alone. ``"onnxruntime==1.25.0"``, or the path of another Python: the onnxruntime
-        there, or another build of it, as ``"onnxruntime-openvino==1.24.1"``; see the notes.
+        Where it runs. ``"onnxruntime"``: in ONNX Runtime, like `Session.trace`. ``"reference"``: in
+        ONNX's reference implementation with the ops of the registry, node by node in Python;
+        nothing is fused or timed, and bodies are not recorded. If ONNX defines an operator only in
+        words, such as ``ZipMap`` or those of ``com.microsoft``, the node runs alone in ONNX
+        Runtime's kernel. ``"onnxruntime==1.25.0"``, another build such as
+        ``"onnxruntime-openvino==1.24.1"``, or the path of another Python: in that onnxruntime; see
+        the notes.
     only, level, bodies, check, times, optimised
         As for `Session.trace`.
     providers : list of str or of (str, dict), optional
-        As for `Session`, in this process: the CPU's run, where there are none. A provider that this
-        onnxruntime has not is refused.
+        As for `Session`, in this process; by default, the CPU. A provider that this onnxruntime
+        does not have is refused.
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        As for `Session`, where this process's ONNX Runtime runs it; on the reference
-        implementation, nothing is missing.
+        As for `Session`, if this process's ONNX Runtime runs it. In the reference implementation,
+        nothing is missing.
 
     Returns
     -------
@@ -74,23 +75,23 @@ def trace(
     Raises
     ------
     InputError
-        A feed does not fit, or a name in ``only`` is that of no tensor. Or the version cannot be
+        A feed does not fit, ``only`` has a name that no tensor has, the version cannot be
         installed, or the other Python has no onnxruntime.
     ModelError
-        The model cannot be used, or not there: it is newer than that runtime, or has ops
-        and there is no pyopnb.
+        The model cannot be used, or not in the other runtime, because it is too new, or has ops
+        while pyopnb is not installed there.
     Exception
-        Whatever an op, or the reference implementation, raised.
+        Whatever an op or the reference implementation raised.
 
     Notes
     -----
-    The environment of a version is made when it is first asked for, by uv where it is installed,
-    else by venv and pip, in ``runtimes`` in the user's cache folder (``$PYOPNB_CACHE``, or
-    ``~/.cache/pyopnb``); nothing is installed into the environment of this process. The model, with
-    its tensors exposed, and the feeds go there as files, and plain onnxruntime runs them. Nothing
-    is timed, it looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16,
-    are left out. Versions that are newer than that runtime's are lowered where the model means the
-    same in older ones. Nodes with ops run where pyopnb can be imported.
+    The environment of a version is created when it is first used, by uv if that is installed,
+    otherwise by venv and pip, in ``runtimes`` in your cache folder (``$PYOPNB_CACHE``, or
+    ``~/.cache/pyopnb``). Nothing is installed into the environment of this process. The model, with
+    its tensors as outputs, and the feeds are passed as files, and plain onnxruntime runs them.
+    Nothing is timed, bodies are not recorded, and tensors without a dtype in NumPy, such as
+    bfloat16, are left out. Opset and IR versions that are too new for that runtime are lowered if
+    the model means the same in older ones. Nodes with ops run if pyopnb can be imported there.
 
     Examples
     --------

@@ -206,7 +206,7 @@ class Profile(Displayable):
         return self.mean(self.walls)
 
     def share(self, values: np.ndarray) -> float:
-        """Return times as a share of the runs: the main graph's nodes and `unattributed` add up to 1.
+        """Return times as a share of the runs; the main graph's nodes and `unattributed` add up to 1.
 
         Parameters
         ----------
@@ -255,25 +255,25 @@ class Profile(Displayable):
     def to_chrome(self, path: str | os.PathLike[str], runs: str = "all") -> None:
         """Write the events as JSON that https://ui.perfetto.dev and ``chrome://tracing`` open.
 
-        ONNX Runtime's threads and Python's ``compute`` have tracks of their own.
+        ONNX Runtime's threads and Python's ``compute`` have separate tracks.
 
         Parameters
         ----------
         path : path
-            The name may end in anything; ``.json`` is usual.
+            The name may have any ending; ``.json`` is usual.
         runs : {"all", "median"}
-            ``"median"`` writes only the run of the median time.
+            ``"median"`` writes only the run with the median time.
 
         Raises
         ------
         InputError
-            Neither of the two.
+            ``runs`` is neither of these.
         ModelError, OSError
             The file cannot be written.
 
         Notes
         -----
-        The file is ONNX Runtime's own profile of these runs, with the calls of Python added.
+        The file is ONNX Runtime's own profile of these runs, plus the calls of ``compute``.
         """
         if not is_path(path) or not os.fspath(path):
             raise InputError(
@@ -292,7 +292,7 @@ class Profile(Displayable):
     # ---- text ------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """Say in a line what was profiled."""
+        """Say what was profiled, in one line."""
         # An interrupted profile has less runs than were asked for.
         few = f" of {self.asked:,}" if self.runs < self.asked else ""
         return f"Profile of {self.runs:,}{few} run{'s' if self.runs != 1 else ''}, {self.runtime}"

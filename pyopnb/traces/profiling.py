@@ -39,47 +39,45 @@ _UNPROFILED = 20  # runs without the profile
 def profile(
     session: Any, /, *feeds: Any, runs: int = 100, warmup: int = 5, **named: Any
 ) -> Profile:
-    """Run a session many times, and measure each node, and the part of it that is Python.
+    """Run a session many times, and measure each node and how much of its time is Python.
 
     Parameters
     ----------
     session : Session, or a model
     *feeds, **named
-        As for a call of the session. A feed that is called ``runs`` or ``warmup`` goes into a dict
-        of feeds by name, given alone.
+        As in a call of the session. For a feed named ``runs`` or ``warmup``, pass one dict of all
+        feeds.
     runs : int
-        How many runs are measured.
+        The number of runs to measure.
     warmup : int
-        How many are made before, which do not count.
+        The number of runs before these, which are not measured.
 
     Returns
     -------
     Profile
-        An interrupt ends it with the runs that were measured so far.
+        After an interrupt, it has the runs that were measured so far.
 
     Raises
     ------
     InputError
         A feed does not fit.
     InputError
-        The number of runs is not positive, or ONNX Runtime's profile does not hold so
-        many runs of this model.
+        The number of runs is not positive, or too large for ONNX Runtime's profile of this model.
     ModelError
         The model is in ONNX Runtime's own format.
     Exception
-        Whatever an op raised, as itself, with a note that says in which run.
+        Whatever an op raised, with a note that says in which run.
 
     Notes
     -----
-    The runs are those of a session that is built beside this one and released after it, with the
-    same providers and options: ONNX Runtime optimises it as it does this one, and nothing is
-    exposed. The weights are in memory twice meanwhile. Up to 20 more runs of this session's own
-    model without a profile tell what the profile itself costs, which is some microseconds for each
-    node. Ops have new instances in all of these runs: what they keep on ``self`` in this session is
-    not touched. A session that is not profiled has nothing of all this.
+    The runs use a second session, which is built for them with the same providers and options and
+    is released afterwards. So ONNX Runtime optimises it as it does yours, with no tensors recorded;
+    meanwhile, the weights are in memory twice. Up to 20 more runs without a profile measure what
+    the profile itself costs, which is some microseconds per node. Ops have new instances in all of
+    these runs, so that state on ``self`` in your session does not change. Sessions that are not
+    profiled cost nothing extra.
 
-    Nodes that ONNX Runtime fused have one time. The time of If, Loop or Scan is that
-    of its bodies as well.
+    Nodes that ONNX Runtime fused share one time. The time of If, Loop or Scan includes its bodies.
 
     Examples
     --------

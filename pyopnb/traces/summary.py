@@ -1,4 +1,4 @@
-"""Summaries: the figures that remain of a tensor when the tensor itself is released."""
+"""Summaries: the figures that are kept of a tensor when the tensor itself is released."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Summary:
     Attributes
     ----------
     type : TensorType or None
-        None where it is no tensor: a sequence, a map, or an optional that is empty.
+        None if it is not a tensor but a sequence, a map, or an empty optional.
     kind : str
         ``"number"``, ``"text"``, ``"sequence"``, ``"map"``, ``"none"`` or ``"other"``.
     count : int
-        Elements; of a sequence or a map, its items.
+        The number of elements, or of items of a sequence or a map.
     least, greatest, mean, std : float, int, bool or None
-        Of the finite elements; None where there are none. ``std`` is the population's, and infinite
-        where the squares are more than float64 holds. For complex numbers, of their moduli.
+        Of the finite elements; None if there are none. ``std`` is the population's, and is infinite
+        if the squares overflow float64. For complex numbers, these are of the absolute values.
     nan, posinf, neginf : int
-        How many there are. A complex number counts as NaN if a part is, otherwise as +Inf
-        if a part is infinite.
+        The number of each. A complex number counts as NaN if one of its parts is NaN, otherwise as
+        +Inf if one is infinite.
     bins : tuple of int
-        How many finite elements are in each of `BINS` equal parts of least … greatest; empty
-        where there are none.
+        How many finite elements are in each of `BINS` equal parts of least … greatest; empty if
+        there are none.
     longest : str or None
-        Of strings, the longest text (the first of them).
+        For strings, the longest one (the first of several).
     distinct : int or None
-        Of strings, how many different ones there are.
+        For strings, how many different ones there are.
     """
 
     type: TensorType | None
@@ -76,7 +76,7 @@ class Summary:
 
     @property
     def bars(self) -> str:
-        """Write the histogram as text; a bar that is not empty is never drawn as empty."""
+        """Write the histogram as text; a non-empty bar is never drawn as empty."""
         most = max(self.bins, default=0)
         text = ""
         for count in self.bins:
@@ -86,7 +86,7 @@ class Summary:
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Write its parts: type, range or longest text, mean and deviation, histogram, what is not finite."""
+        """Write its parts: type, range or longest text, mean and deviation, histogram, and non-finite counts."""
         span = spread = bars = ""
         if self.kind in ("number", "text") and not self.count:
             span = "empty"

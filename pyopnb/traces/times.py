@@ -1,4 +1,4 @@
-"""Times of a run's nodes, and of the groups of nodes that ONNX Runtime ran as one."""
+"""Times of the nodes of a run, and of the groups of nodes that ONNX Runtime ran as one."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _SHOWN = 4  # nodes of a group that its text names
 
 @dataclass(frozen=True)
 class NodeTime:
-    """How long a node took, or a group of nodes that ONNX Runtime ran as one; in microseconds.
+    """How long a node took, or a group of nodes that ONNX Runtime ran as one, in microseconds.
 
     Attributes
     ----------
     node : str
-        The node's name, or that of its first output; of a group ``"conv1 + relu1"``.
+        The node's name or that of its first output; for a group ``"conv1 + relu1"``.
     op_type : str
-        Of a group ``"Conv + Relu"``.
+        For a group ``"Conv + Relu"``.
     total : float
-        What passed from the start of its kernels to that of the next ones. An instant in which
-        several nodes ran is divided between them.
+        The time from the start of its kernels to the start of the next ones. Time in which several
+        nodes ran is divided between them.
     kernel : float
-        What passed in its kernels, those of nodes in its bodies and of conversions to another
-        layout included. The rest of ``total`` is ONNX Runtime's own: it records the kernel's time,
-        releases tensors and prepares the next kernel.
+        The time in its kernels, including those in its bodies and conversions to another layout. In
+        the rest of ``total``, ONNX Runtime records the kernel's time, releases tensors and prepares
+        the next kernel.
     python : float or None
-        Of an op: the time in ``compute``. None for other nodes.
+        For an op, the time in ``compute``; None for other nodes.
     outputs : tuple of str
-        First outputs of the nodes of a group, in their order.
+        The first outputs of the nodes of a group, in their order.
     """
 
     node: str
@@ -63,11 +63,11 @@ class NodeTime:
 
 
 class Times(dict[str, NodeTime]):
-    """The `NodeTime` of each node of the main graph, or group of nodes, by the first output of its last node.
+    """The `NodeTime` of each node of the main graph, or of each group by the first output of its last node.
 
-    ``times["c"]`` also finds the group that the node with the first output ``c`` is part of;
-    it is listed once. A node that was folded or eliminated before the run has no time. All
-    times are microseconds.
+    ``times["c"]`` also finds the group of the node with the first output ``c``; a group is listed
+    once. A node that was folded or eliminated before the run has no time. All times are in
+    microseconds.
 
     Parameters
     ----------
@@ -75,11 +75,12 @@ class Times(dict[str, NodeTime]):
     total : float
         The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
     looking : float
-        What passed beside ``total`` in the trace's own looks at tensors, for summaries and bodies.
+        The time, outside ``total``, in which the trace itself summarised tensors and recorded
+        bodies.
     unprofiled : float or None
-        How long the unexposed run took that the trace compares itself with, conversion of feeds and
-        outputs included; None where there was none. ONNX Runtime's profile itself costs some
-        microseconds for each node.
+        How long the normal run took with which the trace was compared, including the conversion of
+        feeds and outputs; None if there was none. ONNX Runtime's profile itself costs some
+        microseconds per node.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Times(dict[str, NodeTime]):
         return self[self._groups[output]]
 
     def find(self, output: str) -> NodeTime | None:
-        """Find the time of the node or group that has this first output; None where it has no time."""
+        """Find the time of the node or group with this first output; None if it has no time."""
         return self.get(self._groups.get(output, output))
 
     @property
@@ -108,7 +109,7 @@ class Times(dict[str, NodeTime]):
 
     @property
     def unattributed(self) -> float:
-        """Return what no node accounts for, as preparing the run and handing out its outputs."""
+        """Return the time that belongs to no node, such as preparing the run and handing out its outputs."""
         return max(0.0, self.total - self.attributed)
 
     def share(self, time: float) -> str:
@@ -139,12 +140,12 @@ def times_of(
     ----------
     run : ProfiledRun
     python : mapping of str to float
-        Microseconds in ``compute`` of each op, by the first output of its node.
+        Microseconds in ``compute`` for each op, by the first output of its node.
     graph : GraphProto
-        The user's, whose indices the groups have.
+        The user's graph, to whose nodes the groups refer.
     groups : iterable of Origin
     labels : sequence of str
-        What the reader calls the nodes.
+        The names of the nodes for the reader.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def times_of(
 
 
 def group_text(texts: Sequence[str]) -> str:
-    """Join the texts of a group's nodes: of many the first two and the last."""
+    """Join the texts of a group's nodes; of many, only the first two and the last."""
     # A chain of convolutions can be a group of hundreds.
     if len(texts) > _SHOWN:
         texts = (*texts[: _SHOWN - 2], f"{len(texts) - _SHOWN + 1} more", texts[-1])

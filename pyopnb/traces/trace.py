@@ -44,53 +44,52 @@ class _Summaries(dict[str, Summary]):
 class Trace(Displayable):
     """Every named tensor of one run.
 
-    It can be indexed by name, iterated over (names: feeds first, then the nodes' outputs in the
-    order in which they ran) and asked with ``in``; ``dict(trace)`` gives all arrays. It keeps
+    Index it by name. Iterating gives the names: feeds first, then the outputs of the nodes in the
+    order in which they ran. ``name in trace`` works, and ``dict(trace)`` gives all arrays. It keeps
     neither the session nor ONNX Runtime's memory alive.
 
     Attributes
     ----------
     model : ModelProto
-        The model that ran, with the domains, op types and names of its user, and the attrs that the
-        session had: those that `Session.set_attrs` changed are not the file's. Local functions that
-        hold ops are inlined. The data of large initializers is left out: it is in ``initializers``.
+        The model that ran, with its original domains, op types and names, and with the attrs that
+        the session had, which `Session.set_attrs` may have changed. Local functions that contain
+        ops are inlined. The data of large initializers is left out here, and is in
+        ``initializers``.
     initializers : Mapping
-        Arrays of the model's initializers by name, read when they are first asked for, external
-        data included. Where the session's options replace a weight of the file
-        (``SessionOptions.add_initializer``), it is the file's, though the run had theirs, unless
-        ONNX Runtime folded the weight into a constant: options cannot be asked for what they hold.
+        Arrays of the model's initializers by name, including external data, read on first use. If
+        the session's options replace a weight (``SessionOptions.add_initializer``), this is still
+        the weight of the file, because options cannot be asked for what they hold.
     feeds : dict
-        Arrays that the run was fed, by name; copies.
+        Copies of the arrays that were fed, by name.
     values : dict
-        The tensors that were kept, by name, without the feeds.
+        The recorded tensors by name, without the feeds.
     outputs : tuple of str
         Names of the model's outputs.
     summaries : dict
-        A `Summary` of each tensor of the trace, by name; feeds included.
+        A `Summary` of each tensor by name, including the feeds.
     times : Times or None
-        A `NodeTime` by the name of the node's first output, and the time of the whole run; None
-        where nothing was timed.
+        A `NodeTime` by the name of the node's first output, and the time of the whole run; None if
+        nothing was timed.
     versions : dict
         The `Version` of each op that served the run, by the op's name.
     runtime : str
-        What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
+        Where the model ran: ``"onnxruntime 1.31.1, all optimisations"``.
     exposure : Exposure or None
-        How the outputs of an unexposed run differ from those of this run; None where
-        they were not compared.
+        How the outputs of a normal run differ from those of this run; None if they were not
+        compared.
     unchecked : str
-        Why they could not be compared, where that was wanted; empty otherwise.
+        Why they could not be compared; empty if they were, or if you did not ask for it.
     by_model : bool
-        Whether the nodes of ``model`` gave the values. False where another program did that the
-        model was made from, and the model only names them.
+        Whether the nodes of ``model`` computed the values. False if another program did, from which
+        the model was made only to name the values.
     sources : dict
-        The line of that program that each tensor comes from, by name; empty where
-        nothing is known of it.
+        For each tensor, the line of that program that it comes from; empty if no lines are known.
     remarks : dict
-        By tensor, what that program does otherwise than the model.
+        For each tensor, what that program does differently from the model.
     other_python : OtherPython or None
-        The Python that ran it, with its own onnxruntime; None where this process did.
+        The Python with its own onnxruntime that ran it; None if this process did.
     providers : list
-        Of this process, with their options, where others than the CPU's ran it.
+        The providers of this process with their options, if others than the CPU's ran it.
     """
 
     model: ModelProto = field(kw_only=False)
@@ -181,7 +180,7 @@ class Trace(Displayable):
 
     @property
     def first_nonfinite(self) -> str | None:
-        """Name of the first tensor, in the order of the nodes, that contains a NaN or an infinity; None where none does."""
+        """Name of the first tensor, in the order of the nodes, that contains a NaN or an infinity; None if none does."""
         for name, summary in self.summaries.items():
             if summary.has_nonfinite:
                 return name

@@ -34,7 +34,7 @@ def _check_names(cls: type[_Optimizer]) -> type[_Optimizer]:
 @_check_names
 @dataclass(frozen=True)
 class Optimizer:
-    """Describe how weights follow from gradients; the base class of the optimizers.
+    """Describe how gradients change weights; the base class of the optimizers.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Optimizer:
     Raises
     ------
     InputError
-        A number that makes no sense there.
+        A number is out of range.
     """
 
     learning_rate: float = 1e-3
@@ -116,7 +116,7 @@ class Momentum(Optimizer):
     momentum : float
         The share of the last step that is kept.
     nesterov : bool
-        Nesterov's form.
+        Whether to use Nesterov's form.
     """
 
     learning_rate: float = 1e-2
@@ -179,7 +179,7 @@ class Adam(Optimizer):
     learning_rate, weight_decay : float
         As for all optimizers.
     beta1, beta2 : float
-        The shares of the running means of gradients and of their squares that are kept.
+        The shares that are kept of the running means of gradients and of their squares.
     epsilon : float
         Added to the root of the squares' mean.
     """
@@ -191,7 +191,7 @@ class Adam(Optimizer):
     below_one: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
-        """Append the rate with the correction of the bias, as `Optimizer.rate` does."""
+        """Append the rate with the bias correction, as `Optimizer.rate` does."""
         # In float64, as 1 - 0.999 keeps four digits in float32.
         step, unit = nodes.cast(count, "float64"), nodes.constant(1, "float64")
         corrections = []

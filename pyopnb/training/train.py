@@ -80,10 +80,10 @@ def train(
         Arrays by name, whose first axis is the samples'; or feeds, one for each batch. A name that
         is no input of the model is that of the labels.
     loss : str, NodeProto or type
-        The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"``
-        of float[N,C,...] and the classes' numbers int[N,...], or ``"mse"``, the mean of squared
-        differences. An op of yours, by name or class, gets the output and the labels; a node
-        reads what it names.
+        The name of an output that is the loss, or a loss to add to an output: ``"cross_entropy"``
+        of float[N,C,...] and the class numbers int[N,...], or ``"mse"``, the mean of squared
+        differences. An op of yours, by name or class, gets the output and the labels. A NodeProto
+        reads the tensors that it names.
     output : str, optional
         The output that the loss is put on; the first one if not given.
     optimizer : str or Optimizer
@@ -92,14 +92,14 @@ def train(
     epochs : int
         How often to go through all data, with the epochs before a ``resume`` included.
     batch_size : int, optional
-        Samples of a step; None, or more than there are, takes all. The last batch of an epoch is
-        smaller where the samples do not divide, and left out where the model's inputs have a fixed
-        number of samples. Feeds are used as they are.
+        Samples per step; None, or more than there are, takes all. If the samples do not divide
+        evenly, the last batch of an epoch is smaller, or left out if the model's inputs have a
+        fixed batch size. If ``data`` has feeds for each batch, they are used as they are.
     train : sequence of str, or str, optional
-        Names of initializers. By default those of float32 and float64 that have an axis and lead to
-        the loss; the statistics of BatchNormalization stay.
+        Names of the initializers to train. By default, all in float32 and float64 that have at
+        least one axis and influence the loss, except the statistics of BatchNormalization.
     validation : as ``data``, optional
-        After each epoch the metric is computed on it.
+        Data on which the metric is computed after each epoch.
     metric : str or callable, optional
         ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise; or a function
         ``metric(outputs, feeds)`` of a batch's dicts of arrays, averaged over samples.
@@ -118,8 +118,8 @@ def train(
         Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line
         of text on a terminal.
     verify : bool
-        Compare the gradients with differences of the loss first, as `grad` does, at the
-        first batch among others.
+        First compare the gradients with differences of the loss, as `grad` does, at the first batch
+        and at other inputs.
 
     Returns
     -------
@@ -131,14 +131,13 @@ def train(
     ModelError
         A name of ``train`` is no weight; the loss is no scalar; a node has no gradient.
     InputError
-        The data do not fit the model, or are empty; a number or a name makes no sense.
-    InputError
-        An argument of another kind.
+        The data do not fit the model or are empty, or an argument has a wrong value or type.
     NotFinite
         The loss or a gradient is NaN or infinite: it says in which step, and at which node this
         began.
     OSError
-        A checkpoint cannot be written, as on a full disk: ``error.training`` has the steps so far.
+        A checkpoint cannot be written, for example because the disk is full; ``error.training`` has
+        the steps so far.
     Exception
         Whatever an op raised.
 

@@ -37,7 +37,7 @@ __all__ = ["Training"]
 class Training(Comparable):
     """A training and its results so far; created by `train`.
 
-    It prints as text, and displays itself with the curves of the loss and of the metric.
+    It prints as text, and displays itself with the curves of loss and metric.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Training(Comparable):
     metric : str
         The name of the metric of ``scores``.
     interrupted : bool
-        Whether it was stopped before its end.
+        Whether it was stopped before the end.
     """
 
     _NOUN = "training"
@@ -88,7 +88,7 @@ class Training(Comparable):
 
     @property
     def steps(self) -> int:
-        """Count the steps that were made."""
+        """Count the steps so far."""
         return len(self._reached.losses)
 
     @property
@@ -98,12 +98,12 @@ class Training(Comparable):
 
     @property
     def gradient_norms(self) -> np.ndarray:
-        """Return float64[steps]: the length of the gradient of all weights together."""
+        """Return float64[steps]: the norm of the gradient of all weights together."""
         return np.array(self._reached.norms, np.float64)
 
     @property
     def scores(self) -> list[tuple[int, float]]:
-        """Return numbers of steps, and the metric on the validation data after them."""
+        """Return step numbers, and the metric on the validation data after these steps."""
         return list(self._reached.scores)
 
     @property
@@ -132,7 +132,7 @@ class Training(Comparable):
 
     @property
     def model(self) -> ModelProto:
-        """Copy the model with these weights."""
+        """Copy the model with the trained weights."""
         model = ModelProto()
         model.CopyFrom(self._model)
         weights = self.weights
@@ -188,7 +188,7 @@ class Training(Comparable):
     @hide_internal_frames
     @check_arguments
     def resume(self, epochs: int | None = None) -> Training:
-        """Train further, from where it stands.
+        """Continue the training.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Training(Comparable):
         Returns
         -------
         Training
-            This one.
+            This training.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class Training(Comparable):
         NotFinite
             The loss or a gradient is NaN or infinite.
         OSError
-            A checkpoint cannot be written; ``error.training`` is this one, with its steps.
+            A checkpoint cannot be written; ``error.training`` is this training with its steps.
         Exception
             Whatever an op raised.
         """
