@@ -13,7 +13,7 @@
     ├── SchemaChanged       a redefinition left a bare session behind       (RuntimeError)
     └── RunRefused          a run that could hang, end the process or race  (RuntimeError)
 
-pyopnb never wraps exceptions of the user's own code: they arrive as themselves, with a note.
+pyopnb never wraps exceptions of your own code: they arrive unchanged, with a note.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _SHOWN_FILLED = 10
 
 
 class PyopError(Exception):
-    """Base class of pyopnb's errors: where, what was expected, what came, and what to type next.
+    """Base class of pyopnb's errors, which say where, what was expected, what it got, and what to type next.
 
     Parameters
     ----------
     where : str
-        Op, node, port or cell, as the user wrote it.
+        Op, node, port or cell, as you wrote it.
     expected, got : str, optional
-        In the notation of types (``float32[N,3]``) where they are types.
+        Types are written in the notation ``float32[N,3]``.
     next : str, optional
         What to type next.
 
@@ -105,9 +105,9 @@ def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: s
 
 
 class InputError(PyopError, ValueError, TypeError):
-    """An argument, a feed or a type's notation that cannot be used.
+    """An argument, a feed or a written type that cannot be used.
 
-    It has a wrong name, kind, dtype, shape or value.
+    Its name, kind, dtype, shape or value is wrong.
     """
 
 
@@ -135,7 +135,7 @@ class ResultError(PyopError, TypeError):
 
 
 class EscapedInput(PyopError, RuntimeError):
-    """An op kept an input, or a view of it, past ``compute``.
+    """An op kept an input, or a view of it, after ``compute`` returned.
 
     ONNX Runtime uses that memory again.
     """
@@ -147,8 +147,7 @@ class NotLowered(PyopError, NotImplementedError):
     Attributes
     ----------
     source : LoweredSource or None
-        The lines of ``compute`` with the operators that they became, and the line
-        that stays in Python.
+        The lines of ``compute`` with their ONNX operators, and the line that stays in Python.
     """
 
     source: object = None
@@ -160,8 +159,8 @@ class NotFinite(PyopError, FloatingPointError):
     Attributes
     ----------
     training : Training or None
-        The training as it was after the step before; None where the error comes
-        from another process.
+        The training as it was after the previous step; None if the error comes from another
+        process.
     """
 
     training: object = None
@@ -172,19 +171,19 @@ class SchemaChanged(PyopError, RuntimeError):
 
 
 class RunRefused(PyopError, RuntimeError):
-    """A run at a place where it could hang, end the process, or change what another run changes."""
+    """A run that could hang, end the process, or race with another run."""
 
 
 class VersionsLowered(UserWarning):
-    """A model is run under older versions than it declares, in which it means the same.
+    """A model runs with older versions than it declares, in which it means the same.
 
-    The installed onnxruntime does not take the newer ones. A process warns once of each pair of
-    versions; ``Session.lowered`` has those of a session.
+    The installed onnxruntime does not support the newer ones. A process warns once for each pair of
+    versions; ``Session.lowered`` lists those of a session.
     """
 
 
 class SessionRebuilt(UserWarning):
-    """A session was rebuilt because an op was redefined with other outputs, or got other attrs."""
+    """A session was rebuilt because an op was redefined with other outputs, or its attrs changed."""
 
 
 class Filled(UserWarning):
@@ -239,7 +238,7 @@ class StayedInPython(UserWarning):
     Attributes
     ----------
     reasons : dict of str to str
-        By node, as messages name it, why.
+        The reason for each node, by the name that messages use.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:

@@ -1,9 +1,9 @@
-"""Operators that ONNX Runtime lacks and that models in the wild hold, each in a file of its own.
+"""Operators that ONNX Runtime lacks and that models in the wild contain, each in its own file.
 
-A file has a class as a user would write it in a ``%%pyop`` cell, and ``NAMES``: the names, with
-their domains, that the operator has in model files. Nothing of this is imported by ``import
-pyopnb``. In a notebook, ``pyopnb.catalog`` is displayed as a table of all operators, and
-``pyopnb.catalog("nms")`` as one of those that match.
+A file has a class as in a ``%%pyop`` cell, and ``NAMES``: the names, with their domains, that the
+operator has in model files. ``import pyopnb`` imports none of them. In a notebook,
+``pyopnb.catalog`` displays a table of all operators, and ``pyopnb.catalog("nms")`` a table of those
+that match.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class Entry:
     names : tuple of str
         ``domain::op`` for each name that the operator has in model files.
     op_class : type
-        With ``compute`` and perhaps ``infer``, as in a ``%%pyop`` cell.
+        A class with ``compute`` and perhaps ``infer``, as in a ``%%pyop`` cell.
     versions : tuple of int
-        For an operator of ONNX, the versions that it runs; empty where the version does not matter.
+        For an operator of ONNX, the versions that it runs; empty if the version does not matter.
     pack : str
         The installed pack that it comes from, ``"pyopnb"`` for the catalogue's own.
     """
@@ -79,11 +79,11 @@ class EntryRefusal:
     Attributes
     ----------
     names : tuple of str
-        As those of `Entry`.
+        As for `Entry`.
     reason : str
-        Why not.
+        Why it cannot run.
     instead : str
-        What to do.
+        What to do instead.
     """
 
     names: tuple[str, ...]
@@ -101,7 +101,8 @@ def entries() -> tuple[Entry, ...]:
     Returns
     -------
     tuple of Entry
-        The catalogue's own in the order of the files' names, then those of installed packs.
+        The catalogue's own operators in the order of their file names, then those of installed
+        packs.
     """
     loaded = []
     for pack, module in _files():
@@ -154,21 +155,21 @@ def find_refusal(name: str) -> EntryRefusal | None:
 
 
 def entries_named(name: str) -> list[Entry]:
-    """Return the operators that have a name in model files, whatever inputs they take."""
+    """Return the operators that have this name in model files, whatever inputs they take."""
     return [entry for entry in entries() if name in entry.names]
 
 
 def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | None:
-    """Find the operator that a node means.
+    """Find the operator for a node.
 
     Parameters
     ----------
     name : str
         ``domain::op``; the domain is empty for ONNX's own.
     inputs : int
-        Of the node. Namesakes with different meanings differ in it.
+        The node's number of inputs, in which different operators of one name differ.
     version : int, optional
-        Of the operator's domain, which the model imports.
+        The version of the operator's domain that the model imports.
 
     Returns
     -------
@@ -208,18 +209,18 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
 
 
 def prefer(*packs: str) -> None:
-    """Choose the packs whose operators serve where several have one of the same name.
+    """Choose which packs come first if several have an operator of the same name.
 
     Parameters
     ----------
     *packs : str
-        Names of packs, the first before the second; ``"pyopnb"`` is the catalogue's own. Without
-        any, a choice made before ends. Nodes that were filled before keep their op.
+        Names of packs, the preferred one first; ``"pyopnb"`` is the catalogue itself. Without
+        names, the default order is restored. Nodes that are already filled keep their op.
 
     Raises
     ------
     ValueError
-        No pack of this name is installed.
+        No pack with this name is installed.
 
     Examples
     --------

@@ -14,17 +14,17 @@ _SHOWN = 4
 
 
 def search(text: str = "") -> Table:
-    """List the operators of the catalogue that have a text in their names, domains or descriptions.
+    """List the operators of the catalogue whose names, domains or descriptions contain a text.
 
     Parameters
     ----------
     text : str
-        Several words must all occur, in any case; all operators without it.
+        Words that must all occur, ignoring case. Without it, all operators are listed.
 
     Returns
     -------
     Table
-        It is displayed as text, and in a notebook as HTML.
+        A table that displays as text, and in a notebook as HTML.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How stable a model's numbers are: one row for each way to run it differently."""
+"""How stable a model's numbers are, with one row for each other way to run it."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class StabilityRow:
         ``"run to run"``, ``"1 thread"``, ``"no optimizations"``, ``"basic optimizations"``,
         ``"sample alone"``, ``"inputs + 1 ULP"`` or ``"float64"``.
     diff : Diff or None
-        The outputs in this way (a) against those of the usual run (b). In ``"float64"`` the usual
-        run is a. None if the row could not be measured, or was left out.
+        The outputs of this row (a) against those of the usual run (b). In ``"float64"``, the usual
+        run is a. None if the row could not be measured or was left out.
     reason : str
-        Why the row could not be measured, why no node was found, or what to type to include what
-        was left out; else empty.
+        Why the row could not be measured, why no node was found, or what to type to include a row
+        that was left out; otherwise empty.
     argmax, order : dict
-        By the names of float outputs: in how many places the largest element, or the order of all
-        elements, is another one, and of how many. They are along the last axis, or along axis 1
-        where there are four axes or more.
+        For each float output, in how many places the largest element or the order of all elements
+        changed, and out of how many. Elements are compared along the last axis, or along axis 1 if
+        there are four axes or more.
     node : str
-        The first node that differs; empty where none was looked for.
+        The first node that differs; empty if it was not searched for.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Stability(Displayable):
 
     @property
     def ok(self) -> bool:
-        """Tell whether no row is beyond the tolerance, nor changes an argmax."""
+        """Tell whether no row exceeds the tolerance or changes an argmax."""
         return all(row.ok for row in self.rows)
 
     def __getitem__(self, name: str) -> StabilityRow:
@@ -126,7 +126,7 @@ class Stability(Displayable):
 
     @property
     def headline(self) -> str:
-        """Say how many rows are beyond the tolerance."""
+        """Say how many rows exceed the tolerance."""
         if not self.rows[0].ok:
             return f"other numbers from run to run on {self.runtime}: {sanitize(self.rows[0].node, 80)}"
         total = plural(sum(row.diff is not None for row in self.rows), "way")
@@ -165,36 +165,36 @@ def stability(
     fill: bool = False,
     **named: Any,
 ) -> Stability:
-    """Measure how much a model's numbers change when it is run in other ways.
+    """Measure how much a model's numbers change if it runs in other ways.
 
-    The model runs in ONNX Runtime with all optimizations and on all threads. Then it runs again:
-    from run to run, on 1 thread, without optimizations and with the basic ones, with each of a few
-    samples alone, and with inputs that are moved by one unit in the last place. Float64 on ONNX's
-    reference implementation is the yardstick, where it is asked for.
+    The usual run is in ONNX Runtime with all optimizations and on all threads. Then the model runs
+    again in the same way, on 1 thread, without optimizations, with the basic ones, with each of a
+    few samples alone, and with inputs that are moved by one unit in the last place. With
+    ``yardstick=True``, it also runs in float64 in ONNX's reference implementation.
 
     Parameters
     ----------
     model : ModelProto, bytes, path or Session
-        A session gives its model with its attrs, and its providers; its other options are not used.
+        Of a session, the model, its attrs and the providers are used, but no other options.
     *feeds, **named
         By name, or in the order of the model's inputs, or one dict of all by name.
     rtol, atol, stol : float, optional
-        As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
+        As for `diff`, but the default is ``stol=True``, because kernels add up in different orders.
     search : bool
-        Whether the first node is looked for where outputs are beyond the tolerance, or an argmax
-        changed: a trace and its diff with that of the usual run for each such row, about eight
-        times what a session and its run take.
+        Whether to search for the first node that differs, in each row whose outputs exceed the
+        tolerance or whose argmax changed. This traces such a row and compares the trace with that
+        of the usual run, which takes about eight times as long as a session and its run.
     yardstick : bool
-        Whether the model runs in float64 as well, node by node in Python, which takes most of the
-        time where it is asked for.
+        Whether the model also runs in float64, node by node in Python, which then takes most of the
+        time.
     fill : bool
-        As for `Session`: for a model with nodes that ONNX Runtime lacks.
+        As for `Session`, for a model with nodes that ONNX Runtime lacks.
 
     Returns
     -------
     Stability
-        Its rows by name, as in ``stability(model, x)["1 thread"]``. A row that could not
-        be measured says why.
+        The rows by name, as in ``stability(model, x)["1 thread"]``. A row that could not be
+        measured says why.
 
     Raises
     ------
@@ -207,15 +207,15 @@ def stability(
 
     Notes
     -----
-    The usual run takes a session and a run; ``"run to run"`` three runs more; ``"1 thread"`` and
-    each level of optimization a session and a run; ``"sample alone"`` at most five runs;
-    ``"inputs + 1 ULP"`` one. So it makes four sessions and at most thirteen runs, and so many calls
-    of an op's ``compute``: about five times what ``pyopnb.run(model, x)`` costs. ``yardstick=True``
-    and ``search=True`` cost more, and the rows say where they are of use.
+    The usual run takes a session and a run, ``"run to run"`` three more runs, ``"1 thread"`` and
+    each level of optimization a session and a run, ``"sample alone"`` at most five runs, and
+    ``"inputs + 1 ULP"`` one. That makes four sessions and at most thirteen runs, about five times
+    the cost of ``pyopnb.run(model, x)``, and each run calls ``compute`` of your ops.
+    ``yardstick=True`` and ``search=True`` cost more, and the rows say where they would help.
 
-    Axis 0 is that of samples where the first input has two axes or more and this one is not fixed;
-    a single sample is repeated to make a batch. Inputs move up or down at random, always in the
-    same way; zeros stay.
+    Samples are along axis 0 if the first input has at least two axes and the size of axis 0 is not
+    fixed; a single sample is repeated to make a batch. Inputs move up or down at random, with a
+    fixed seed; zeros stay.
 
     Examples
     --------

@@ -27,7 +27,7 @@ for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
 @hide_internal_frames
 @check_arguments
 def show(thing: Any, **options: Any) -> View:
-    """Show a thing as text and as a picture that stays in the saved notebook.
+    """Show an object as text, and as a picture that stays in the saved notebook.
 
     Parameters
     ----------
@@ -36,26 +36,26 @@ def show(thing: Any, **options: Any) -> View:
         arrays by name, an array, a diff, a function of a model, an op, a version of an op,
         or `pyopnb.registry`.
     **options
-        - of everything with a graph: ``colours={output: number}`` and
-          ``marks={output: text}`` colour and mark nodes, ``notes={output: text}`` adds to
-          what a box tells when the mouse is on it;
-        - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
-        - of a profile: ``by="time"`` or ``"python"`` does;
-        - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic;
-          ``smooth=``, of how many batches the loss is the mean;
-          ``beside={"larger rate": training}`` draws others into the same charts;
-        - of a sweep: ``output=`` chooses the output that is drawn;
-        - of a diff of arrays: ``limits=(low, high)`` of the errors' colours;
-        - of arrays: ``limits=(low, high)``, the numbers of the first and the last colour, or the
-          ends of a curve's axis, for pictures that are to be compared; ``rgb=True`` and ``False``,
-          whether three or four channels are one picture, which is decided by shape, dtype and range
-          if it is not said; and of a single array ``name=``.
+        - for anything with a graph: ``colours={output: number}`` and ``marks={output: text}``
+          colour and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
+          the mouse;
+        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
+        - for a profile: ``by="time"`` or ``"python"``;
+        - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
+          many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other
+          trainings into the same charts;
+        - for a sweep: ``output=`` chooses the output to draw;
+        - for a diff of arrays: ``limits=(low, high)`` for the colours of the errors;
+        - for arrays: ``limits=(low, high)`` are the numbers of the first and last colour, or the
+          ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
+          are one picture, which otherwise depends on shape, dtype and range; ``name=`` names a
+          single array.
 
     Returns
     -------
     View
-        It shows itself in a notebook and prints as text; ``save(path)`` writes ``.html``, ``.svg``,
-        ``.png`` or ``.json``.
+        It displays itself in a notebook and prints as text; ``save(path)`` writes ``.html``,
+        ``.svg``, ``.png`` or ``.json``.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Run the Python operators of onnxruntime-extensions after a change of the line that imports them.
+"""Run Python operators written for onnxruntime-extensions, by changing only their import line.
 
-That line becomes ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. A decorated
-function is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in live
-sessions, `pyopnb.Session` runs it as well, and an exception in it reaches the caller. The operators
-that onnxruntime-extensions has in C++ are not here.
+Write ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. A decorated function
+becomes an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``. It reloads in live sessions,
+`pyopnb.Session` runs it, too, and its exceptions reach the caller. The C++ operators of
+onnxruntime-extensions are not included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make functions ops with the decorator and the dtype numbers of onnxruntime-extensions."""
+"""Turn functions into ops with the decorator and the dtype numbers of onnxruntime-extensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DOMAIN = "ai.onnx.contrib"
 
 
 def default_opset_domain() -> str:
-    """Return the domain of an op whose name has none.
+    """Return the domain of ops whose names have none.
 
     Returns
     -------
@@ -39,9 +39,10 @@ def default_opset_domain() -> str:
 
 
 class PyCustomOpDef:
-    """The dtypes of inputs, outputs and attrs, as the numbers of ``onnx.TensorProto``.
+    """The dtypes of inputs, outputs and attrs, with the numbers of ``onnx.TensorProto``.
 
-    An input of dtype ``undefined`` takes any dtype; such an output has that of the first input.
+    An input of dtype ``undefined`` accepts any dtype; an output of dtype ``undefined`` has the
+    dtype of the first input.
 
     Examples
     --------
@@ -79,7 +80,7 @@ _ATTR_TYPES: Mapping[int, type] = {
 
 
 class Opdef:
-    """What a decorated function becomes: it can still be called, and its ``body`` replaced.
+    """A decorated function, which can still be called, and whose ``body`` can be replaced.
 
     Parameters
     ----------
@@ -89,9 +90,9 @@ class Opdef:
     Attributes
     ----------
     op_type : str
-        As it was declared.
+        The name as it was declared.
     body : callable
-        Runs that begin after another function was assigned to it call that one.
+        The function that runs call. Assign another one, and later runs call that.
     """
 
     def __init__(self, op_type: str, func: Callable[..., Any]) -> None:
@@ -112,7 +113,7 @@ class Opdef:
         outputs: Sequence[int] | None = None,
         attrs: Mapping[str, int] | Sequence[str] = (),
     ) -> Opdef:
-        """Make a function an op, as `onnx_op` does.
+        """Turn a function into an op, as `onnx_op` does.
 
         Returns
         -------
@@ -143,16 +144,16 @@ def onnx_op(
     outputs: Sequence[int] | None = None,
     attrs: Mapping[str, int] | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Opdef]:
-    """Decorate a function of arrays as an op, in the form of onnxruntime-extensions.
+    """Turn a function of arrays into an op, with the arguments of onnxruntime-extensions' decorator.
 
     Parameters
     ----------
     op_type : str, optional
-        The function's name if not given; with a domain, ``"my.domain::Name"``.
+        By default, the function's name. With a domain, ``"my.domain::Name"``.
     inputs, outputs : list of int, optional
-        The dtypes as `PyCustomOpDef` has them; one float32 each if not given.
+        Dtypes from `PyCustomOpDef`; by default, one float32 each.
     attrs : dict of str to int, or list of str
-        The dtype of each attr; a list names attrs that are strings. The function gets attrs as
+        The dtype of each attr, or a list with the names of string attrs. The function gets attrs as
         keyword arguments.
 
     Returns
@@ -167,10 +168,10 @@ def onnx_op(
 
     Notes
     -----
-    The function gets arrays that it may write to. A result of another dtype than declared is
-    converted if its values stay the same, except for digits of a float; otherwise it is a
-    `ResultError`. A second op of the same name replaces the first, in live sessions as well.
-    ``PyCustomOpDef.undefined`` takes several dtypes.
+    The function may write to the arrays that it gets. A result with another dtype than declared is
+    converted if its values stay the same, except for the last digits of floats; otherwise it is a
+    `ResultError`. A second op with the same name replaces the first, in live sessions as well.
+    ``PyCustomOpDef.undefined`` accepts several dtypes.
 
     Examples
     --------

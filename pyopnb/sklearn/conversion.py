@@ -1,4 +1,4 @@
-"""Fitted estimators as models: by skl2onnx where it agrees with scikit-learn, by ops elsewhere."""
+"""Convert fitted estimators to models: by skl2onnx where it agrees with scikit-learn, and by ops elsewhere."""
 
 from __future__ import annotations
 
@@ -40,48 +40,47 @@ def convert(
     options: Mapping[Any, Any] | None = None,
     verify: bool = True,
 ) -> ModelProto:
-    """Make a model of a fitted estimator.
+    """Convert a fitted estimator to a model.
 
-    skl2onnx converts what it has converters for; a fitted estimator for which it has none
-    becomes an op that calls it, wherever it is inside the pipeline. Each conversion is compared
-    with scikit-learn: on ``X``, on one row and on more, on unusual numbers, texts that ``X`` has
-    not, NaN and infinities, as far as the estimator takes them. Where skl2onnx fails, or its
-    labels or numbers are others, the estimator that this comes from is made an op too, in the
-    worst case the whole pipeline.
+    skl2onnx converts every estimator that it has a converter for. Any other fitted estimator in the
+    pipeline becomes an op that calls it. Each conversion is compared with scikit-learn: on ``X``,
+    on one row and on more rows, on unusual numbers, on texts that ``X`` does not have, and on NaN
+    and infinities if the estimator accepts them. If skl2onnx fails, or gives other labels or
+    numbers, the estimator at fault becomes an op, too, in the worst case the whole pipeline.
 
     Parameters
     ----------
     pipeline : estimator
-        Anything fitted with ``transform``, ``predict`` or ``predict_proba``.
+        Any fitted estimator with ``transform``, ``predict`` or ``predict_proba``.
     X : array, table of pandas, sparse matrix or list of str
-        What it takes: dtypes and columns become the model's inputs, and the first 256 rows are
-        tried. An input ``X``, or one a column of a table.
+        Example rows, of which the first 256 are used for the comparison. The model gets one input
+        ``X`` with their dtype, or one input for each column of a table.
     options : dict, optional
-        skl2onnx's. ``zipmap`` is False if not given: probabilities are an array.
+        Options of skl2onnx. ``zipmap`` is False by default, so that probabilities are an array.
     verify : bool
-        False takes what skl2onnx writes without a comparison, and says so in the model's metadata:
+        If False, the model of skl2onnx is not compared, and its metadata says so:
         ``pyopnb.verified`` is ``no``.
 
     Returns
     -------
     ModelProto
-        For a `pyopnb.Session`. A fitted estimator inside it is in the file only if `pyopnb.save`
-        writes it.
+        A model for a `pyopnb.Session`. Only `pyopnb.save` writes the fitted estimators of its ops
+        into the file.
 
     Raises
     ------
     DefinitionError
-        ``pipeline`` is not a fitted estimator, or has none of the methods.
+        ``pipeline`` is not a fitted estimator, or has none of these methods.
     ModelError
-        ``X`` cannot be fed to a model, an output has texts and numbers, or skl2onnx
-        fails with these options.
+        ``X`` cannot be fed to a model, an output mixes texts and numbers, or skl2onnx fails with
+        these options.
     Exception
-        What the estimator raises for ``X``.
+        Whatever the estimator raises for ``X``.
 
     Warns
     -----
     RunsInPython
-        Estimators became ops. `filled` lists them.
+        Some estimators became ops; `filled` lists them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A fitted estimator as an op, one class of the registry each."""
+"""Fitted estimators as ops of the registry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FittedEstimator:
     outputs : tuple of str
         The types of the outputs.
     columns : Columns
-        What the estimator was called with, from which the inputs are put together again.
+        The form of the rows, to rebuild them from the inputs.
     reason : str
         Why skl2onnx does not convert it.
     """
@@ -115,14 +115,14 @@ def define(
     columns: Columns,
     reason: str,
 ) -> str:
-    """Make an op of a fitted estimator.
+    """Define an op that calls a fitted estimator.
 
     Parameters
     ----------
     estimator : object
     methods : sequence of str
     types : sequence of TensorType
-        Of the outputs.
+        The types of the outputs.
     columns : Columns
     reason : str
 
@@ -214,12 +214,12 @@ def filled(model: ModelProto) -> tuple[FilledEstimator, ...]:
     Parameters
     ----------
     model : ModelProto
-        What `convert` returned.
+        A model from `convert`.
 
     Returns
     -------
     tuple of FilledEstimator
-        It is shown as a table.
+        A tuple that displays as a table.
     """
     rows: dict[str, FilledEstimator] = {}
     for site in walk(model):

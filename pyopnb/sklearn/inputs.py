@@ -54,7 +54,7 @@ def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
     Returns
     -------
     dict of str to ndarray
-        ``X``, dense; for a table, an array of one column for each of its columns.
+        ``X`` as a dense array; for a table, an array with one column for each of its columns.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def skl2onnx_inputs(
     Parameters
     ----------
     arrays : mapping
-        What `feeds` gave.
+        The result of `feeds`.
     as_doubles : bool
         Declare every number as a double. Where a scaler gets an int64 column beside a float64 one,
         skl2onnx (up to 1.20) writes a model with types that ONNX Runtime refuses.

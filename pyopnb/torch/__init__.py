@@ -1,4 +1,4 @@
-"""Torch modules in ONNX Runtime: every op that the exporter lacks becomes an op that calls torch itself.
+"""Torch modules in ONNX Runtime: every torch op that the exporter lacks becomes a node that calls torch itself.
 
 torch and onnxscript are imported when a name of this package is first used.
 """

@@ -1,4 +1,4 @@
-"""Export a torch module as a model for ONNX Runtime, with torch itself where the exporter lacks an op."""
+"""Export a torch module as a model for ONNX Runtime, and call torch itself where the exporter lacks an op."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ def export(
 ) -> ModelProto:
     """Export a torch module as a model that runs in ONNX Runtime.
 
-    It is exported by `torch.export.export` and `torch.onnx.export`. Each call of a torch op for which that
-    exporter has no ONNX function becomes a node ``torch.aten::inverse``, an op of the registry that calls
-    torch itself. The model is compared with the module on the example, on numbers that are not kind, and
-    at other sizes. Where its results are not torch's, or ONNX Runtime cannot run it, the ops at fault call
-    torch as well; where that does not help, a part of the module does.
+    `torch.export.export` and `torch.onnx.export` do the work. If that exporter has no ONNX function
+    for a torch op, each call of it becomes a node such as ``torch.aten::inverse``, an op of the
+    registry that calls torch itself. The model is then compared with the module on the example, on
+    difficult numbers, and at other sizes. If its results differ from torch's, or ONNX Runtime
+    cannot run it, the ops at fault call torch as well, or if that does not help, a part of the
+    module.
 
     Parameters
     ----------
@@ -58,37 +59,38 @@ def export(
     kwargs : mapping, optional
         Example keyword arguments.
     dynamic_shapes : optional
-        As for `torch.export.export`: the dimensions that may change, ``({0: torch.export.Dim("batch")},)``. A
-        name alone, ``({0: "batch"},)``, is the name of the dimension in the model. All others are fixed.
+        The dimensions that may change, as for `torch.export.export`: ``({0:
+        torch.export.Dim("batch")},)``, or ``({0: "batch"},)`` with just a name for the model. All
+        other dimensions are fixed.
     input_names, output_names : sequence of str, optional
         Names in the model.
     ops : mapping, optional
-        Torch op to the ``domain::OpType`` that shall take its place: an operator of ONNX Runtime or an op of
-        the registry. It gets the tensors as inputs, and arguments that differ from the default as
-        attributes of their names.
+        For a torch op, the ``domain::OpType`` to write instead: an operator of ONNX Runtime or an
+        op of the registry. Its inputs are the tensors, and its attributes are the arguments that
+        differ from their defaults, by name.
     verify : bool
-        Compare the model with the module. Without it nothing is compared, and the warning says so.
+        Compare the model with the module. If False, nothing is compared, and a warning says so.
 
     Returns
     -------
     ModelProto
-        For `pyopnb.Session`.
+        A model for `pyopnb.Session`.
 
     Warns
     -----
     StandIns
-        The calls that run in torch, of which `report` has the whole table; and the dimensions of
-        ``dynamic_shapes`` that are numbers in the model, with the line that decides it.
+        Lists the calls that run in torch (`report` has the whole table), and the dimensions of
+        ``dynamic_shapes`` that became fixed numbers in the model, with the line that fixes them.
 
     Raises
     ------
     InputError
-        What was given is no module, no tuple, arguments that forward does not have, or a name that is
-        not there.
+        The module is not a module, ``args`` is not a tuple, forward does not have such arguments,
+        or a name does not exist.
     ModelError
-        The module trains, holds NaN, draws random numbers, changes its buffers, has complex inputs or
-        outputs, cannot be captured, or its model gives other numbers than torch. Or torch itself does not
-        run it on the arguments.
+        The module is in training mode, contains NaN, draws random numbers, changes its buffers, has
+        complex inputs or outputs, cannot be captured, or its model differs from torch. Or torch
+        itself cannot run it on the arguments.
 
     Examples
     --------
@@ -194,7 +196,7 @@ def missing(
     Returns
     -------
     Report
-        A sequence of `Hole`, empty and false where the exporter has every op.
+        A sequence of `Hole`, which is empty if the exporter has every op.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Make ops of the registry functions of torch: eager, compiled, and exported as the node that they are."""
+"""Turn ops of the registry into torch functions: eager, compiled, and exported as their own node."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _functions_by_overload: dict[Any, TorchFunction] = {}
 
 @hide_internal_frames
 def op(name: str, *, outputs: int | None = None) -> TorchFunction:
-    """Make an op of the registry a function of torch.
+    """Turn an op of the registry into a torch function.
 
-    It runs eagerly, under `torch.compile` and `torch.export.export`, and `export` writes it as the node that
-    it is. A new version of the op with the same schema serves the function from then on. Where the class
-    has ``backward``, that is its gradient in torch, too.
+    It works eagerly, in `torch.compile` and in `torch.export.export`, and `export` writes it as its
+    own node. After a redefinition with the same schema, the function uses the new version. If the
+    class has ``backward``, that is its gradient in torch, too.
 
     Parameters
     ----------
     name : str
         ``domain::OpType``.
     outputs : int, optional
-        How many there are, for an op whose ``compute`` has no return annotation; 1 if not given.
+        The number of outputs, for an op whose ``compute`` has no return annotation; 1 by default.
 
     Returns
     -------
@@ -61,9 +61,9 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     Raises
     ------
     UnknownName
-        The registry has no such op.
+        There is no such op in the registry.
     DefinitionError
-        It has an attr that no argument of a torch op can be.
+        The op has an attr of a kind that a torch op cannot take as an argument.
 
     Examples
     --------
@@ -113,16 +113,16 @@ def exported_as(target: Any) -> tuple[str, int] | None:
 
 
 class TorchFunction:
-    """An op of the registry as a function of torch; `op` makes them.
+    """An op of the registry as a torch function; created by `op`.
 
     Attributes
     ----------
     name : str
         ``domain::OpType``.
     opset : int
-        Of the domain.
+        The version of the domain.
     overload : torch._ops.OpOverload
-        The torch op, for whoever works with graphs.
+        The torch op, for work on graphs.
     """
 
     def __init__(self, version: Version, outputs: int) -> None:
@@ -264,7 +264,7 @@ class TorchFunction:
             if result_type is None or result_type.dtype is None or result_type.shape is None:
                 raise ResultError(
                     f"{where}, output {number}",
-                    expected="a type that infer or the hint of compute says, with its rank, where torch traces",
+                    expected="a rank in the hint of compute or from infer, which torch needs to trace",
                     got=str(result_type or ANY),
                     next="def infer(self, x): return x",
                 )

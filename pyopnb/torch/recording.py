@@ -1,4 +1,4 @@
-"""Record a run of a module in torch, its numbers under the names of the ONNX tensors that they became."""
+"""Record a run of a module in torch, under the names of the exported ONNX tensors."""
 
 from __future__ import annotations
 
@@ -48,35 +48,36 @@ def trace(
     output_names: Sequence[str] | None = None,
     ops: Mapping[Any, str] | None = None,
 ) -> Trace:
-    """Run a module in torch, and keep what each operation gives, to be compared with a session's trace.
+    """Run a module in torch and record the result of each operation, for comparison with a session's trace.
 
-    The module is exported as by `export`, and the program from which the exporter writes its nodes runs in
-    torch, operation by operation. `pyopnb.diff` of this trace and of a session's pairs the nodes of the
-    session's model with those that the exporter writes, by structure, and where that changed by values and
-    names. Where one operation became several nodes, the last of them is compared. An operation that
-    `export` leaves to torch, since it comes out wrong otherwise, is the same node here, with a remark.
+    The module is exported as in `export`, and the program from which the exporter writes nodes runs
+    in torch, operation by operation. `pyopnb.diff` of this trace and a session's trace pairs the
+    nodes of the two by structure, and by values and names where the structure has changed. If one
+    operation became several nodes, the last of them is compared. An operation that `export` leaves
+    to torch because its ONNX form would be wrong is the same node here, with a remark.
 
     Parameters
     ----------
     module : torch.nn.Module
-        On the CPU. It is not changed. One in training mode runs as that; what then is not the same in ONNX
-        is among the ``remarks`` of the trace.
+        On the CPU. It is not changed. In training mode, it runs as in training, and the ``remarks``
+        of the trace say what is different in ONNX.
     args, kwargs, dynamic_shapes, input_names, output_names, ops
         As for `export`.
 
     Returns
     -------
     Trace
-        Its ``model`` is what the exporter writes, its ``values`` are torch's, ``sources`` has the line of the
-        module's source and the submodule for each tensor, and ``feeds`` are the tensors among the
-        arguments, for the session's trace.
+        Its ``model`` is the exporter's, and its ``values`` are torch's. ``sources`` has the line of
+        the module's source and the submodule for each tensor, and ``feeds`` has the tensors among
+        the arguments, to pass to the session's trace.
 
     Raises
     ------
     InputError
-        What was given is no module, no tuple, or a name that is not there.
+        The module is not a module, ``args`` is not a tuple, or a name does not exist.
     ModelError
-        The module cannot be captured or exported, or gives other numbers by operations than as a whole.
+        The module cannot be captured or exported, or its operations give other numbers than the
+        module as a whole.
 
     Examples
     --------

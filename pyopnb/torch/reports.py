@@ -1,4 +1,4 @@
-"""Say what `export` did other than torch's exporter, and what of a model torch runs."""
+"""Report where `export` differs from torch's exporter, and which parts of a model run in torch."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _RUNS = 20
 
 
 class StandIns(UserWarning):
-    """What an export does other than torch's exporter: Python nodes that call torch, and sizes that are fixed.
+    """Where an export differs from torch's exporter: nodes that call torch, and sizes that became fixed.
 
     Attributes
     ----------
     holes : tuple of Hole
         The calls for which the exporter has no operator, or a wrong one.
     fixed : tuple of FixedSize
-        The dimensions that were to be open and are numbers in the model.
+        The dimensions that should be open but are fixed numbers in the model.
     verified : bool
         False for an export with ``verify=False``.
     """
@@ -77,7 +77,7 @@ def _some(entries: Sequence[object]) -> str:
 
 
 def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:
-    """Write at each node that calls torch what is known of its call.
+    """Write the facts about its call at each node that calls torch.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ def _metadata(node: NodeProto) -> dict[str, str]:
 
 @hide_internal_frames
 def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
-    """List what of a model torch runs, and why.
+    """List the nodes of a model that run in torch, and why.
 
     Parameters
     ----------
     model : ModelProto
-        From `export`.
+        A model from `export`.
     feeds : mapping, optional
-        For some runs, which tell the share of each node of the time.
+        Feeds for some runs, which measure each node's share of the time.
 
     Returns
     -------
@@ -144,14 +144,14 @@ def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
 
 
 class Report(Sequence[Hole]):
-    """What of a model torch runs, as a table and as a picture; false where that is nothing.
+    """The nodes of a model that run in torch, as a table and as a picture; false if there are none.
 
     Attributes
     ----------
     cells : dict of str to str
-        By op (``torch.aten::inverse``) the text of a ``%%pyop`` cell in which it can be written instead.
+        For each op (``torch.aten::inverse``), the text of a ``%%pyop`` cell to write it yourself.
     shares : list of (float or None)
-        The share of each in the time of a run, if it was measured.
+        Each node's share of the time of a run, if that was measured.
     """
 
     def __init__(self, model: ModelProto, shares: Mapping[str, float]) -> None:
@@ -179,7 +179,7 @@ class Report(Sequence[Hole]):
 
     @cached_property
     def picture(self) -> Any:
-        """Draw the model with what torch runs coloured, by its share of the time if it was measured."""
+        """Draw the model with the nodes in torch coloured, by their share of the time if that was measured."""
         colours, notes = {}, {}
         for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):
             colours[name] = 1.0 if share is None else 100 * share

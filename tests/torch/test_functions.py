@@ -221,7 +221,7 @@ def test_what_no_function_of_torch_can_be(define):
         plain(torch.ones(2), limit=2.0)
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match="infer or the hint of compute says, with its rank, where torch traces",
+        match="a rank in the hint of compute or from infer, which torch needs to trace",
     ):
         pyopnb.torch.export(Halved(lambda x, _, axis: (plain(x), x)).eval(), (torch.ones(2, 2),))
 

@@ -1,4 +1,4 @@
-"""The first divergence of two models, found in few runs that each record few tensors: for models too large to trace."""
+"""Find the first divergence of two models in few runs that each record few tensors, for models too large to trace."""
 
 from __future__ import annotations
 
@@ -54,36 +54,36 @@ def first_divergence(
     ``first_divergence(model, feeds, over="optimizers")`` finds which of ONNX Runtime's optimizers
     changed the numbers of one model.
 
-    Both models run repeatedly, each time recording a few tensors spread over the remaining
-    suspects, so that each pair of runs narrows them down. `diff` of two traces, which holds
-    all tensors, says more.
+    Both models run repeatedly. Each pair of runs records a few tensors spread over the remaining
+    suspects, and so narrows them down. `diff` of two traces says more, but keeps all tensors in
+    memory.
 
     Parameters
     ----------
     a, b : ModelProto, bytes or path
-        May be the same model, run in two ways.
+        The models; they may be the same one, if ``on`` says how it runs in two ways.
     feeds : mapping
-        Arrays by the names of a's inputs; the second argument with ``over``.
+        Arrays by the names of the inputs of ``a``. With ``over``, this is the second argument.
     over : {"optimizers", "levels"}, optional
-        Compare one model with itself without optimisations, and find the fewest
-        optimizers to disable so that it gives the same numbers, or the lowest level of
+        Compare one model with itself without optimisations. ``"optimizers"`` finds the fewest
+        optimizers to disable so that the numbers are the same, and ``"levels"`` the lowest level of
         optimisation that changes them.
     rtol, atol, stol : float, optional
         As for `diff`.
     on : str, path or tuple of two
         ``"onnxruntime"``, ``"reference"``, ``"onnxruntime==1.25.0"`` or the path of another Python,
-        as for `trace`; a tuple for a and b, which may be the same model.
+        as for `trace`; a tuple has one for ``a`` and one for ``b``.
     at_once : int
-        How many tensors a run may record.
+        The largest number of tensors that a run records.
 
     Returns
     -------
     TraceDiff
-        Its ``origin`` is a node whose inputs agree and an output of which does not, in the last
-        pair of runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs.
-        With ``over``, an OptimizerDiff: ``optimizers`` or ``level``, ``nodes`` that they fused or
+        Its ``origin`` is a node whose inputs agree and whose outputs do not, in the last pair of
+        runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. With
+        ``over``, an OptimizerDiff: ``optimizers`` or ``level``, the ``nodes`` that they fused or
         moved, ``diff`` and ``remaining`` (the outputs with and without them, against those without
-        any optimisation), and ``workaround``, the line that goes on without them.
+        any optimisation), and ``workaround``, the line that disables them.
 
     Raises
     ------
@@ -92,9 +92,10 @@ def first_divergence(
 
     Notes
     -----
-    The search goes from an output that differs back towards the feeds. It misses a node whose error
-    later nodes hide, and of several origins it finds one, not always the first. ONNX Runtime does
-    not optimise recorded tensors away, so that what is recorded can change how the rest is rounded.
+    The search goes back from an output that differs towards the feeds. It misses a node whose error
+    is hidden by later nodes, and finds only one of several origins, not always the first. ONNX
+    Runtime does not optimise recorded tensors away, so recording can change how other tensors are
+    rounded.
 
     Examples
     --------

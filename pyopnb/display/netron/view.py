@@ -94,9 +94,9 @@ class NetronView:
     def on_select(self, function: _Listener) -> _Listener:
         """Call a function with each node that is clicked, a NodeProto of the model.
 
-        What it prints, displays or raises appears below the view. Clicks arrive in a
-        JupyterLab with pyopnb's extension, if the kernel has run ``%load_ext pyopnb``, and as
-        long as this object exists.
+        Anything that it prints, displays or raises appears below the view. Clicks arrive in
+        JupyterLab with pyopnb's extension, after ``%load_ext pyopnb``, as long as this object
+        exists.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class NetronView:
         Returns
         -------
         callable
-            The function, so that this can be used as a decorator.
+            The function itself, so that this works as a decorator.
         """
         self._listeners.append(function)
         return function
@@ -196,39 +196,39 @@ def clicked(view: str, node: str) -> None:
 def netron(
     model: Any, *, name: str | None = None, height: int = 480, embed: bool = True
 ) -> NetronView:
-    """Show a model in Netron, in the output of the cell, without a port or a network, and with nothing to accept.
+    """Show a model in Netron in the output of the cell, without a port, a network or a cookie banner.
 
     With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved
-    notebook, trusted or not, with or without a kernel. Elsewhere it appears if the notebook is
-    trusted, and otherwise a picture of the model does. Large weights are left out, and
-    external data is never read.
+    notebook, trusted or not, with or without a kernel. Elsewhere it appears in trusted notebooks,
+    and others show a picture of the model. Large weights are left out, and external data is never
+    read.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike, or a session, trace, or diff of traces or models
-        Traces and diffs have the colours that `pyopnb.show` gives them.
+        Traces and diffs are coloured as by `pyopnb.show`.
     name : str, optional
-        Its title; by default the name of the file or of the graph.
+        The title; by default, the name of the file or of the graph.
     height : int
-        Of the view, in pixels.
+        Height of the view in pixels.
     embed : bool
-        Whether the output contains Netron itself, 270 KB in the saved notebook, for front ends
-        without the extension. Otherwise these show the picture.
+        Whether the output contains Netron itself, which adds 270 KB to the saved notebook, for
+        front ends without the extension. If False, these show the picture.
 
     Returns
     -------
     NetronView
-        ``on_select`` takes a function to call with each node that is clicked, ``selected`` is the
-        last of these, and ``save("x.html")`` writes a page.
+        ``on_select`` takes a function to call with each clicked node, ``selected`` is the last
+        clicked node, and ``save("x.html")`` writes a page.
 
     Raises
     ------
     ModelError
         The file does not exist or is not a model.
     InputError
-        The height is out of range, or there is no graph of such a thing.
+        The height is out of range, or the object has no graph.
     PyopError
-        Netron is not installed, or older than 8.8.
+        Netron is not installed, or is older than 8.8.
 
     Examples
     --------
