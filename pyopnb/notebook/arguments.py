@@ -45,7 +45,8 @@ class MagicParser(MagicArgumentParser):
     """
 
     def __init__(self, magic: str, next: str) -> None:
-        super().__init__(magic[1:])  # type: ignore[no-untyped-call]  # IPython has no types there; its formatter adds a %
+        # IPython has no types there, and its formatter adds a % itself.
+        super().__init__(magic[1:])  # type: ignore[no-untyped-call]
         self.magic, self.next = magic, next
 
     def error(self, message: str) -> NoReturn:
@@ -76,7 +77,8 @@ def _op_parser(magic: str, what: str, option: str, metavar: str, help: str) -> M
         "--run",
         metavar="x=EXPR,...",
         action="append",
-        help="then call the op with these inputs and attrs; extends to the end of the line or to the next --run",
+        help="then call the op with these inputs and attrs; "
+        "extends to the end of the line or to the next --run",
     )
     return parser
 
@@ -106,7 +108,10 @@ PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
 
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
-    """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the expressions of each ``--run``."""
+    """Parse a ``%%pyop`` line, or raise UsageError.
+
+    ``run`` of the result lists the expressions of each ``--run``.
+    """
     # Expressions are not split as a shell would: their quotes and spaces are Python's.
     head, *runs = _RUN.split(line)
     args: argparse.Namespace = parser.parse_args(split_words(head))
@@ -149,9 +154,12 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
 
 
 def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
-    """Raise UsageError for a NAME that is most likely a domain whose ``-d`` was forgotten; the class may not be known yet."""
+    """Raise UsageError for a NAME that is most likely a domain without its ``-d``.
+
+    The name of the class is empty if it is not known yet.
+    """
     name = args.name or ""
-    # Nothing can have been forgotten where a domain is given or the name is the class's own.
+    # No -d is missing where there is a domain, or the name is the class's own.
     if args.domain is not None or "::" in name or name in ("", class_name):
         return
     is_lower = name[0].islower() and class_name[:1].isupper()

@@ -87,7 +87,10 @@ def _open_call(text: str) -> tuple[str, list[str]]:
 
 
 def _look_up(callee: str) -> Any:
-    """Look up a session, or a function of pyopnb, a session or the registry; return None for others."""
+    """Look up a session, or a function of pyopnb, of a session or of the registry.
+
+    Return None for anything else.
+    """
     first, *attributes = callee.split(".")
     value = user_namespace().get(first)
     for name in attributes:

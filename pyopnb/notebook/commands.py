@@ -92,7 +92,7 @@ def user_namespace() -> dict[str, Any]:
 
 
 def find_model(text: str) -> Any:
-    """Return the notebook's variable of a name if it holds a model or a path, else the text as a path."""
+    """Return the notebook's variable of that name if it holds a model or a path, else the text."""
     value = user_namespace().get(text)
     if isinstance(value, (ModelProto, bytes, str, os.PathLike)):
         return value
@@ -226,7 +226,8 @@ def _load(shell: Any, args: Namespace) -> object:
     if args.watch:
         watcher.watch(args.FILE)
         print(
-            f"{sanitize(args.FILE)} is reloaded whenever it is saved. To stop: %pyop load {sanitize(args.FILE)}"
+            f"{sanitize(args.FILE)} is reloaded whenever it is saved. "
+            f"To stop: %pyop load {sanitize(args.FILE)}"
         )
     return None
 

@@ -1,7 +1,7 @@
-"""Complete the lines of the magics, ``%%onnx`` cells, and arguments that IPython cannot know: feeds, attrs and names of ops.
+"""Complete lines of the magics, ``%%onnx`` cells, and arguments that IPython cannot know.
 
-Keys, as in ``trace["``, and parameters of functions are completed by IPython itself,
-which asks the object.
+These arguments are feeds, attrs and names of ops. Keys, as in ``trace["``, and parameters of
+functions are completed by IPython itself, which asks the object.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ __all__ = ["complete"]
 _CELL_MAGICS = {"%%pyop": PYOP, "%%cppop": CPPOP, "%%onnx": ONNX}
 
 
-@context_matcher(identifier="pyopnb")  # type: ignore[untyped-decorator]  # IPython has no types there
+# IPython has no types there.
+@context_matcher(identifier="pyopnb")  # type: ignore[untyped-decorator]
 def complete(context: CompletionContext) -> SimpleMatcherResult:
-    """Offer what can stand at the cursor, and suppress IPython's own matchers where nothing else can."""
+    """Offer what can follow at the cursor.
+
+    IPython's own matchers are suppressed where nothing else is valid.
+    """
     lines = context.full_text.split("\n")[: context.cursor_line]
     text = "\n".join([*lines, context.text_until_cursor])
     line = context.text_until_cursor.lstrip()
@@ -80,7 +84,7 @@ def _for_cell_magic(magic: str, words: list[str]) -> list[str]:
 
 
 def _for_command(words: list[str], fragment: str) -> list[str] | None:
-    """List what the form of a ``%pyop`` command has at the cursor; return None for an expression."""
+    """List what a ``%pyop`` command takes at the cursor; return None if that is an expression."""
     if not words:
         return list(COMMANDS)
     command = COMMANDS.get(words[0])

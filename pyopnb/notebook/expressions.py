@@ -16,7 +16,10 @@ _FILE = "<values of the line>"
 
 
 def check_expressions(text: str) -> str:
-    """Return the arguments of a Python call without quotes around all of them, or raise SyntaxError."""
+    """Check the arguments of a Python call, and return them without quotes around all of them.
+
+    Any other text raises SyntaxError.
+    """
     line = f"call({text})"
     # A name that is repeated is found by the compiler alone.
     compile(line, _FILE, "eval")
@@ -39,7 +42,8 @@ def evaluate(text: str, namespace: dict[str, Any]) -> tuple[list[Any], dict[str,
     # The user may have a function of that name, which has no space in it.
     code.body.func.id = "the call"  # type: ignore[attr-defined]  # checked before
     names = {"the call": lambda *inputs, **attrs: (list(inputs), attrs)}
-    return eval(compile(code, _FILE, "eval"), namespace, names)  # type: ignore[no-any-return]  # noqa: S307  # the user's own line
+    # The line is the user's own.
+    return eval(compile(code, _FILE, "eval"), namespace, names)  # type: ignore[no-any-return]  # noqa: S307
 
 
 def bind(
@@ -71,14 +75,14 @@ def bind(
             raise InputError(where, expected=expected, got=sanitize(name), next=next_)
     for name in ports[len(inputs) :]:
         inputs.append(attrs.pop(name, None))
-    # What is left out at the end is left out as a node would leave it out.
+    # A node would have no entries for inputs that are omitted at the end.
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs, attrs
 
 
 def try_op(version: Version, text: str, namespace: dict[str, Any]) -> Any:
-    """Call an op in ONNX Runtime with the values of expressions; return what `pyopnb.call` does."""
+    """Call an op in ONNX Runtime with the values of expressions, as `pyopnb.call` does."""
     __tracebackhide__ = True
     from pyopnb.runtime.call import call
 

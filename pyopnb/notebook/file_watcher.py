@@ -67,7 +67,10 @@ class FileWatcher(ShellListener):
         self.poll()
 
     def poll(self) -> None:
-        """Reload the files that changed since the last poll. One that fails leaves its ops unchanged, and is reported once."""
+        """Reload the files that changed since the last poll.
+
+        A file that fails to load leaves its ops unchanged, and is reported once.
+        """
         locked(self._lock, self._poll)
 
     def _poll(self) -> None:
@@ -115,6 +118,7 @@ def _reload(file: str) -> None:
 
 def _report(file: str, text: str) -> None:
     print(
-        f"{sanitize(os.path.basename(file))} was saved but could not be loaded; its ops are unchanged.\n{text}",
+        f"{sanitize(os.path.basename(file))} was saved but could not be loaded; "
+        f"its ops are unchanged.\n{text}",
         file=sys.stderr,
     )

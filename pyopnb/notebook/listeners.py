@@ -1,4 +1,4 @@
-"""What pyopnb keeps with a shell: objects that are called before each cell, until the extension is unloaded."""
+"""Objects that a shell calls before each cell, until the extension is unloaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ShellListener", "close_all", "is_ours"]
 
 
 class ShellListener:
-    """An object that a shell calls before each cell; of each subclass a shell has at most one."""
+    """An object that a shell calls before each cell; a shell has at most one of each subclass."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -18,10 +18,9 @@ class ShellListener:
     def of(cls, shell: Any) -> Self:
         """Return the shell's listener of this class, creating it on first use.
 
-        The shell's own list of callbacks keeps it.
+        Only the shell's list of callbacks holds a reference to it.
         """
-        # The shell itself is asked, so that a package that is imported again finds the listener
-        # of the earlier import.
+        # A package that is imported again finds the listener of the earlier import there.
         for callback in shell.events.callbacks["pre_run_cell"]:
             if isinstance(listener := getattr(callback, "__self__", None), cls):
                 return listener
@@ -47,7 +46,7 @@ def close_all(shell: Any) -> None:
 def is_ours(part: object) -> bool:
     """Tell whether this room defined the object.
 
-    Decided by name, not by identity: a freshly imported package must recognise what its former
-    self left in the shell.
+    The module's name decides: a package that was imported again must recognise the objects of the
+    earlier import in the shell.
     """
     return (getattr(part, "__module__", None) or "").startswith("pyopnb.notebook.")

@@ -22,8 +22,8 @@ Build a model from the graph in this cell, written in ONNX's text form.
         y = demo.SoftClip<limit = 2.0>(a)
     }
 
-The graph may be preceded by a name, and that by a header <ir_version: 10, opset_import: ["" : 21]>. What they
-leave out is added, as pyopnb.parse does. A cell that fails leaves NAME unchanged.
+The graph may be preceded by a name, and that by a header <ir_version: 10, opset_import: ["" : 21]>.
+What they leave out is added, as pyopnb.parse does. A cell that fails leaves NAME unchanged.
 """
 
 

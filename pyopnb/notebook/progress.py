@@ -18,7 +18,7 @@ _REST = 10
 _INTERVAL = 0.25
 
 _shown: MutableMapping[object, int] = WeakKeyDictionary()
-"""What a panel shows in its last state, and the number of the cell whose output has the panel."""
+"""The object in a panel's last state, and the number of the cell whose output has the panel."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +40,10 @@ class _State:
 
 
 def progress_bar(what: str, since: float) -> Progress:
-    """Make a bar in an output of its own, displayed at the first update, or a text bar without a shell."""
+    """Make a progress bar, in an output of its own or as text if there is no shell.
+
+    The output is displayed at the first update.
+    """
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -54,15 +57,17 @@ def progress_bar(what: str, since: float) -> Progress:
         if handles:
             handles[0].update(state)
         else:
-            handles.append(display(state, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+            # IPython has no types there.
+            handles.append(display(state, display_id=True))  # type: ignore[no-untyped-call]
 
     return Throttled(show)
 
 
 def progress_panel() -> Panel:
-    """Make an output that shows an object again and again; its last state stays in the saved notebook.
+    """Make an output that shows an object again and again.
 
-    As the last expression of the same cell the object shows nothing, as all of it is there.
+    Its last state stays in the saved notebook. As the last expression of the same cell, the object
+    is not displayed again.
     """
     from IPython.core.getipython import get_ipython
     from IPython.display import display
@@ -75,15 +80,16 @@ def progress_panel() -> Panel:
     def show(thing: object, done: bool) -> None:
         nonlocal after
         began = time.monotonic()
-        # A picture of many runs takes long to draw. It is drawn less often the longer it takes,
-        # and in the end always.
+        # A picture of many runs takes long to draw. The longer it takes, the less often it is
+        # drawn; the last state is always drawn.
         if began < after and not done:
             return
         data = _data_of(thing)
         if handles:
             handles[0].update(data, raw=True)
         else:
-            handles.append(display(data, raw=True, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+            # IPython has no types there.
+            handles.append(display(data, raw=True, display_id=True))  # type: ignore[no-untyped-call]
         if done and shell is not None and shell.display_formatter is not None:
             _shown[thing] = cell
             shell.display_formatter.ipython_display_formatter.for_type(type(thing), _display_once)

@@ -1,8 +1,8 @@
-"""A ``%%pyop`` cell: how it becomes Python that IPython itself compiles, and how its classes become ops.
+"""Turn a ``%%pyop`` cell into Python that IPython compiles, and its classes into ops.
 
 The first line is rewritten as a statement, so that the body keeps its line numbers, and IPython
 handles tracebacks, syntax errors, breakpoints and the value of the last expression as in any cell.
-Calls are added to the syntax tree and not to the text, so that they never show in a traceback.
+Calls are added to the syntax tree and not to the text, so they never appear in a traceback.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
 
 def transform_lines(lines: list[str]) -> list[str]:
-    """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognises, as an input transformer.
+    """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognises.
 
-    ``%%pyop`` without a body is left as it is: a prompt then waits for the body,
-    as for any cell magic.
+    This is an input transformer of IPython. ``%%pyop`` without a body is left as it is: a prompt
+    then waits for the body, as for any cell magic.
     """
     first = _FIRST_LINE.fullmatch(lines[0].rstrip()) if lines else None
     if first is None or (first["line"] or "").endswith("?") or not "".join(lines[1:]).strip():
@@ -60,18 +60,18 @@ def transform_lines(lines: list[str]) -> list[str]:
 
 
 class OpRegistration(ast.NodeTransformer):
-    """The syntax tree transformer: the body runs in a `Cell`, which defines each class where its statement ends.
+    """The syntax tree transformer, which makes the body run in a `Cell`.
 
-    The last expression is passed through the cell and out again, so that IPython displays its
-    value, and a test written there can reject the op.
+    The cell defines each class where its statement ends. The value of the last expression is passed
+    through the cell: IPython displays it, and a test written there can reject the op.
     """
 
     def visit(self, tree: ast.AST) -> ast.AST:
         line = _magic_line(tree)
         if line is None or not isinstance(tree, ast.Module):
             return tree
-        # The literal that stands for the magic's line goes, and its position is kept for the
-        # calls that are added.
+        # Remove the literal that stands for the magic's line, but keep its position for the calls
+        # that are added.
         first, *body = tree.body
         last = tree.body[-1]
         end = _call(f"end({_assigned_names(body)!r})", at=last)
@@ -87,8 +87,8 @@ class OpRegistration(ast.NodeTransformer):
                 futures.append(statement)
                 continue
             guarded.append(statement)
-            # After each statement that may bind a class, ``A = made()`` included, as a later one
-            # may already run a session.
+            # Define after each statement that may bind a class, such as ``A = made()``, because the
+            # next statement may already run a session.
             names = _assigned_names([statement])
             if names:
                 guarded.append(_statement(_call(f"define({names!r})", at=statement)))
@@ -106,7 +106,7 @@ class OpRegistration(ast.NodeTransformer):
 
 
 def _magic_line(tree: ast.AST) -> str | None:
-    """Return what follows ``%%pyop`` in the tree of a transformed cell, or None for any other tree."""
+    """Return the arguments of ``%%pyop`` in a transformed cell's tree, or None for other trees."""
     match tree:
         case ast.Module(body=[ast.Expr(value=ast.Constant(value=str(text), kind="u")), *_]):
             first = _FIRST_LINE.fullmatch(text)
@@ -154,7 +154,7 @@ def check(line: str) -> None:
 
 
 class Cell:
-    """The body of a cell while it runs: what it has defined is withdrawn if it fails."""
+    """The body of a cell while it runs, whose ops are withdrawn if it fails."""
 
     def __init__(self, line: str) -> None:
         self.args = parse_pyop_line(line)
@@ -180,7 +180,7 @@ class Cell:
         return self._defined[-1].version
 
     def define(self, names: list[str], frame: FrameType) -> None:
-        """Define the classes with ``compute`` that these names stand for, and that the cell has not defined yet."""
+        """Define the classes with ``compute`` that have these names, unless they are defined."""
         __tracebackhide__ = True
         # Classes that were imported or made elsewhere belong to another module and are no ops of
         # this cell.
@@ -214,7 +214,7 @@ class Cell:
         try:
             registry.define(cls, name, opset=args.opset, module=args.module, source=source)
         finally:
-            # Where a listener raises, the version is there all the same.
+            # If a listener raised, the version is defined nevertheless.
             op = registry.find(*split_name(name))
             if op is not None and op.current.cls is cls:
                 self._defined.append(_Defined(op.current, modules, former))
@@ -226,7 +226,7 @@ class Cell:
                 _say_if_it_replaces(name)
 
     def end(self, names: list[str], frame: FrameType) -> None:
-        """Define what the cell bound in other ways than by class statements, and refuse a cell without an op."""
+        """Define classes that are new or have changed, and refuse a cell without an op."""
         __tracebackhide__ = True
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
@@ -281,14 +281,20 @@ _ended: ContextVar[Cell] = ContextVar("ended")
 
 
 def define(names: list[str]) -> None:
-    """Define the classes that a statement may have bound. The rewritten cell calls this after each such statement."""
+    """Define the classes that a statement may have bound.
+
+    The rewritten cell calls this after each statement that binds a name.
+    """
     __tracebackhide__ = True
     with one_line_errors():
         _running.get().define(names, sys._getframe(1))
 
 
 def end(names: list[str], value: object = None) -> None:
-    """End a cell, with the value of its last expression. The rewritten cell calls this as its last statement."""
+    """End a cell with the value of its last expression.
+
+    The rewritten cell calls this as its last statement.
+    """
     __tracebackhide__ = True
     cell = _running.get()
     cell.value = value

@@ -15,7 +15,8 @@ from pyopnb.ops.registry import registry
 __all__ = ["PyopMagics"]
 
 _DESCRIPTION = """\
-Turn the class in this cell into an ONNX op. Running the cell again replaces the op in every live session.
+Turn the class in this cell into an ONNX op. Running the cell again replaces the op in every live
+session.
 
     %%pyop -d demo
     class SoftClip:
@@ -24,13 +25,13 @@ Turn the class in this cell into an ONNX op. Running the cell again replaces the
         def compute(self, x):
             return self.limit * np.tanh(x / self.limit)
 
-The class is registered where its statement ends: what follows in the cell uses it. If any line of the cell raises, the new
-version is withdrawn and the previous one serves again.
+The class is registered where its statement ends: what follows in the cell uses it. If any line of
+the cell raises, the new version is withdrawn and the previous one serves again.
 
     %%pyop -d demo --run x=np.float32([1, 2]), limit=2.0
 
-also calls the op at once, as pyopnb.call does. The arguments of --run are Python: inputs by name or position, and attrs
-by name. --run comes last on the line.
+also calls the op at once, as pyopnb.call does. The arguments of --run are Python: inputs by name or
+position, and attrs by name. --run comes last on the line.
 
 {commands}
 """

@@ -1,4 +1,7 @@
-"""A session that was rebuilt: a line of text under the cell instead of a red block that begins with a temporary file."""
+"""Print a line of text under the cell when a session was rebuilt.
+
+Python's own warning would be a red block that begins with the path of a temporary file.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["install", "uninstall"]
 
 
 def install(shell: Any) -> None:
-    """Print the warning `SessionRebuilt` of a cell as a notice; every other warning is shown as before."""
+    """Print the warning `SessionRebuilt` of a cell as a notice; show other warnings as before."""
     uninstall()
     show = warnings.showwarning
 
@@ -36,7 +39,7 @@ def install(shell: Any) -> None:
 
 
 def uninstall() -> None:
-    """Undo `install`, unless somebody else has taken the place since."""
+    """Undo `install`, unless other code has replaced `warnings.showwarning` since."""
     replaced = getattr(warnings.showwarning, "replaced", None)
     if replaced is not None:
         warnings.showwarning = replaced

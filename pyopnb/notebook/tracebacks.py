@@ -1,4 +1,4 @@
-"""How a `PyopError` is displayed: the user's line and the message, without the frames inside pyopnb."""
+"""Display a `PyopError` with the user's line and the message, without frames inside pyopnb."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ def uninstall() -> None:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Display a `PyopError` as one line: where a magic refuses its cell, no line of the user's raised it."""
+    """Display a `PyopError` as one line.
+
+    No line of the user's raised it where a magic refuses its cell.
+    """
     __tracebackhide__ = True
     try:
         yield
     except PyopError as error:
         text = f"{type(error).__name__}: {error}"
-        error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython's protocol
+        # IPython calls it to display the error.
+        error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]
         raise
 
 

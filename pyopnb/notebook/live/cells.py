@@ -63,7 +63,10 @@ class _Output(Protocol):
 
 
 class LiveCells(ShellListener):
-    """Closes live outputs whose cell is run again or deleted, and refreshes others at the end of the running cell."""
+    """Close live outputs whose cell is run again or deleted, and refresh the others.
+
+    An output that a running cell affects is refreshed once, at the end of the cell.
+    """
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -72,7 +75,10 @@ class LiveCells(ShellListener):
         shell.events.register("post_run_cell", self._after_cell)
 
     def hold(self, output: _Output, run: CellRun) -> None:
-        """Keep an output alive while its cell shows it. Outputs of earlier runs of the cell are closed."""
+        """Keep an output alive while its cell shows it.
+
+        Outputs of earlier runs of the cell are closed.
+        """
         shown = self._outputs.items()
         self._close([old for old, at in shown if at.cell == run.cell and at.count != run.count])
         # The reference keeps the output alive while its cell shows it, though nobody holds it in
@@ -85,7 +91,10 @@ class LiveCells(ShellListener):
         self._pending.discard(output)
 
     def refresh(self, output: _Output) -> None:
-        """Refresh an output now, or once after the running cell, which may redefine several of its ops."""
+        """Refresh an output now, or at the end of the running cell.
+
+        The cell may redefine several ops of the output's session, which then runs only once.
+        """
         if _in_cell():
             self._pending.add(output)
         else:
@@ -105,7 +114,7 @@ class LiveCells(ShellListener):
         self._pending.clear()
         for output in outputs:
             output.start()
-        # The cell has ended, and the outputs say themselves that they were stopped.
+        # The cell has ended, and each output says that its run was stopped.
         with contextlib.suppress(KeyboardInterrupt):
             wait_for(outputs, in_cell=True)
 
@@ -123,7 +132,9 @@ class LiveCells(ShellListener):
 
 
 def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None:
-    """Wait for runs together: not for long, unless a cell caused them whose output is not updated later.
+    """Wait for runs together, for a short time.
+
+    If a cell caused them and the front end cannot update its output later, wait until they end.
 
     Parameters
     ----------
@@ -150,18 +161,24 @@ def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
 
 
 def _updates_later() -> bool:
-    """Tell whether the front end updates outputs of cells that have ended: those that name the cell, and Colab."""
+    """Tell whether the front end updates outputs of cells that have ended.
+
+    Those that name the cell in a request do, and Colab.
+    """
     return "cellId" in _metadata(get_ipython()) or lacks_extension()
 
 
 def lacks_extension() -> bool:
-    """Tell whether the front end has ipywidgets but cannot have our extension, and shows saved HTML."""
+    """Tell whether the front end has ipywidgets but cannot have our extension.
+
+    Such a front end shows the saved HTML.
+    """
     shell: Any = get_ipython()
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
 def in_console() -> bool:
-    """Tell whether the front end is a console of Jupyter's, which prints what is displayed and none of its updates."""
+    """Tell whether the front end is a Jupyter console, which prints displays but no updates."""
     # It lets cells ask for input, which programs that execute notebooks do not, and names
     # no cell, as pages do.
     content = _parent(get_ipython()).get("content") or {}

@@ -1,4 +1,4 @@
-"""Sliders, boxes and menus for attrs and scalar feeds: which widget fits, and how its value is read."""
+"""Choose a slider, box or menu for an attr or a scalar feed, and read its value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = {"b": "bool", "i": "int", "u": "int"}
 
 @dataclass(frozen=True)
 class Control:
-    """A widget, and how its value becomes that of an attr or feed.
+    """A widget, and a function that converts its value to that of an attr or feed.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Control:
     grows: bool = False
 
     def move(self, value: Any) -> None:
-        """Set the widget, as a user does with the mouse; a range that nobody asked for grows."""
+        """Set the widget as a user does with the mouse, and widen a range that nobody asked for."""
         if self.grows:
             self.widget.min = min(value, self.widget.min)
             self.widget.max = max(value, self.widget.max)
@@ -68,7 +68,9 @@ class Control:
 
 
 def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
-    """Make the control of an attr, as the caller requests it (a range, choices, a value) or as its schema suggests.
+    """Make the control of an attr.
+
+    A request is a range, choices or a value; without one, the attr's schema and value decide.
 
     Raises
     ------
@@ -147,7 +149,10 @@ def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
 
 
 def _number(name: str, kind: str, number: float, bounds: tuple[float, float]) -> Control:
-    """Make a slider of the range that `ipywidgets.interact` chooses, within what the dtype holds; or a box."""
+    """Make a slider of the range that `ipywidgets.interact` chooses, within the dtype's limits.
+
+    A number that is infinite, NaN or too large for a slider gets a box.
+    """
     if not math.isfinite(number) or abs(number) > _MOST_ON_A_SLIDER:
         return Control(name, _widget(f"{kind.title()}Text", name, number), _NUMBERS[kind])
     low, high = sorted((-number, 3 * number)) if number else (0, 1)
@@ -179,7 +184,10 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
 
 
 def _step_through(low: float, value: float, step: float) -> float:
-    """Refine the step until it reaches a value: a browser snaps other values and reports that as the user's move."""
+    """Refine the step until it reaches a value.
+
+    A browser moves a slider to the nearest step and reports that as the user's move.
+    """
     # Decimal steps, as people type decimal numbers.
     for digits in range(6):
         finer = step / 10.0**digits

@@ -1,4 +1,4 @@
-"""``pyopnb.interact``: controls for feeds and for the attrs of a session's ops, with the result below."""
+"""``pyopnb.interact``: controls for feeds and for attrs of a session's ops, above the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FAST = 0.1
 
 @dataclass(frozen=True)
 class _Target:
-    """An attr that can be controlled: of one node, of all nodes of an op, or of the only op that has it."""
+    """An attr that can be controlled, of one node or of all nodes of an op."""
 
     # The node or op, as `Session.set_attrs` takes it.
     where: str
@@ -265,7 +265,10 @@ def _unknown(name: str, known: Iterable[str]) -> InputError:
 
 
 def _targets(session: Session) -> dict[str, _Target]:
-    """List the attrs that can be controlled: ``attr`` if only one op has it, ``Op.attr`` and ``node.attr``."""
+    """List the attrs that can be controlled, by name.
+
+    An attr has the names ``node.attr`` and ``Op.attr``, and also ``attr`` if only one op has it.
+    """
     targets: dict[str, _Target] = {}
     owners: dict[str, set[str]] = {}
     # A short name stands for one op only. What several ops have needs the name of the op or the

@@ -37,9 +37,10 @@ _session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.We
 
 
 class LiveOutput:
-    """What watches and controls share: an output that is refreshed whenever an op of its session is redefined.
+    """An output that is refreshed whenever an op of its session is redefined.
 
-    It lives while its cell shows it or somebody holds a reference to it.
+    `Watch` and `Interact` are its subclasses. It lives while its cell shows it or somebody holds a
+    reference to it.
 
     Attributes
     ----------
@@ -85,7 +86,10 @@ class LiveOutput:
 
     @property
     def result(self) -> Result | None:
-        """Result of the last run without an error. Waits for a run in flight, as the other attributes do."""
+        """Return the result of the last run without an error.
+
+        This waits for a run in flight, as the other attributes do.
+        """
         self.wait()
         return self._state.good.result if self._state.good else None
 
@@ -109,13 +113,16 @@ class LiveOutput:
 
     @property
     def seconds(self) -> float:
-        """Duration of the last run."""
+        """Return the duration of the last run."""
         self.wait()
         return self._state.run.seconds if self._state.run else 0.0
 
     @property
     def widget(self) -> ipywidgets.Widget:
-        """Return the output as an ordinary widget, for other layouts and for front ends without our extension."""
+        """Return the output as an ordinary widget.
+
+        It is for other layouts, and for front ends without our extension.
+        """
         self._show()
         return self._pane.widget
 
@@ -123,12 +130,18 @@ class LiveOutput:
         return self._report().text
 
     def refresh(self) -> None:
-        """Run again, and show the result. Returns when it is there, or earlier where the page can show it later."""
+        """Run again, and show the result.
+
+        This returns when the result is there, or earlier if the page can show it later.
+        """
         self.start()
         wait_for([self])
 
     def start(self) -> None:
-        """Run again on a thread of its own. A run that has not ended is stopped, because its result would be obsolete."""
+        """Run again on a thread of its own.
+
+        A run that has not ended is stopped, because its result would be obsolete.
+        """
         # The worker runs once more after the current run, whose result nobody needs any more.
         if not self.closed and self._worker.request():
             self._terminate()
@@ -195,7 +208,10 @@ class LiveOutput:
     # ---- one run ---------------------------------------------------------------------------------
 
     def _run(self) -> Run | None:
-        """Run, on the worker's thread, and record the outcome; return None if it was stopped for a newer run."""
+        """Run on the worker's thread, and record the outcome.
+
+        Return None if the run was stopped for a newer one.
+        """
         run: Run | None
         try:
             feeds = self._current_feeds()
@@ -219,7 +235,7 @@ class LiveOutput:
         self._state = state
 
     def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
-        """Run the session; return None if the run was stopped because its result would be obsolete."""
+        """Run the session; return None if the run was stopped because a newer one is waiting."""
         options = locked(self._lock, self._begin)
         try:
             # Outputs of one session take turns: its ops may keep state.
@@ -292,7 +308,7 @@ class LiveOutput:
             self._show()
 
     def _show(self, *, here: bool = False) -> None:
-        """Show the current state wherever this is displayed, and below the running cell too if asked."""
+        """Show the current state wherever this is displayed, and if ``here`` below the cell, too."""
         locked(self._lock, self._show_now, here)
 
     def _show_now(self, here: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a page shows of a live output: a widget while the kernel holds its state, and the HTML of its last state otherwise."""
+"""Show a live output in pages: as a widget while the kernel holds its state, else as HTML."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NOT_LIVE = details(
     "not live: run this cell",
     note(
-        "Live outputs need a running kernel, a trusted notebook, and pyopnb installed where JupyterLab or Notebook 7 is. "
-        "Elsewhere assign the output to a variable and display its widget: w = pyopnb.watch(…), then w.widget"
+        "Live outputs need a running kernel, a trusted notebook, and pyopnb installed where "
+        "JupyterLab or Notebook 7 is. Elsewhere assign the output to a variable and display its "
+        "widget: w = pyopnb.watch(…), then w.widget"
     ),
 )
 
@@ -31,9 +32,9 @@ _NOT_LIVE = details(
 class Pane:
     """The place of a live output in the pages that show its notebook.
 
-    A page that is opened later, or a second one, gets the widget's state from the kernel. Saved
-    notebooks do not contain the widget's MIME type, for which front ends show an error once the
-    kernel has gone, but the HTML.
+    A page that is opened later, or a second one, gets the widget's state from the kernel. A saved
+    notebook contains the HTML and not the widget's MIME type, because front ends show an error for
+    that type once the kernel has gone.
 
     Parameters
     ----------
@@ -90,7 +91,10 @@ class Pane:
         self._printed = text
 
     def _print(self, text: str) -> None:
-        """Show a new result below the running cell of a console, which shows no updates of earlier outputs."""
+        """Show a new result below the running cell, if the front end is a console.
+
+        A console shows no updates of earlier outputs.
+        """
         if text != self._printed and in_console():
             self._printed = text
             shell: Any = get_ipython()

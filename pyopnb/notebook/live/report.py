@@ -1,4 +1,4 @@
-"""What a live output shows of its runs: versions, settings, time, result or error, and what changed."""
+"""Report the runs of a live output: versions, settings, time, result or error, and changes."""
 
 from __future__ import annotations
 

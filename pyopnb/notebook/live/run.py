@@ -108,7 +108,10 @@ def run_session(
     options: Any,
     view: Callable[[Result], Any] | None = None,
 ) -> Run:
-    """Run a session. An exception is part of the outcome: it belongs in the output, not in the cell that redefined the op.
+    """Run a session, and return the outcome.
+
+    An exception is part of the outcome: it belongs in the output, not in the cell that redefined
+    the op.
 
     Parameters
     ----------
@@ -119,7 +122,7 @@ def run_session(
     options : RunOptions
         Whoever sets ``terminate`` in them stops the run.
     view : callable, optional
-        Makes of the result what is shown. An exception of it is one of the run.
+        Returns what to show of the result. If it raises, the run counts as one that raised.
 
     Returns
     -------

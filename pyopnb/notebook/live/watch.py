@@ -1,4 +1,4 @@
-"""``pyopnb.watch``: an output that runs a session again whenever one of its ops or attrs changes."""
+"""``pyopnb.watch``: an output that runs a session again whenever an op or an attr changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["Watch", "watch"]
 
 
 class Watch(LiveOutput):
-    """An output that runs a session again whenever an op is redefined or an attr is set; created by `watch`.
+    """An output that runs a session again whenever an op is redefined or an attr is set.
+
+    `watch` makes one.
 
     Attributes
     ----------
@@ -56,7 +58,10 @@ class Watch(LiveOutput):
         self.refresh()
 
     def _baseline(self, run: Run) -> Run | None:
-        """Choose the last good run if an op or an attr changed since; a plain run again keeps the comparison."""
+        """Compare with the last good run if an op or an attr changed since.
+
+        Without a change, the new run is compared with the same run as before.
+        """
         good = self._state.good
         if good is None or run.error or run.changed_ops(good) or run.changed_settings(good):
             return good
@@ -79,7 +84,7 @@ def watch(
     view: Callable[[Result], Any] | None = None,
     **named: Any,
 ) -> Watch:
-    """Run a session now, and again in the same output whenever an op is redefined or an attr is set.
+    """Run a session now, and again in the same output whenever an op or an attr changes.
 
     The output shows the result, how it differs from the previous one, the time, the attrs that
     differ from the model's, and the changed lines of the class. If a run raises, the exception

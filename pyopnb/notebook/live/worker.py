@@ -13,7 +13,9 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """Does the same work again on request. A request that arrives meanwhile is served afterwards; only one waits.
+    """Do the same work again on request, on a thread.
+
+    A request that arrives during the work is served afterwards; at most one request waits.
 
     Parameters
     ----------
@@ -45,8 +47,8 @@ class Worker:
             return True
         thread = threading.Thread(target=self._serve, daemon=True, name="pyopnb live output")
         thread.start()
-        # Start it only now, so that whoever waits can join it. It serves nothing
-        # before the lock is free.
+        # Set only when it has started, because a waiting thread joins it. It serves nothing before
+        # the lock is free.
         self._thread = thread
         return False
 
@@ -77,7 +79,7 @@ class Worker:
         return True
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the Python code that is at work, as Ctrl-C does on the main thread."""
+        """Raise KeyboardInterrupt in the work's Python code, as Ctrl-C does on the main thread."""
         locked(self._lock, self._interrupt)
 
     def _interrupt(self) -> None:
