@@ -244,7 +244,7 @@ def _failure_by_caller(
     return Failure("fails", f"{sanitize(name, 60)}(model, feeds) says that it fails", fails=fails)
 
 
-# ---- failures that are looked for --------------------------------------------------------------------------------------------
+# ---- failures that are looked for ----------------------------------------------------------------
 
 
 class _Sides:
@@ -338,7 +338,7 @@ def _gist(failure: Failure) -> str:
     return failure.kind + _PARTICULARS.sub("", _PARTICULARS.sub("", failure.text))
 
 
-# ---- the search --------------------------------------------------------------------------------------------------------------
+# ---- the search ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -509,7 +509,7 @@ def _copied(model: ModelProto) -> ModelProto:
     return copy
 
 
-# ---- sizes -------------------------------------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 _Axis = tuple[str, int]
 """The name of a feed or weight, and one of its axes."""

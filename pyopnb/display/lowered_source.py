@@ -149,7 +149,7 @@ def view_lowered_source(thing: LoweredSource) -> View:
     return View(thing, thing.title, repr(thing), body)
 
 
-# ---- functions ------------------------------------------------------------------------------------
+# ---- functions -----------------------------------------------------------------------------------
 
 _MOST_SOURCES = 64
 _sources: OrderedDict[bytes, LoweredSource] = OrderedDict()

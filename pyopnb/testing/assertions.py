@@ -13,7 +13,7 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["assert_close"]
 
-# By this name unittest knows whose frames a failure need not show, as pytest by __tracebackhide__.
+# unittest hides the frames of modules with this name, as pytest does by __tracebackhide__.
 __unittest = True
 
 _PASSING = VERDICTS[:3]
@@ -80,7 +80,7 @@ def assert_close(
         choices, got = ", ".join(_PASSING), sanitize(at_least)
         raise InputError("assert_close, at_least", expected=f"one of {choices}", got=got)
     result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
-    # The verdicts of models and ops are others, which only `ok` can rank.
+    # Models and ops have other verdicts, which only `ok` can rank.
     is_ranked = result.verdict in _PASSING
     is_worse = is_ranked and _PASSING.index(result.verdict) > _PASSING.index(at_least)
     if result.ok and not is_worse:

@@ -1,9 +1,8 @@
 """Derive by central differences, with an estimate of their error and the kinks left out.
 
-Richardson's extrapolation of three steps; what its last column changes is the error (C. J.
-F. Ridders, "Accurate computation of F'(x) and F'(x)F''(x)", Advances in Engineering
-Software 4, 1982). The one-sided differences tell a kink: what is left of their disagreement
-where the step goes to zero.
+This is Richardson's extrapolation of three steps, whose error is the change in its last column
+(C. J. F. Ridders, "Accurate computation of F'(x) and F'(x)F''(x)", Advances in Engineering
+Software 4, 1982). At a kink, the one-sided differences still disagree as the step goes to zero.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _KINK = 8.0
 _TINY = np.finfo(np.float64).tiny
 
 Move = Callable[[float], tuple[np.ndarray, float]]
-"""Takes a step along some direction, where a step of 1 is as large as what is moved.
+"""Takes a step along some direction, where a step of 1 is as large as the moved elements.
 
 Returns float64 terms, of any shape, whose sum is the function's value there, and how far the step
-went: less or more than asked for, if it was rounded. Terms that a step leaves alone cancel exactly,
-so that their rounding is no noise.
+went, which differs from the request if it was rounded. Terms that a step does not change cancel
+exactly, so that their rounding adds no noise.
 """
 
 
@@ -57,7 +56,10 @@ class _Slope(NamedTuple):
 
 
 def step_sizes(x: np.ndarray) -> np.ndarray:
-    """Return how far each element is moved by a step of 1: by its own size, but not by next to nothing."""
+    """Return how far a step of 1 moves each element: by its own size.
+
+    An element that is small beside the others moves by an eighth of their root mean square.
+    """
     sizes = np.abs(x.astype(np.float64).ravel())
     sizes[~np.isfinite(sizes)] = 0.0
     # Where all elements are zero, each is moved as if it were 1.
@@ -105,7 +107,7 @@ def central_differences(moves: Sequence[Move], precision: float) -> Differences:
     middle, _ = moves[0](0.0)
     slopes = [_best_slope(move, middle, precision) for move in moves]
     values, errors, jumps, noise = np.array(slopes).T
-    # A derivative of nearly zero beside large ones is no kink for being rounded.
+    # The rounding of a derivative near zero, beside large ones, must not count as a kink.
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = np.maximum(finite, 1e-3 * finite.max())
     limit = precision**0.4 * scale + _KINK * noise
@@ -116,19 +118,19 @@ def central_differences(moves: Sequence[Move], precision: float) -> Differences:
 
 
 def _best_slope(move: Move, middle: np.ndarray, precision: float) -> _Slope:
-    """Return the slope at the step that tells most."""
+    """Return the slope at the step with the smallest error."""
     base = precision**0.2
     best = _slope(move, middle, base, precision)
     for shrink in _SHRINK[1:]:
-        # What is good enough: the error is no larger than rounding, or small beside the value.
+        # This is good enough: the error is within rounding, or small beside the value.
         if best.error <= max(4 * best.noise, precision**0.6 * abs(best.value)):
             break
-        # What so small a step changes is lost in rounding, and the same 0 each time looks exact.
+        # Rounding hides so small a step, and the same difference of 0 each time looks exact.
         if shrink < precision**0.25:
             break
         slope = _slope(move, middle, base * shrink, precision)
-        # Clearly: a small step has small errors by luck, as its noise is estimated from
-        # sums that may cancel.
+        # It must be clearly better: a small step can have small errors by luck, as its noise is
+        # estimated from sums that may cancel.
         is_better = slope.error + slope.noise < 0.1 * (best.error + best.noise)
         if is_better or not np.isfinite(best.value):
             best = slope

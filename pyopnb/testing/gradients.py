@@ -1,4 +1,4 @@
-"""Compare each element of a gradient that ``backward`` returns with central differences of ``compute``."""
+"""Compare the gradients that ``backward`` returns with central differences of ``compute``."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def check_gradients(subject: Subject) -> list[InputGradient]:
     """Compare the gradients of an op under test, as `check_grad` does."""
     gradients: list[InputGradient] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # What is moved can leave the domain.
+        # Moved inputs can leave the op's domain.
         warnings.simplefilter("ignore")
         for example in subject.examples:
             try:
@@ -203,7 +203,7 @@ def check_gradients(subject: Subject) -> list[InputGradient]:
 
 
 class _Comparison:
-    """An example, in the dtype in which it is compared, with a random gradient for each floating-point output."""
+    """An example in the dtype of the comparison, and random gradients of its float outputs."""
 
     def __init__(self, subject: Subject, example: Example) -> None:
         self._subject, self._example = subject, example
@@ -213,7 +213,7 @@ class _Comparison:
         wide_outputs = _outputs_in_float64(subject, wide)
         if wide_outputs is not None:
             self._example, self._outputs = wide, wide_outputs
-        # Arrays of float64 say nothing of what compute casts them to on the way.
+        # An op may compute in less than float64, although its arrays are float64.
         coarsest: np.dtype = np.dtype(np.float64 if wide_outputs is not None else np.float32)
         for array in (*self._example.inputs, *self._outputs):
             if array is not None and is_float(array):
@@ -255,7 +255,7 @@ class _Comparison:
         return results
 
     def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with a backward that is right when it is called once."""
+        """Yield the faults of a backward that is right in a single call."""
         outputs, factor = tuple(self._weights), -3
         instance = self._subject.instance(self._example)
         first = self._backward(outputs, instance=instance)
@@ -263,14 +263,20 @@ class _Comparison:
         # with a negative factor.
         expected = [None if array is None else factor * array for array in first]
         if not self._are_equal(self._backward(outputs, factor), expected):
-            yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
+            yield (
+                f"for {factor} times the gradients of the outputs "
+                f"it does not return {factor} times those of the inputs"
+            )
             return
         again = self._backward(outputs, instance=instance)
         # An op that draws numbers has another gradient each time.
         caller = self._subject.instance(self._example)
         results = [self._subject.call(self._example, caller) for _ in range(2)]
         if self._are_equal(*results) and not self._are_equal(again, first):
-            yield "for the same arrays it returns something else the second time: sessions keep one instance"
+            yield (
+                "for the same arrays it returns something else the second time: "
+                "sessions keep one instance"
+            )
 
     def _are_equal(
         self, arrays: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
@@ -287,7 +293,7 @@ class _Comparison:
     def _backward(
         self, outputs: Sequence[int], factor: int = 1, instance: Any = None
     ) -> tuple[np.ndarray, ...]:
-        """Call backward, of a new instance if none is given, on arrays that cannot be written, as in a session."""
+        """Call backward on read-only arrays, as a session does; by a new instance by default."""
         ports = self._subject.schema.inputs
         inputs: Arrays = self._example.copies()
         # Backward gets None for each trailing optional input that is left out, as in a session.
@@ -363,7 +369,7 @@ def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ..
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)
         outputs = subject.call(wide)
-        # What it rounds on the way hides so small a change of the inputs, and shows a larger one.
+        # Rounding inside of the op hides so small a change of the inputs, but not a larger one.
         slightly = subject.call(wide.cast(np.float64, 1 + 2.0**-40))
         clearly = subject.call(wide.cast(np.float64, 1 + 2.0**-8))
     except Exception:

@@ -1,8 +1,8 @@
-"""Choose elements of a large array to move: some at random, and one that sums of the others point to.
+"""Choose the elements of a large array to move: some at random, and one that is suspected.
 
 A wrong element among thousands is hardly ever drawn. So the others are moved together, in groups
-along random signs: the derivative along a group is the sum of the gradient's elements in it. Where
-the two disagree, halving the group leads to one.
+with random signs: the derivative along a group is the sum of the gradient's elements in it. Where
+the two disagree, halving the group leads to a wrong element.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyopnb.testing.central import Move, central_differences, step_sizes
 
 __all__ = ["moved_places"]
 
-# Elements of an array that are drawn, if it has more.
+# The number of elements that are drawn, if an array has more.
 _MAX_ELEMENTS = 100
 _GROUPS = 16
-# Groups that are tried, with those that a group with a kink in it is divided into.
+# The most groups to try, with the halves of groups that have a kink.
 _MAX_GROUPS = 256
 
 
@@ -30,12 +30,12 @@ def moved_places(
     precision: float,
     tolerance: float,
 ) -> np.ndarray:
-    """Return the places of the elements to be moved one by one: all, or of many some, and one under suspicion.
+    """Return the places of the elements to move one by one: all, or some and a suspected one.
 
     Parameters
     ----------
     function : callable
-        Of an array like ``x``; returns float64 terms, whose sum is its value.
+        Takes an array like ``x``, and returns float64 terms, whose sum is its value.
     x : ndarray
         Floating-point.
     gradient : ndarray
@@ -64,7 +64,7 @@ def _suspected_place(
     """Return the place among some where a gradient may be wrong, or none at all."""
     flat = gradient.astype(np.float64).ravel()
     is_finite = np.isfinite(flat)
-    # What is not finite is suspected as it is, and would hide everything else in a sum.
+    # An element that is not finite is suspected at once, as it would hide all others in a sum.
     if not is_finite.all():
         return np.flatnonzero(~is_finite)[:1]
     random = np.random.default_rng(1)
@@ -87,7 +87,7 @@ def _suspected_place(
         is_wrong = not has_kink and off > 4 * differences.errors[0] + allowed
         if is_wrong and group.size == 1:
             return group
-        # One of the halves has the wrong element, and is looked at next; or has no kink.
+        # One half has the wrong element, and is tried next. After a kink, one half may have none.
         if is_wrong:
             groups.extendleft(np.array_split(group, 2))
         elif has_kink and group.size > 1:

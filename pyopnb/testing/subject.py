@@ -75,7 +75,7 @@ class Example:
 def read_examples(
     op: Op, inputs: Sequence[Any], examples: Sequence[Any], attrs: Mapping[str, Any]
 ) -> list[Example]:
-    """Read the examples that `check` and its kind take; without any, generate one from the hints.
+    """Read the examples of `check` or `check_grad`; without any, generate one from the hints.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> E
     parts = [item]
     if isinstance(item, tuple):
         parts = list(item)
-    # Those of the example win over those for all.
+    # An example's attrs override those for all examples.
     attrs = dict(attrs)
     if parts and isinstance(parts[-1], dict):
         attrs.update(parts.pop())
@@ -157,7 +157,7 @@ class Draws:
     Parameters
     ----------
     sizes : iterator of int
-        Those of dimensions that are not fixed, one after the other.
+        The sizes of dimensions that are not fixed, one after the other.
     """
 
     def __init__(self, sizes: Iterator[int]) -> None:
@@ -173,14 +173,14 @@ class Draws:
         if element.name == "string":
             texts = [f"text {number}" for number in range(math.prod(shape))]
             return np.array(texts, object).reshape(shape)
-        # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most
-        # indices may be 0 and 1.
+        # Look at the name, as four-bit integers of ml_dtypes have the same kind as its floats.
+        # Most inputs that are indices may be 0 and 1.
         if element.name.startswith(("int", "uint", "bool")):
             return self._random.integers(0, 2, shape).astype(element.numpy)
         return self._random.normal(size=shape).astype(element.numpy)
 
     def _size(self, dim: str | None) -> int:
-        # Sizes that nobody names differ, so that no axis is taken for another.
+        # Dimensions without a name get different sizes, so that confused axes show.
         if dim is None:
             return next(self._unused)
         if dim not in self._sizes:
@@ -194,7 +194,7 @@ class Subject:
     Attributes
     ----------
     runs : bool
-        Whether the op has run on an example: without that, most trials cannot say anything.
+        Whether the op has run on an example, without which most trials say nothing.
     """
 
     def __init__(self, op: Op, examples: list[Example]) -> None:
@@ -205,7 +205,10 @@ class Subject:
         self.runs = False
 
     def dims(self, example: Example) -> list[list[int | str]]:
-        """Return the dimensions of each input: the size that a hint fixes, or the name of those that change together."""
+        """Return the dimensions of each input.
+
+        A dimension is a size that a hint fixes, or a name; those of one name change together.
+        """
         dims_by_input: list[list[int | str]] = []
         for index, array in enumerate(example.inputs):
             # Without a hint, dimensions of one size may have to stay equal.

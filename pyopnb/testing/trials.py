@@ -1,4 +1,4 @@
-"""Put an op through trials: each says what came of it, or raises `Failed` or `NotApplicable`."""
+"""Put an op through trials, which return their result or raise `Failed` or `NotApplicable`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _MAX_ULPS = 64
 _THREADS = 8
 # Runs of each thread.
 _RUNS = 8
-# Seconds after which Python switches threads meanwhile, so that races show sooner.
+# Seconds after which Python switches threads during the trial, so that races show sooner.
 _SWITCH_INTERVAL = 1e-5
-# Combinations of sizes that are tried.
+# The most combinations of sizes to try.
 _MAX_SIZES = 10
 
 _INTERNAL = (f"{Path(__file__).parents[1]}{os.sep}", f"{os.sep}onnxruntime{os.sep}capi{os.sep}")
@@ -53,7 +53,7 @@ class Failed(Exception):
 
 def format_exception(error: BaseException) -> str:
     """Write an exception, with the last line of the op's own file that led to it."""
-    # It knows what to write where a class makes its instances unreadable.
+    # The traceback module copes with an exception whose own __str__ raises.
     text = "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, PyopError):
         return str(error)
@@ -89,7 +89,7 @@ def _first_difference(
     return ""
 
 
-# ---- what the op promises ----------------------------------------------------------------------------------------------------
+# ---- what the op promises ------------------------------------------------------------------------
 
 
 def _try_schema(subject: Subject) -> str:
@@ -104,7 +104,8 @@ def _try_schema(subject: Subject) -> str:
             outputs = len(value)
         if schema.outputs is not None and outputs != len(schema.outputs):
             raise Failed(
-                f"outputs: expected {len(schema.outputs)}, as compute's hint says, got {outputs}. Try: change the hint"
+                f"outputs: expected {len(schema.outputs)}, as compute's hint says, "
+                f"got {outputs}. Try: change the hint"
             )
         types = [type_of(result) for result in subject.call(example)]
         results.append(format_types(types))
@@ -115,12 +116,13 @@ def _try_inputs_unmodified(subject: Subject) -> str:
     for example in subject.examples:
         inputs = example.copies()
         subject.instance(example).compute(*inputs)
-        # A session would not let it write, and gives it copies where it asks for them.
+        # A session does not let an op write into inputs, but gives it copies if it asks for them.
         name, text = _first_change(example, Example(inputs, example.attrs))
         if text and not subject.schema.copy_inputs:
             name = subject.schema.port(int(name)).name
             raise Failed(
-                f"compute writes into input {name}: {text}; in ONNX Runtime its inputs are read-only. "
+                f"compute writes into input {name}: {text}; "
+                "in ONNX Runtime its inputs are read-only. "
                 f"Try: {name} = {name}.copy(), or copy_inputs = True in the class"
             )
         fed = Example(example.copies(), example.attrs)
@@ -161,7 +163,7 @@ def _try_shapes(subject: Subject) -> str:
         session = subject.session(example, len(subject.call(example)), types)
         for sizes in [free_sizes, *other_sizes(free_sizes)[:_MAX_SIZES]]:
             resized = subject.resized(example, sizes)
-            # What has no elements is the next trial's.
+            # Inputs without elements have a trial of their own.
             if resized is None or 0 in sizes.values():
                 continue
             try:
@@ -171,7 +173,7 @@ def _try_shapes(subject: Subject) -> str:
                 # The sizes are combined blindly, so that some do not go together.
                 refused += 1
                 continue
-            # Once against what is promised for known sizes, and once for symbols.
+            # Check what the op promises for these sizes, then what it promises for symbols.
             subject.call(resized, instance)
             session(**resized.feeds())
             passed += 1
@@ -182,7 +184,7 @@ def _try_shapes(subject: Subject) -> str:
 
 
 def _try_empty(subject: Subject) -> str:
-    """Call the op without elements, which it may refuse by an error that is meant for the reader."""
+    """Call the op without elements, which it may refuse with a clear error."""
     tried, refusals = 0, []
     for example in subject.examples:
         free_sizes = free_sizes_of(example.inputs, subject.dims(example))
@@ -195,16 +197,19 @@ def _try_empty(subject: Subject) -> str:
             try:
                 subject.call(variant)
             except (PyopError, ValueError, NotImplementedError) as error:
-                # What it returned is wrong, and no refusal.
+                # A wrong result is not a refusal.
                 if isinstance(error, ResultError) or not str(error):
                     raise Failed(f"{inputs}: {error}") from error
                 refusals.append(f"{inputs}: {type(error).__name__}, {error}")
             except Exception as error:
-                # Rows that no table has are a wrong input; any other IndexError is an accident.
+                # An index out of range is a wrong input; any other IndexError is an accident.
                 if isinstance(error, IndexError) and _has_indices(variant):
                     refusals.append(f"{inputs}: IndexError, {error}")
                     continue
-                remedy = "let compute work without elements, raise a ValueError that says why not, or hint a size"
+                remedy = (
+                    "let compute work without elements, raise a ValueError that says why not, "
+                    "or hint a size"
+                )
                 raise Failed(f"{inputs}: {format_exception(error)}. Try: {remedy}") from error
     if not tried:
         raise NotApplicable("no dimension that could be 0: each is hinted, or there is none")
@@ -219,7 +224,7 @@ def _has_indices(example: Example) -> bool:
     return any(array.dtype.kind in "iu" and array.ndim and array.size for array in arrays)
 
 
-# ---- the same result again ---------------------------------------------------------------------------------------------------
+# ---- the same result again -----------------------------------------------------------------------
 
 
 def _try_repeatable(subject: Subject) -> str:
@@ -233,7 +238,10 @@ def _try_repeatable(subject: Subject) -> str:
 
 
 def _try_runtime(subject: Subject) -> str:
-    remedy = "let compute depend on nothing but the values of its inputs, which are read-only and contiguous there"
+    remedy = (
+        "let compute depend on nothing but the values of its inputs, "
+        "which are read-only and contiguous there"
+    )
     for example in subject.examples:
         expected = subject.call(example)
         session = subject.session(example, len(expected))
@@ -270,7 +278,10 @@ def _race(
 ) -> None:
     """Run feeds in many threads at once, and compare the results with those expected."""
     barrier = threading.Barrier(_THREADS)
-    remedy = "keep what compute calculates in local variables, not on self, or write serial = True in the class"
+    remedy = (
+        "keep what compute calculates in local variables, not on self, "
+        "or write serial = True in the class"
+    )
 
     def work(number: int) -> None:
         # All begin at once, however long a thread takes to start.
@@ -290,7 +301,7 @@ def _race(
         sys.setswitchinterval(interval)
 
 
-# ---- precision ---------------------------------------------------------------------------------------------------------------
+# ---- precision -----------------------------------------------------------------------------------
 
 
 def _try_precision(subject: Subject) -> str:
@@ -305,8 +316,9 @@ def _try_precision(subject: Subject) -> str:
             # NaN is no pass: it is not larger than the limit either.
             if not ulps <= _MAX_ULPS:
                 raise Failed(
-                    f"{name}: {ulps:.3g} units in the last place from the same op in float64, at most {_MAX_ULPS} expected"
-                    f": {where}. Try: calculate in a larger dtype, x.astype(np.float64), or in another order"
+                    f"{name}: {ulps:.3g} units in the last place from the same op in float64, "
+                    f"at most {_MAX_ULPS} expected: {where}. "
+                    "Try: calculate in a larger dtype, x.astype(np.float64), or in another order"
                 )
             worst[name] = max(ulps, worst.get(name, 0.0))
     if not worst:
@@ -316,8 +328,8 @@ def _try_precision(subject: Subject) -> str:
 
 
 def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
-    """Return the largest error in ULPs of a smaller dtype against float64, and where; None without any."""
-    # The rounded numbers in float64: what the rounding of the inputs does is not the op's.
+    """Return the largest error in ULPs against float64, and where; None if there is none."""
+    # The same rounded numbers in float64, so that only the op's own rounding counts.
     wide = low.cast(np.float64)
     if wide.types == low.types:
         return None
@@ -337,11 +349,11 @@ def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
     return max(errors, key=itemgetter(0), default=None)
 
 
-# ---- another implementation of the operator ----------------------------------------------------------------------------------
+# ---- another implementation of the operator ------------------------------------------------------
 
 
 def _try_operator(subject: Subject) -> str:
-    """Compare with ONNX's operator of the op's name: with the kernel, or else with the reference."""
+    """Compare with ONNX's operator of the same name: its kernel, or else the reference."""
     op_type = sanitize(subject.op.op_type)
     if not onnx.defs.has(subject.op.op_type, domain=""):
         raise NotApplicable(f"ONNX has no operator {op_type}")

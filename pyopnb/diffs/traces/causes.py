@@ -66,7 +66,7 @@ def _format_ops(graph: TraceGraph, segment: Segment) -> str:
     return " + ".join(sanitize(full_name(node).removeprefix("::"), 80) for node in nodes)
 
 
-# ---- attributes ------------------------------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 
 
 def _attribute_causes(
@@ -105,7 +105,7 @@ def _weights(side: Side, segment: Segment) -> dict[str, Any]:
     return {name: side.weight(name) for name in (*segment.weights, *names)}
 
 
-# ---- source ----------------------------------------------------------------------------------------------------------------
+# ---- source --------------------------------------------------------------------------------------
 
 
 def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:

@@ -91,7 +91,7 @@ class TraceDiff(ToleranceDiff):
     models: tuple[Any, Any] | None = field(default=None, compare=False)
     partners: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    # ---- the verdict ---------------------------------------------------------------------------------------------------------
+    # ---- the verdict -----------------------------------------------------------------------------
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -115,7 +115,7 @@ class TraceDiff(ToleranceDiff):
         """Tell whether the verdict is one of the first three."""
         return VERDICTS.index(self.verdict) < 3
 
-    # ---- where the runs diverge ----------------------------------------------------------------------------------------------
+    # ---- where the runs diverge ------------------------------------------------------------------
 
     @cached_property
     def origins(self) -> tuple[ComparedStep, ...]:
@@ -153,7 +153,7 @@ class TraceDiff(ToleranceDiff):
         """Return the pair of a tensor, by its name in b."""
         return {tensor.b: tensor for tensor in (*self.feeds, *self.tensors)}[name]
 
-    # ---- text ----------------------------------------------------------------------------------------------------------------
+    # ---- text ------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         lines = [*self.headline(), *(f"  {line}" for line in (*self._causes(), *self.details()))]
@@ -281,7 +281,7 @@ class TraceDiff(ToleranceDiff):
             factor = format_number(most.amplification)
             yield f"most amplified: {most.name}, {factor} × the error of its inputs"
 
-    # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
+    # ---- another tolerance, JSON -----------------------------------------------------------------
 
     def _judged(self, tolerances: Tolerances) -> TraceDiff:
         tolerances = for_runtimes(tolerances, (self.a, self.b))

@@ -1,8 +1,8 @@
 """Decide whether two results differ by more than the original's own rounding.
 
-A tolerance for all would hide a lost ``log1p`` or refuse a sum in another order. So each element
-gets an allowance of its own: what the original loses against its own run in wider floats, and
-what it moves when its inputs move by a rounding error. Results other than floats are exact,
+One tolerance for all would hide a lost ``log1p`` or refuse a sum in another order. So each element
+gets an allowance of its own: the original's error against its own run in wider floats, and its
+change when its inputs move by a rounding error. Results other than floats are exact,
 except where moving the inputs by a rounding error changes the original's own result, as on the
 edge of a comparison.
 """
@@ -31,12 +31,13 @@ _BASE_ULPS = 16.0
 tanh are off by up to 5, and a body calls several."""
 _OF_OWN_ERROR = 4.0
 _OF_SPREAD = 16.0
-# Equal numbers that cancel may be moved alike in six of them. Where both agree, fewer are made.
+# The most runs with moved inputs: equal numbers that cancel may be moved alike in six of them.
+# Fewer are needed where both functions agree.
 _MOVES = 16
 
 
 def run(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    """Call a function whose warnings nobody needs."""
+    """Call a function without its warnings."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return tuple(map(np.asarray, function(*inputs)))
@@ -54,7 +55,7 @@ def call_original(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...] 
 
 @dataclass(frozen=True)
 class KernelError:
-    """What the kernels of a runtime lose on their own, which is no fault of a conversion.
+    """The error of a runtime's kernels, which is no fault of a conversion.
 
     Attributes
     ----------
@@ -62,9 +63,9 @@ class KernelError:
         How far a float32 or float64 result may be off, in multiples of its dtype's
         smallest normal number.
     of_largest : float
-        How far it may be off, in units in the last place of the largest number that goes in or out:
-        for functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, whose rounding
-        is not tried otherwise.
+        How far it may be off, in units in the last place of the largest number that goes in or out.
+        This is for functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, which
+        are not moved.
     """
 
     tiny: float = 0.0
@@ -79,12 +80,12 @@ class Judge:
     ----------
     original : callable
     exact : callable
-        The same in wider floats; what raises there has no yardstick of that sort.
+        The same in wider floats; a call that raises there is not compared with it.
     kernel_error : KernelError
     narrowest : numpy.dtype or None
         The narrowest float that is computed in, if narrower than the inputs and outputs.
     settle : callable or None
-        Replaces what is near enough by a rule of its own, as `verify` has it.
+        Replaces results that a rule of its own accepts, as for `verify`.
     """
 
     original: Function
@@ -113,10 +114,10 @@ class Judge:
         return None
 
     def _mask(self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray) -> np.ndarray:
-        # Most results are the same, and the allowances of many elements take long.
+        # Most results are equal, and allowances of many elements take long to compute.
         if np.array_equal(want, got, equal_nan=has_fractions(want.dtype)):
             return np.zeros(want.shape, bool)
-        # Most others agree closely, and the yardsticks cost seven more calls of the original.
+        # Most others agree closely, and the full allowance costs seven more calls of the original.
         wrong = _wrong_elements(want, got, self._least_allowance(trial.inputs, want))
         if not wrong.any():
             return wrong
@@ -136,7 +137,7 @@ class Judge:
             own_error = _finite(np.abs(wide - truth))
             least = self._least_allowance(trial.inputs, want, np.abs(truth))
             allowance = np.asarray(least + _OF_OWN_ERROR * own_error)
-        # Where the original overflowed on the way, in another order it need not, or elsewhere.
+        # Where the original overflowed on the way, another order may overflow elsewhere, or not.
         allowance[np.isfinite(truth) & ~np.isfinite(wide)] = np.inf
         for moved in chain([wide], map(widened, moved_results)):
             with np.errstate(all="ignore"):
@@ -160,12 +161,12 @@ class Judge:
     def _least_allowance(
         self, inputs: Arrays, want: np.ndarray, sizes: np.ndarray | float = 0.0
     ) -> np.ndarray | float:
-        """Return how far each element may be off by its own size, or by other sizes if those are larger."""
+        """Return each element's allowance from its own size, or from ``sizes`` if larger."""
         if not has_fractions(want.dtype):
             return 0.0
         eps, smallest = precision_of(want.dtype)
         if self.narrowest is not None:
-            # What the body makes of numbers of its own, as np.arange, is not moved.
+            # Numbers that the body makes itself, such as np.arange's, are not moved.
             eps = max(eps, precision_of(self.narrowest)[0])
         # Rounding errors of a sum grow with the root of its terms, in one order as in another.
         terms_each = size_of(inputs) / max(want.size, 1)
@@ -191,7 +192,7 @@ class Judge:
             return np.asarray(ulps * eps * np.maximum(magnitude, _finite(sizes)) + floor)
 
     def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the original's results where its inputs, and what it calls, round otherwise."""
+        """Yield the original's results with its inputs, and what it calls, rounded otherwise."""
         ties_stay = not has_fractions(want.dtype)
         for run in range(_MOVES):
             shares = draw_shares(run)
@@ -207,7 +208,7 @@ class Judge:
             jitter = partial(jittered, shares=shares, sums=not trial.on_edges)
             result = _result(self.original, each(jitter, inputs), number, want)
             if result is None:
-                # Other libraries than NumPy may refuse arrays of another class.
+                # Libraries other than NumPy may refuse a subclass of its arrays.
                 result = _result(self.original, inputs, number, want)
             if result is not None:
                 yield result
@@ -223,7 +224,7 @@ def _moved(array: np.ndarray, shares: Shares, seed: int | None) -> np.ndarray:
 
 
 def _result(function: Function, inputs: Arrays, number: int, want: np.ndarray) -> np.ndarray | None:
-    """Return an output of a function; None for one of another shape, as of a selection by values."""
+    """Return an output of a function, or None if its shape differs, as a selection's may."""
     results = call_original(function, inputs)
     if results is None or len(results) <= number or results[number].shape != want.shape:
         return None
@@ -242,7 +243,7 @@ def _wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | f
         agree = (a == b) | (np.isnan(a) & np.isnan(b))
         near = np.abs(a - b) <= allowance
     agree |= near & np.isfinite(a) & np.isfinite(b)
-    # An allowance of infinity says that nothing can be said of the element.
+    # An infinite allowance means that the element cannot be judged.
     return np.asarray(~agree & ~np.isposinf(allowance))
 
 
@@ -258,7 +259,7 @@ def _finite(values: np.ndarray | float) -> np.ndarray:
 
 
 def _shares_by_value(wide: np.ndarray, seed: int) -> np.ndarray:
-    """Return numbers between 0 and 1 that look random, and are equal where the given ones are."""
+    """Return numbers from 0 to 1 that look random, but are equal for equal elements."""
     mantissas, _ = np.frexp(wide.astype(np.float64))
     with np.errstate(invalid="ignore"):
         shares = np.abs(mantissas) * (7919.1234567 * seed) % 1

@@ -1,8 +1,8 @@
 """Draw the inputs on which a conversion is compared with its original.
 
-The order is that in which wrong conversions were found: the user's examples, other sizes,
-then values that are not kind. All of them are drawn with fixed seeds, so that a
-disagreement can be repeated.
+The trials that find wrong conversions soonest come first: the user's examples, other sizes, then
+values that are hard to convert. All are drawn with fixed seeds, so that a disagreement can be
+repeated.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = [
 ]
 
 Dims = Sequence[Sequence[int | str] | None]
-"""For each input the size of each axis, or the name of a free dimension; None for an input left out."""
+"""For each input the sizes of its axes, or names of free dimensions; None if it is left out."""
 
-# Elements of the largest input, enough for ties among more than 16 that a sort moves.
+# Elements of the largest input: enough for ties among more than the 16 elements that a sort moves.
 _ROOMY = 400
-# Draws of arrays whose sizes cannot grow: of several, and the most of those with few elements.
+# How often arrays whose sizes cannot grow are drawn, and the most for those with few elements.
 _DRAWS = 3
 _MOST_DRAWS = 8
-# Elements, of which pairs still have room in memory.
+# The most elements of an array, so that pairs of them still fit into memory.
 _MAX_ELEMENTS = 1_000_000
 _SEPARATE_INPUTS = 6
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs that are tried, and what is special about them.
+    """Inputs to try, and what is special about them.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def draw_trials(
     yield Trial("inputs sorted downwards", each(reverse, ordered))
 
 
-# ---- sizes ------------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 
 def free_sizes_of(example: Arrays, dims: Dims) -> dict[str, int]:
@@ -138,7 +138,7 @@ def other_sizes(free_sizes: Mapping[str, int]) -> list[dict[str, int]]:
     requested.append(dict.fromkeys(free_sizes, 1))
     sizes_to_try: list[dict[str, int]] = []
     for sizes in requested:
-        # One less than an example's size of 0 is no size.
+        # One less than a size of 0 is not a size.
         is_possible = min(sizes.values(), default=0) >= 0
         if is_possible and sizes != free_sizes and sizes not in sizes_to_try:
             sizes_to_try.append(sizes)
@@ -157,7 +157,7 @@ def size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
 
 
 def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
-    """Repeat or cut an example's values to other sizes; return None where that takes too much memory."""
+    """Repeat or cut an example's values to other sizes; return None if they are too large."""
     inputs = list(example)
     for number, (array, axes) in enumerate(zip(example, dims, strict=True)):
         if array is None or axes is None:
@@ -195,24 +195,25 @@ def reverse(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape)
 
 
-# ---- values -----------------------------------------------------------------------------------------
+# ---- values --------------------------------------------------------------------------------------
 
 
 def mild_trials(
     example: Arrays, *, reach: float, integer_reach: float | None = None
 ) -> Iterator[Trial]:
-    """Return one trial for each set of values, its numbers finite and not far from the example's.
+    """Return one trial for each set of values, with finite numbers not far from the example's.
 
-    For originals that are many operations at once: far outside of what they are made for, their
-    results say nothing but how they were rounded.
+    They are for originals of many operations at once, whose results show only rounding if their
+    inputs are far from usual ones.
 
     Parameters
     ----------
     example : tuple of (ndarray or None)
     reach : float
-        How much larger than the example's numbers, or than 1, those are that are tried.
+        How many times larger than the example's numbers, or than 1, the values may be.
     integer_reach : float, optional
-        The same for integers of more than 8 bits, and than 10, if not `reach`.
+        The same for integers of more than 8 bits, where values up to 10 are always tried; ``reach``
+        if not given.
 
     Returns
     -------
@@ -233,7 +234,7 @@ def value_trials(
     Parameters
     ----------
     base : tuple of (ndarray or None)
-        What is left as it is stays.
+        The values of inputs that are not filled.
     sets_by_input : mapping
         By number of the input, then by name.
     thorough : bool
@@ -248,19 +249,19 @@ def value_trials(
     for seed, name in enumerate(names):
         numbers = [number for number, sets in sets_by_input.items() if name in sets]
         groups = [numbers]
-        # What is extreme in all of them may be refused by the original.
+        # The original may refuse values that are extreme in all inputs at once.
         if thorough and 1 < len(numbers) <= _SEPARATE_INPUTS:
             groups += [[number] for number in numbers]
         for group in groups:
             title = name
             if len(group) < len(sets_by_input):
                 title = f"{name} in input {group[0]}"
-            # Inputs with other values beside them are on no edge.
+            # Results are on edges only if all inputs are halves.
             on_edges = thorough and title == "halves"
             size = max(size_of(base[number] for number in group), 1)
             draws = 1
             if thorough and size < _ROOMY // 2:
-                # Each value comes once, and meets some of those of another input.
+                # Each value comes at least once, beside several values of another input.
                 longest = max(len(sets_by_input[number][name]) for number in group)
                 draws = min(max(math.ceil(longest / size), _DRAWS), _MOST_DRAWS)
             for draw in range(draws):
@@ -272,11 +273,11 @@ def value_trials(
 
 
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:
-    """Return an array of the same shape with values of a set, in each draw the next of them."""
+    """Return an array of the same shape with values of a set, the next ones in each draw."""
     with np.errstate(all="ignore"):
         pool = np.array(values, array.dtype)
     pool = np.random.default_rng(seed).permutation(pool)
-    # Each is in it as often as another, if there is room for all.
+    # All values come equally often, if there is room for all.
     pool = np.roll(pool, -draw * array.size)
     chosen = np.resize(pool, array.size)
     chosen = np.random.default_rng((*seed, draw)).permutation(chosen)

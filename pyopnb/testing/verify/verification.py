@@ -20,15 +20,15 @@ __all__ = ["Disagreement", "Verification", "verify"]
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The first input for which a converted function gives something else than its original.
+    """The first input for which a converted function and its original differ.
 
     Attributes
     ----------
     trial : Trial
     difference : str
-        Which output or element it is, and what both give.
+        The output or element, and the two results.
     elements : str
-        Those of the inputs at the same index, if each has one.
+        The elements of the inputs at the same index, if each has one.
     """
 
     trial: Trial
@@ -88,12 +88,12 @@ def verify(
     exact : callable, optional
         The original in wider floats. If not given, `original` itself on wider inputs.
     kernel_error : KernelError, optional
-        What the runtime of the converted function loses on its own. By default nothing.
+        The error of the converted function's runtime itself; none by default.
     narrowest : numpy.dtype, optional
         The narrowest float that is computed in, if narrower than the inputs and outputs.
     settle : callable, optional
-        Takes what both gave, and returns the converted function's with each element replaced by the
-        original's that is near enough by a rule of its own.
+        Takes both results, and returns the converted function's, with elements replaced by the
+        original's where they are close enough by a rule of its own.
     finite : bool
         Leave out inputs for which the original gives NaN or infinities.
     both_raise : bool
@@ -120,8 +120,8 @@ def verify(
     for trial in trials:
         example = example or trial.inputs
         expected = call_original(original, trial.inputs)
-        # Where a user promises finite numbers, inputs for which the original
-        # gives others say nothing.
+        # If a user promises finite numbers, inputs for which the original gives NaN or infinities
+        # say nothing.
         if expected is None or (finite and not _all_finite(expected)):
             verification.left_out.append(trial.name)
             # A compiled function must not compute where an exception of the original is expected.
@@ -191,7 +191,7 @@ def _shown(element: Any) -> str:
 def _disagreement_on_reuse(
     judge: Judge, converted: Function, example: Arrays
 ) -> Disagreement | None:
-    """Call twice with one buffer that is filled again, and once with inputs that are not contiguous."""
+    """Call twice with one refilled buffer, and once with inputs that are not contiguous."""
     flipped = each(reverse, example)
     before = call_original(judge.original, example)
     after = call_original(judge.original, flipped)
@@ -208,7 +208,7 @@ def _disagreement_on_reuse(
         second = run(converted, buffers)
         strided = run(converted, gaps)
     except Exception:
-        # The same inputs in other memory were taken a moment ago, by an op that keeps a state.
+        # The same inputs in other memory were accepted a moment ago, so the op keeps a state.
         return None
     # Results of the first call that lie in the buffer have changed with it.
     for name, inputs, want, got in (
