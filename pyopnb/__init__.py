@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import onnx as _onnx  # noqa: F401  # first: importing it from a module further down takes 20 ms longer
+# It comes first, because importing it from a module further down takes 20 ms longer.
+import onnx as _onnx  # noqa: F401
 
 from pyopnb.errors import PyopError
-from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
+
+# From here on, onnx.defs follows the registry.
+from pyopnb.models import op_inference as _op_inference  # noqa: F401
 from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.handed_down import hand_down as _hand_down
@@ -16,7 +19,9 @@ from pyopnb.ops.installed import import_at_first_use as _import_at_first_use
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime import exceptions as _exceptions  # noqa: F401  # ends runs before the interpreter does, bare ones too
+
+# It ends runs before the interpreter ends, those of bare sessions too.
+from pyopnb.runtime import exceptions as _exceptions  # noqa: F401
 from pyopnb.runtime.callbacks import get_library_path
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ def forked_kernels(name: str) -> Iterator[None]:
         before = os.environ.get("JUPYTER_PATH")
         os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [folder, before]))
         reading, writing = os.pipe()
-        server = subprocess.Popen([*command, "serve", path], stdout=writing)  # noqa: S603  # this file
+        # The command is this file.
+        server = subprocess.Popen([*command, "serve", path], stdout=writing)  # noqa: S603
         os.close(writing)
         try:
             with open(reading) as said:
@@ -58,7 +59,9 @@ def serve(path: str) -> None:
     import ipywidgets  # noqa: F401, TID251
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401, TID251
-    import sklearn.datasets  # noqa: F401  # the data of most pages; it takes longer than their cells
+
+    # Most pages take their data from here, and the import takes longer than their cells.
+    import sklearn.datasets  # noqa: F401
 
     signal.signal(
         signal.SIGCHLD, _wait_for_ended

@@ -144,7 +144,7 @@ class GraphIndex:
         return name in self.producers or name in self._given
 
     def resolve(self, name: str) -> GraphIndex | None:
-        """Return the graph that defines a name, this or the nearest around it; None if none does."""
+        """Return the graph that defines a name: this or the nearest around it, or None."""
         # A body sees the names of the graphs around it, the nearest first.
         graph: GraphIndex | None = self
         while graph is not None and not graph.defines(name):

@@ -1,1 +1,1 @@
-"""What an op is: its dtypes, the schema read from its class, the registry of its versions, the errors."""
+"""Define ops: their dtypes, the schemas of their classes, and the registry of their versions."""

@@ -1,8 +1,8 @@
-"""Arguments of public functions, checked by the functions' own annotations before anything is done with them.
+"""Check the arguments of public functions by the functions' own annotations.
 
-The annotation of a parameter says what it takes, mypy holds the callers in this package to it, and
-this module those in notebooks. What an annotation cannot say (a size, an op that is there) the
-functions check themselves.
+The annotation of a parameter says what it takes. mypy holds the callers in this package to it, and
+this module holds those in notebooks to it, before the function begins. What an annotation cannot
+say (a size, an op that is there) the functions check themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_arguments(
     but: Collection[str] = (),
     advice: Mapping[str, str] | None = None,
 ) -> Callable[_Arguments, _Returned]:
-    """Decorate a public function so that an argument of another kind than its annotation is an `InputError`.
+    """Decorate a public function to refuse arguments of another kind than their annotations.
 
     Parameters
     ----------
@@ -146,7 +146,9 @@ def describe(value: object) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Tell whether a value is a str that UTF-8 can encode: no file and no model holds a lone surrogate.
+    """Tell whether a value is a str that UTF-8 can encode.
+
+    A str with a lone surrogate cannot be, so no file and no model holds one.
 
     Parameters
     ----------
@@ -200,7 +202,8 @@ def _is_int(value: object) -> bool:
     if isinstance(value, (bool, np.bool_, np.ndarray)):
         return False
     try:
-        return -(2**63) <= operator.index(value) < 2**63  # type: ignore[arg-type]  # that is the question
+        # Whether it can be an index is the question.
+        return -(2**63) <= operator.index(value) < 2**63  # type: ignore[arg-type]
     except TypeError:
         return False
 

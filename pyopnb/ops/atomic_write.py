@@ -77,13 +77,13 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
 
 
 def remove_abandoned(folder: Path, start: str) -> None:
-    """Remove what processes that were killed have left of files, where nothing was written for an hour.
+    """Remove unfinished files of killed processes, to which nothing was written for an hour.
 
     Parameters
     ----------
     folder : Path
     start : str
-        That of the files' names.
+        The beginning of the files' names.
     """
     for abandoned in folder.iterdir():
         if abandoned.name.startswith(f".{start[:40]}") and abandoned.suffix == _SUFFIX:
@@ -93,7 +93,10 @@ def remove_abandoned(folder: Path, start: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `ModelError` for a path that is a folder, or in a folder that is not there or cannot be written to."""
+    """Raise a `ModelError` for a path where no file can be written.
+
+    It is a folder, or its folder does not exist or cannot be written to.
+    """
     where = f"file {sanitize(str(path))}"
     if path.is_dir():
         raise ModelError(where, expected="the name of a file", got="a folder")

@@ -123,7 +123,7 @@ def onnx_type(kind: str) -> int | None:
 
 
 def annotation_of(number: int) -> str:
-    """Write the annotation for attributes of one of ONNX's types; return nothing where there is none.
+    """Write the annotation for attributes of one of ONNX's types, or nothing if there is none.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The gradient op of an op whose class has ``backward``: what it is called, takes and gives, and the check of what it returns.
+"""Make the gradient op of an op whose class has ``backward``, and check what that returns.
 
-``backward(self, inputs, outputs, grads)`` gets tuples of arrays, with None for an optional input
-that is left out and for an output whose gradient is not there, and returns the gradients of the
-inputs. The gradient op is a class derived from the op's own, so it has the same attrs and an
-instance of its own; its node takes the op's inputs, its outputs and their gradients.
+``backward(self, inputs, outputs, grads)`` gets tuples of arrays and returns the gradients of the
+inputs. None stands for an optional input that is left out, and for a gradient that is missing. The
+gradient op is a class derived from the op's own, so it has the same attrs and an instance of its
+own; its node takes the op's inputs, its outputs and their gradients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 GRADIENT = "Grad"
-"""What the name of a gradient op has behind that of its op: ``demo::SoftClipGrad``."""
+"""The suffix of a gradient op's name: ``demo::SoftClipGrad`` is that of ``demo::SoftClip``."""
 
 
 def has_backward(cls: type) -> bool:
@@ -43,7 +43,7 @@ def has_backward(cls: type) -> bool:
 
 
 class Split(NamedTuple):
-    """How many of the tensors of a gradient op's node are inputs of the op, and how many are outputs.
+    """The numbers of the op's inputs and outputs among the tensors of its gradient op's node.
 
     Attributes
     ----------
@@ -64,7 +64,10 @@ class Split(NamedTuple):
         return cls(inputs, None if schema.outputs is None else len(schema.outputs))
 
     def counts(self, tensors: int) -> tuple[int, int]:
-        """Count inputs and outputs among the tensors; assume one output where neither number is known."""
+        """Count inputs and outputs among the tensors.
+
+        If neither number is known, one tensor is an output.
+        """
         inputs, outputs = self.inputs, self.outputs
         if outputs is None:
             # Each output comes with its gradient, but the last gradient may be left out.
@@ -76,7 +79,10 @@ class Split(NamedTuple):
     def __call__(
         self, tensors: Sequence[Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """Divide tensors into inputs, outputs and gradients; fill what is left out at the end with None."""
+        """Divide tensors into inputs, outputs and gradients.
+
+        Tensors that are left out at the end become None.
+        """
         inputs, outputs = self.counts(len(tensors))
         padding = (None,) * (inputs + 2 * outputs - len(tensors))
         padded = (*tensors, *padding)
@@ -148,7 +154,8 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     def compute(self: Any, *tensors: Any) -> tuple[np.ndarray, ...]:
         inputs, outputs, grads = split(tensors)
         returned = self.backward(inputs, outputs, grads)
-        return checked_gradients(returned, inputs, cls.backward, schema, name)  # type: ignore[attr-defined]  # it has one
+        # `gradient_class` is called for classes with a backward only.
+        return checked_gradients(returned, inputs, cls.backward, schema, name)  # type: ignore[attr-defined]
 
     def infer(self: Any, *types: TensorType | None) -> tuple[TensorType, ...]:
         return tuple(type_ or ANY for type_ in split(types)[0])
@@ -158,7 +165,10 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
         "compute": compute,
         "infer": infer,
         "__module__": cls.__module__,
-        "__doc__": f"The gradient of {name}, by its backward. Inputs: {ports}, the outputs and their gradients.",
+        "__doc__": (
+            f"The gradient of {name}, by its backward. Inputs: {ports}, "
+            "the outputs and their gradients."
+        ),
     }
     # Without it, instances would have a __dict__ that those of the op's class have not.
     if "__slots__" in vars(cls):
@@ -171,7 +181,9 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
 def checked_gradients(
     returned: Any, inputs: Sequence[np.ndarray | None], function: Any, schema: Schema, name: str
 ) -> tuple[np.ndarray, ...]:
-    """Check what ``backward`` returned against each input's dtype and shape; fill missing gradients with zeros.
+    """Check what ``backward`` returned against the dtypes and shapes of the inputs.
+
+    Missing gradients become zeros.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Values in the words of messages, the expressions that convert them, and arrays of other libraries."""
+"""Describe values for messages, write expressions that convert them, and take foreign arrays."""
 
 from __future__ import annotations
 

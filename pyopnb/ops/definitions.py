@@ -48,7 +48,9 @@ def _collected() -> list[Definition] | None:
 
 @contextmanager
 def collect_definitions() -> Iterator[list[Definition]]:
-    """Let `pyop` and its like check definitions and collect them, so that a file that fails half-way defines nothing.
+    """Let `pyop` and similar decorators only check and collect definitions.
+
+    A file that fails half-way then defines nothing.
 
     Yields
     ------

@@ -86,7 +86,10 @@ _NOT_CARRIED = ("int2", "uint2", "float8_e8m0fnu", "complex64", "complex128")
 
 
 def _rows() -> Iterator[DType]:
-    """Yield the rows that the installed onnx and ml_dtypes have; no array and no model can have the others."""
+    """Yield the rows that the installed onnx and ml_dtypes have.
+
+    No array and no model can have the other dtypes.
+    """
     for name, runtime, onnx_name, bits in _TABLE:
         number = getattr(TensorProto, onnx_name, None)
         scalar: Any = getattr(ml_dtypes, name, name)

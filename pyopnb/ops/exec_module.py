@@ -1,4 +1,7 @@
-"""Source text run as a module of its own; the ops in it are defined after all of it ran, or not at all."""
+"""Run source text as a module of its own, and define its ops after all of it ran.
+
+If the text raises, none of its ops is defined.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
         What the text raises, as itself.
     """
     __tracebackhide__ = True
-    import cloudpickle  # type: ignore[import-untyped]  # what a script that only defines ops never needs
+    # A script that only defines ops never needs it.
+    import cloudpickle  # type: ignore[import-untyped]
 
     code = compile(text, file, "exec", dont_inherit=True)
     module = types.ModuleType(name)

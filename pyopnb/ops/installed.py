@@ -1,4 +1,4 @@
-"""The packages that pyopnb is built on: a version that is too old is named, before something in it is missed."""
+"""Import names at their first use, and refuse packages that are missing or too old."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["import_at_first_use", "require"]
 
 
 def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> Any:
-    """Import a name of a package from the module that has it; the next access finds it in the package itself.
+    """Import a name of a package from the module that has it.
+
+    The next access finds the name in the package itself.
 
     Parameters
     ----------

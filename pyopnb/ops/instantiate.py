@@ -70,7 +70,8 @@ def failure_notes(
     # NumPy says it in both ways.
     if re.search("read-only|WRITEABLE", str(error)):
         notes.append(
-            "the inputs of compute are read-only. Try: copy_inputs = True in the class, for copies that can be written"
+            "the inputs of compute are read-only. "
+            "Try: copy_inputs = True in the class, for copies that can be written"
         )
     return notes
 
@@ -87,5 +88,6 @@ def add_note(error: BaseException, text: str) -> None:
     try:
         if text not in getattr(error, "__notes__", ()):
             error.add_note(text)
-    except Exception:  # noqa: S110  # the class can forbid or break it, and the user's error matters more than the note
+    # The class can forbid or break it, and the user's error matters more than the note.
+    except Exception:  # noqa: S110
         pass

@@ -31,7 +31,9 @@ _FEW = 3
 
 
 def sanitize(value: object, longest: int = _LONGEST) -> str:
-    r"""Make text from a file, a user or an array safe to print: cut it, and escape what could mislead a reader.
+    r"""Make text from a file, a user or an array safe to print.
+
+    A long text is cut, and characters that could mislead a reader are escaped.
 
     Parameters
     ----------
@@ -213,7 +215,7 @@ _Returned = TypeVar("_Returned")
 def hide_internal_frames(
     function: Callable[_Arguments, _Returned],
 ) -> Callable[_Arguments, _Returned]:
-    """Decorate a public function so that the traceback of a `PyopError` ends at the user's own line.
+    """Decorate a public function to end the traceback of a `PyopError` at the user's own line.
 
     Exceptions of the user's code keep all their frames.
 
@@ -256,8 +258,10 @@ def require_native(module: str) -> None:
         importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            "pyopnb's native modules are not built here: the sources of pyopnb are imported, not an installed pyopnb. "
-            "Type: pip install -e .   (in the folder with pyproject.toml; or leave that folder to use an installed pyopnb)"
+            "pyopnb's native modules are not built here: the sources of pyopnb are imported, "
+            "not an installed pyopnb. "
+            "Type: pip install -e .   (in the folder with pyproject.toml; "
+            "or leave that folder to use an installed pyopnb)"
         ) from error
 
 

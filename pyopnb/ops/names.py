@@ -21,16 +21,18 @@ __all__ = [
 DEFAULT_DOMAIN = "pyopnb"
 
 MAX_OUTPUTS = 1000
-"""Of a node whose number of outputs is asked for."""
+"""The largest number of outputs that a node can be asked for."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SEPARATOR = re.compile(r"\s*(?:::?|[./])\s*(?=\w+$)")
-"""What is mistaken for ``::``."""
+"""Separators that people type instead of ``::``."""
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split ``"demo::SoftClip"`` into domain and op type; ``"::Relu"`` is ONNX's, a bare name is in the default domain.
+    """Split ``"demo::SoftClip"`` into domain and op type.
+
+    ``"::Relu"`` is in ONNX's own domain, and a bare name in the default domain.
 
     Raises
     ------

@@ -15,7 +15,10 @@ from pyopnb.ops.schema import Schema
 __all__ = ["MAX_VERSIONS", "Op", "Version", "find_version"]
 
 MAX_VERSIONS = 100
-"""Versions of an op that history and rollback can reach; older ones are dropped, so that redefining all day is free."""
+"""Versions of an op that history and rollback can reach.
+
+Older ones are dropped, so that redefining an op all day costs nothing.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +160,7 @@ class Op(Displayable):
 
     @property
     def definer(self) -> Op:
-        """Return the op whose class defines this one, which for a gradient op is the one it differentiates."""
+        """Return the op whose class defines this one: a gradient op's base, or the op itself."""
         return self.base or self
 
     @property
@@ -167,7 +170,10 @@ class Op(Displayable):
 
     @property
     def is_registered(self) -> bool:
-        """Tell whether a registry has or had this op; classes of allowed modules are ops without one."""
+        """Tell whether a registry has or had this op.
+
+        Classes of allowed modules are ops without a registry.
+        """
         return self._served[0][1].epoch > 0
 
     @property
@@ -181,7 +187,9 @@ class Op(Displayable):
         return split_name(self.name)[1]
 
     def at(self, epoch: int) -> Version:
-        """Return the version that served in an epoch of the registry, or the oldest kept if it was dropped.
+        """Return the version that served in an epoch of the registry.
+
+        If that one was dropped, it is the oldest one that is kept.
 
         Parameters
         ----------

@@ -11,7 +11,10 @@ __all__ = ["OpSource", "ReceivedOps"]
 
 
 class OpSource(Protocol):
-    """What finds an op by the domain and type of a node, or by what the retired PyOp's nodes ask for."""
+    """Finds an op by the domain and op type of a node, or by module and class name.
+
+    The retired PyOp's nodes have a module and a class name.
+    """
 
     def find(self, domain: str, op_type: str) -> Op | None: ...
 

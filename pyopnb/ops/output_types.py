@@ -1,4 +1,4 @@
-"""The types of a node's outputs: what the op's ``infer`` returns, its hints, and what remains without either."""
+"""Find the types of a node's outputs by the op's ``infer``, by its hints, or without either."""
 
 from __future__ import annotations
 

@@ -143,7 +143,10 @@ def _reduce_version(version: Version) -> tuple[Any, ...]:
             f"op {version.op}",
             expected="a class that can be pickled, with all that its methods use",
             got=sanitize(f"{type(error).__name__}: {error}", 160),
-            next="make what cannot be pickled in __init__, or in a module that the other process imports",
+            next=(
+                "make what cannot be pickled in __init__, "
+                "or in a module that the other process imports"
+            ),
         ) from error
 
 
@@ -166,7 +169,10 @@ def _reduce_op(op: Op) -> tuple[Any, ...]:
 
 
 def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool = False) -> Op:
-    """Open an op: the registry's where that has the class, else one that is registered if its name is free.
+    """Open an op that another process pickled.
+
+    If the registry has an op of that name and class, it is that one. Otherwise the version becomes
+    an op, which is registered if its name is free.
 
     Parameters
     ----------

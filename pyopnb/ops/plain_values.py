@@ -1,8 +1,8 @@
-"""Python's own numbers as arrays: they carry no dtype, and get the declared one where that has their values.
+"""Convert Python's own numbers, which carry no dtype, to arrays of the declared dtype.
 
-An int must be there exactly. A float is rounded to a float dtype, as NumPy rounds a Python float
-beside an array, unless it is beyond that dtype, or would become a zero. A bool is a bool and no
-number. What NumPy made has a dtype and keeps it.
+The dtype must have their values. An int must be there exactly. A float is rounded to a float dtype,
+as NumPy rounds a Python float beside an array, unless it is beyond that dtype, or would become a
+zero. A bool is not a number. NumPy's own values have a dtype and keep it.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def _leaf_types(value: Any) -> set[type]:
 def plain_array(
     value: Any, want: DType, where: str, expected: str, name: str, prefix: str = ""
 ) -> np.ndarray:
-    """Convert a plain value to an array of the declared dtype, where that has all its numbers.
+    """Convert a plain value to an array of the declared dtype, if that has all of its numbers.
 
     Parameters
     ----------
     value : object
-        For which `is_plain` is true.
+        One for which `is_plain` is true.
     want : DType
-        Not that of strings.
+        Any dtype but that of strings.
     where, expected : str
         For the error.
     name : str
@@ -146,7 +146,7 @@ def _fits(array: np.ndarray, types: set[type], want: DType) -> np.ndarray:
 
 
 def _is_rounded(numbers: np.ndarray, casts: np.ndarray, want: DType) -> np.ndarray:
-    """Tell where a cast only rounded: nothing is limited, or becomes an infinity, a NaN or a zero."""
+    """Tell where a cast only rounded, and did not clip, overflow, or make a NaN or a zero."""
     # A float8 without infinities takes its largest value for all that is larger.
     largest = float(ml_dtypes.finfo(want.numpy).max)  # type: ignore[no-untyped-call]
     within = ~(np.abs(numbers) > largest) | np.isinf(numbers)
@@ -157,7 +157,7 @@ def _is_rounded(numbers: np.ndarray, casts: np.ndarray, want: DType) -> np.ndarr
 
 
 def _limits(want: DType) -> tuple[int, int] | None:
-    """Return the least and the greatest integer of a dtype of integers; return None for another dtype."""
+    """Return the least and the greatest integer of an integer dtype; return None for others."""
     try:
         info = ml_dtypes.iinfo(want.numpy)  # type: ignore[no-untyped-call]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Progress of long work: callables that get two numbers, and the bars that a front end makes of them.
+"""Report the progress of long work, as bars of a front end or as text.
 
 A front end sets once how it shows a bar. A trace shows one on request; other work, such as the diff
 of large arrays, shows one once it has taken `_PATIENCE` seconds.
@@ -83,7 +83,9 @@ def set_panel(make: Callable[[], Panel] | None) -> None:
 
 
 def panel() -> Panel | None:
-    """Make a panel for an object that changes: the front end's or lines on stderr; return None where nobody watches.
+    """Make a panel for an object that changes; return None where nobody watches.
+
+    The panel is that of the front end, or lines on stderr.
 
     Returns
     -------
@@ -207,7 +209,10 @@ class Throttled:
 
 
 class _Count:
-    """A count that shows a bar once it has taken long. Its total is 0 until the end, if nobody knows it."""
+    """A count that shows a bar once it has taken long.
+
+    A total that nobody knows is 0 until the end.
+    """
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
@@ -245,7 +250,9 @@ def _is_terminal() -> bool:
 
 @contextmanager
 def tracking(what: str, total: int | None) -> Iterator[None]:
-    """Show a bar for a block of work, should it take long; inside another such block it does nothing.
+    """Show a bar for a block of work that takes long.
+
+    A block inside another one shows none.
 
     Parameters
     ----------

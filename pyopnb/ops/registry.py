@@ -77,7 +77,9 @@ class Registry(Displayable):
         source: str | None = None,
         restored: int | None = None,
     ) -> Version:
-        """Define the next version of an op, and of its gradient op where the class has ``backward``, and call the listeners.
+        """Define the next version of an op, and call the listeners.
+
+        If the class has ``backward``, the next version of its gradient op is defined as well.
 
         Parameters
         ----------
@@ -139,7 +141,7 @@ class Registry(Displayable):
         return version
 
     def _define(self, draft: Version, module: str | None) -> tuple[Version, list[str]]:
-        """Add a version, and that of its gradient op; return the names of what was removed for it."""
+        """Add a version and that of its gradient op; return the names of ops that this removes."""
         self._refuse_mixed(draft)
         # Both ops get one epoch, and the registry's own moves last, so that no run sees one of
         # them without the other.
@@ -177,8 +179,9 @@ class Registry(Displayable):
             )
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
-        """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
+        """Take a version back, as if it had not been defined.
 
+        The version before it serves again; if there is none, the op is removed.
         A run in flight finishes with the version that it began with. The number is not used again.
 
         Parameters
@@ -452,7 +455,9 @@ class Registry(Displayable):
     @hide_internal_frames
     @check_arguments
     def remove(self, name: str) -> None:
-        """Remove an op, and its gradient op. Sessions keep the version that they use, and follow when it is defined again.
+        """Remove an op and its gradient op.
+
+        Sessions keep the version that they use, and follow when the op is defined again.
 
         Parameters
         ----------
@@ -489,7 +494,7 @@ class Registry(Displayable):
         return [op.name] if op.gradient is None else [op.name, op.gradient.name]
 
     def _forget_class(self, op: Op, module: str) -> None:
-        """Serve no nodes of the retired PyOp by an op's class in a module any more."""
+        """Stop serving the retired PyOp's nodes by an op's class in a module."""
         for key, serving in list(self._by_class.items()):
             if serving is op and key[0] == module:
                 del self._by_class[key]

@@ -91,7 +91,7 @@ def origin_of(function: Any) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a node: the check of what ``compute`` returned for it, and the words of a refusal.
+    """One output of a node, which checks what ``compute`` returned for it or explains a refusal.
 
     Attributes
     ----------
@@ -253,7 +253,10 @@ class Output:
         return ", ".join(filter(None, (self.where, line, label)))
 
     def _better_hint(self, value: Any) -> str | None:
-        """Suggest the hint that takes a value as it is; float64 where float32 went in is mostly an oversight."""
+        """Suggest the hint that takes a value as it is.
+
+        No other float dtype is suggested: float64 where float32 went in is mostly an oversight.
+        """
         want = self.expected.dtype
         try:
             type_ = type_of(value)

@@ -253,14 +253,18 @@ class Schema:
             if attr.default is REQUIRED and attr.name not in values:
                 raise ModelError(
                     f"{where}, attr {attr.name}",
-                    expected=f"a value of kind {attr.kind} (attrs: {', '.join(map(str, self.attrs))})",
+                    expected=(
+                        f"a value of kind {attr.kind} (attrs: {', '.join(map(str, self.attrs))})"
+                    ),
                     got="nothing",
                     next=f"give the node {attr.name}=…, or __init__ a default for it",
                 )
         return arguments
 
     def check_inputs(self, types: Sequence[TensorType | None], where: str) -> None:
-        """Refuse inputs that do not fit the ports in number, dtype or rank. Sizes are checked when an op runs.
+        """Refuse inputs that do not fit the ports in number, dtype or rank.
+
+        Sizes are checked when an op runs.
 
         Parameters
         ----------
@@ -322,7 +326,9 @@ class Schema:
             )
 
     def port(self, position: int) -> Port:
-        """Return the port of an input by its position; all inputs of a variadic port share the last.
+        """Return the port of an input by its position.
+
+        All inputs from a variadic port on share that port.
 
         Parameters
         ----------

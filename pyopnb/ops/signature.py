@@ -154,7 +154,10 @@ def _attr(parameter: inspect.Parameter, constructor: object, where: str) -> Attr
         if attr_kind is None:
             raise DefinitionError(
                 f"{where}, attr {parameter.name}",
-                expected=f"an annotation of {', '.join(_KIND_NAMES[:5])}, a list of these, np.ndarray or onnx.ModelProto",
+                expected=(
+                    f"an annotation of {', '.join(_KIND_NAMES[:5])}, a list of these, "
+                    "np.ndarray or onnx.ModelProto"
+                ),
                 got=sanitize(str(parameter.annotation)),
             )
         return Attr(parameter.name, attr_kind, default, _choices(hint))
@@ -165,7 +168,7 @@ def _attr(parameter: inspect.Parameter, constructor: object, where: str) -> Attr
 
 
 def _kind_of_hint(hint: Any) -> str | None:
-    """Return the kind of attr that an annotation stands for; return None where no attr can have it."""
+    """Return the kind of attr that an annotation stands for; None where no attr can have it."""
     hint = _plain_hint(hint)
     if hint in (Any, object):
         return "any"
@@ -311,14 +314,15 @@ def _postpones_annotations(function: object) -> bool:
 
 
 def _evaluate(hint: Any, function: object) -> Any:
-    """Evaluate a hint that is a string, in the globals of its function; return None where it cannot be."""
+    """Evaluate a hint that is a string, in its function's globals; return None where that fails."""
     if not isinstance(hint, str):
         return hint
     # The common names are there without an import, as annotations are often copied into a cell.
     names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx}
     names.update(getattr(function, "__globals__", {}))
     try:
-        return eval(hint, names)  # noqa: S307  # the user's own annotation, as typing.get_type_hints does
+        # It is the user's own annotation, and typing.get_type_hints does the same.
+        return eval(hint, names)  # noqa: S307
     except Exception:  # any text may be a hint, and evaluating it may raise anything
         return None
 

@@ -70,7 +70,10 @@ def source_closure(versions: Sequence[Version]) -> str:
         reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
-            expected="a class that uses imports, functions and classes with a known text, and plain constants",
+            expected=(
+                "a class that uses imports, functions and classes with a known text, "
+                "and plain constants"
+            ),
             got=", ".join(reasons[:_MAX_LISTED]),
             next="import it in the op's cell, or make it inside the class",
         )
@@ -164,7 +167,8 @@ class _ModuleText:
         elif self._bind(cls.__name__, cls, version.op):
             if version.source is None:
                 self.refused[cls.__name__] = (
-                    "its source is not known: define it in a %%pyop cell, or in a file with @pyopnb.pyop"
+                    "its source is not known: define it in a %%pyop cell, "
+                    "or in a file with @pyopnb.pyop"
                 )
             else:
                 self._add_class(cls.__name__, cls, version.source)
@@ -185,7 +189,7 @@ class _ModuleText:
         self._definitions[version.op] = "\n".join(definitions)
 
     def _bind(self, name: str, value: Any, user: str) -> bool:
-        """Bind a name and tell whether it is new; refuse one that already stands for another object."""
+        """Bind a name, tell whether it is new, and refuse it if it stands for another object."""
         if name not in self._values:
             self._values[name] = value
             return True
@@ -367,7 +371,7 @@ def _namespace(cls: type, functions: Sequence[types.FunctionType]) -> Mapping[st
 
 
 def _surrounding_text(functions: Sequence[types.FunctionType], source: str) -> str:
-    """Return the file or cell that a source is from, or the source if the file has changed since."""
+    """Return the text of a source's file or cell, or the source itself if the file has changed."""
     for function in functions:
         text = _file_text(function)
         if source.strip() in text:

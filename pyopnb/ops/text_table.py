@@ -1,4 +1,7 @@
-"""Rows as a table: text for a prompt, HTML for a notebook that may be dark, light, or not trusted."""
+"""Show rows as a table of text, or of HTML for a notebook.
+
+The notebook may be dark, light, or not trusted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from pyopnb.ops.messages import one_line
 __all__ = ["Table", "row_key"]
 
 # Half transparent grey can be seen on white and on black; the theme sets all other colours.
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
+_CELL = (
+    "text-align:left;vertical-align:top;padding:2px 12px 2px 0;"
+    "border-bottom:1px solid rgba(128,128,128,0.4)"
+)
 _LONGEST_NUMBER = 16
 
 
