@@ -32,7 +32,10 @@ class BackgroundFailure(str):
 def run_in_background(
     run: Callable[[], list[Any]], callback: Callable[[list[Any], Any, str], Any], data: Any
 ) -> None:
-    """Run on a new thread; then call the callback there with the results, the data, and ``""`` or a `BackgroundFailure`."""
+    """Run on a new thread, and call the callback there when the run has ended.
+
+    The callback gets the results, the data, and ``""`` or a `BackgroundFailure`.
+    """
 
     def body() -> None:
         try:

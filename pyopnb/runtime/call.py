@@ -161,7 +161,10 @@ class _Definition:
     alike: list[list[int]]
 
     def declared(self, place: int, inputs: Sequence[Any]) -> TensorType:
-        """Find the declared type of an input; if it may have several dtypes, take that of the other arrays."""
+        """Find the declared type of an input.
+
+        If it may have several dtypes, it takes the dtype of the other arrays that share them.
+        """
         for other in self.alike[place]:
             value = inputs[other]
             if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT":
@@ -196,7 +199,10 @@ def _define_operator(schema: Any, domain: str, op_type: str, count: int) -> _Def
 
 @functools.lru_cache(maxsize=KEPT)
 def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Definition:
-    """Find an op by its name, once in a state of the registry; one without a domain is ONNX's own."""
+    """Find an op by its name, once in each state of the registry.
+
+    A name without a domain is one of ONNX's own operators.
+    """
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     registered = registry.find(domain, op_type)
     is_served = (domain, op_type) in kernels()
@@ -341,7 +347,10 @@ def _is_of_runtime(error: Exception) -> bool:
 
 
 def _refusal(error: Exception, where: str) -> ModelError:
-    """Say what ONNX Runtime refuses: the class and the frames of its own error tell nothing about the call."""
+    """Make the error for a call that ONNX Runtime refuses, with its reason.
+
+    The class and the frames of ONNX Runtime's own error tell nothing about the call.
+    """
     # The reason stands behind a number, the node, and the condition in its source.
     reason = re.split(r" : |Status Message: | was false\. ", str(error))[-1].strip().rstrip(".")
     expected = "inputs and attrs that ONNX Runtime takes"

@@ -198,14 +198,15 @@ def _bare_signature(op: Op) -> _Signature:
 
 
 _SHADOWED = frozenset({"Constant", "Identity", "If", "Shape"})
-"""Op types that ONNX Runtime takes for ONNX's in every domain: it never calls the op, and continues with other numbers.
+"""Op types that ONNX Runtime takes for ONNX's in every domain.
 
-Found by trying an op of each type that it knows. `Session` gives nodes other op types.
+It never calls such an op, and continues with other numbers. They were found by trying an op of each
+type that it knows. `Session` gives nodes other op types.
 """
 
 
 def _is_shadowed(op: Op) -> bool:
-    """Tell whether a bare session cannot have the op, and refuses its nodes as unknown.
+    """Tell whether a bare session cannot have the op and therefore refuses its nodes as unknown.
 
     Raises
     ------
@@ -224,9 +225,9 @@ def _is_shadowed(op: Op) -> bool:
 def _min_inputs() -> dict[str, int]:
     """Count the fewest inputs that a node of each of ONNX's own operators has.
 
-    In places ONNX Runtime looks at op types without their domains, and ends the process over an
-    ``Add`` of one input in any domain. A session of pyopnb gives nodes other op types; in a bare
-    one the runtime must refuse such a node.
+    ONNX Runtime looks at op types without their domains in some places, and an ``Add`` of one input
+    in any domain ends the process. A session of pyopnb gives nodes other op types; in a bare one
+    the runtime must refuse such a node.
     """
     fewest: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
@@ -243,7 +244,10 @@ def infer(
     reader: Any,
     plan: Plan | None,
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
-    """Element type and dimensions of the outputs; None where what the op type itself declares must do."""
+    """Infer the element type and dimensions of each output.
+
+    None stands for an output that has only what the op type itself declares.
+    """
     input_types = [_runtime_type(pair) for pair in inputs]
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
@@ -298,11 +302,17 @@ def _infer_bare(
 
 
 _REFUSES_FURTHER_OUTPUTS = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 28)
-"""Whether ONNX Runtime refuses the type of an output that the node does not have; before, it ended the process."""
+"""Whether ONNX Runtime refuses the type of an output that the node does not have.
+
+Older versions end the process.
+"""
 
 
 def _bare_fixed(schema: Schema) -> list[int]:
-    """Element types that an op declares for its outputs in bare sessions: for those that `infer` cannot tell."""
+    """Return the element types that an op type declares for its outputs in bare sessions.
+
+    0 stands for an output whose type `infer` can tell.
+    """
     fixed = list(fixed_elements(schema.outputs or ()))
     if not _REFUSES_FURTHER_OUTPUTS:
         fixed[1:] = [
@@ -315,7 +325,10 @@ def _bare_fixed(schema: Schema) -> list[int]:
 def _promised_by_plan(
     plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
 ) -> Sequence[TensorType | None]:
-    """Ask the op for its promises before ONNX Runtime makes the kernel, which reuses the instance."""
+    """Ask the op for its promises before ONNX Runtime makes the kernel.
+
+    The kernel reuses the instance that is made here.
+    """
     # Of the plan's epoch, and not the newest: an op that is redefined meanwhile must not
     # change half of the graph.
     version = node.op.at(plan.epoch)
@@ -382,7 +395,8 @@ def make_kernel(
             if attr in values and kind in _SESSION_KINDS:
                 raise ModelError(
                     f"{where}, attr {attr}",
-                    expected="numbers, texts or one array, as ONNX Runtime hands no other attr to a bare session",
+                    expected="numbers, texts or one array, "
+                    "as ONNX Runtime hands no other attr to a bare session",
                     got=kind,
                     next="pyopnb.Session(model)",
                 )
@@ -406,7 +420,10 @@ def make_kernel(
 
 
 def wait_for_releases() -> None:
-    """Let other threads drop their references to inputs: free-threaded Python settles them on this thread."""
+    """Let other threads drop their references to inputs.
+
+    Free-threaded Python settles these references on this thread.
+    """
     time.sleep(0.001)
 
 

@@ -97,7 +97,10 @@ def keep_owners(owners: Any) -> None:
 def _add_context(
     error: BaseException, context: BaseException | None, handled: BaseException | None
 ) -> None:
-    """Append ONNX Runtime's error to the op's context chain, unless it is cyclic or already there."""
+    """Append ONNX Runtime's error to the context chain of the op's exception.
+
+    A chain that is cyclic or already has the error stays as it is.
+    """
     if context is None or context is error:
         return
     if error.__context__ is None:
@@ -115,14 +118,17 @@ def _add_context(
         error, inner = inner, inner.__context__
     if id(inner) not in seen and context is not error:
         error.__context__ = context
-        context._pyopnb = True  # type: ignore[attr-defined]  # so that one object raised again and again gets one of them
+        # The mark keeps an object that is raised again and again from getting a second context.
+        context._pyopnb = True  # type: ignore[attr-defined]
 
 
 # ---- the end of the interpreter ------------------------------------------------------------------
 
 _closing = False
 _DRAIN = 1.0  # seconds that exit waits for runs on other threads
-_LAST = 0.1  # … and then for threads that have just left compute to return to Python, where they can be stopped
+# Seconds that it then waits for threads that have just left compute. They can only be stopped when
+# they have returned to Python.
+_LAST = 0.1
 
 
 def _stop_here() -> None:
@@ -157,7 +163,11 @@ live_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """After a fork the parent's threads do not exist here, and destroying a session would wait for its threads for ever."""
+    """Forget the parent's threads after a fork, and keep its sessions for ever.
+
+    The threads do not exist in the child, and destroying a session would wait for its threads
+    without end.
+    """
     _bridge.forget_other_threads()
     for session in list(live_sessions):
         if "_state" in vars(session):

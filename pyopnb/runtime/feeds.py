@@ -161,7 +161,10 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
 
 
 def refuse_masked(value: Any, where: str, expected: str, name: str) -> None:
-    """Refuse an array with masked elements: a tensor has no mask, and what is under it means nothing."""
+    """Refuse an array with masked elements.
+
+    A tensor has no mask, and the values under the mask have no meaning.
+    """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         fix = f"np.ma.filled({name}, 0)"
         raise InputError(where, expected=expected, got="masked elements", next=fix)

@@ -19,13 +19,19 @@ from pyopnb.ops.types import TensorType
 __all__ = ["Native", "asks_for_numba", "compiled_form", "original", "python_form"]
 
 Native = tuple[int, int, int, object]
-"""A function of the interface in ``pyopnb_call.h``: its address, that of its attrs, how many they are, and what owns both."""
+"""A function with the interface of ``pyopnb_call.h``.
+
+It is the address of the function, the address and the number of its attrs, and the owner of both.
+"""
 
 _Types = Sequence[TensorType | None]
 
 
 def compiled_form(instance: Any, inputs: _Types, outputs: _Types) -> Native | None:
-    """Return the compiled function of an instance at a node, for types of inputs and outputs; None where Python computes."""
+    """Return the compiled function of an instance, or None if Python computes.
+
+    The inputs and outputs are the types at the node.
+    """
     make_native = getattr(type(instance), "__pyopnb_native__", None)
     if make_native is None:
         return None
@@ -70,7 +76,10 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
         # instead of falling back.
         if error.name != "numba":
             raise
-        text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"
+        text = (
+            f"{where}: Numba is not installed, so Python computes. "
+            "Type: pip install 'pyopnb[numba]'"
+        )
         warnings.warn(text, NotCompiled, stacklevel=level_of_user())
         compute = None
     if compute is not None:

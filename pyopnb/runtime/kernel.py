@@ -1,7 +1,7 @@
-"""An op at a node: the Python half of a kernel, from the node's attributes to the checks on results.
+"""The Python half of a kernel: an op at a node, from the node's attributes to checked results.
 
-The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to
-one version of the op.
+The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to one
+version of the op.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ class Kernel:
         return self.op.at(max(epoch, self.first_epoch)), self.values_in(self.settings.at(epoch))
 
     def instance_at(self, epoch: int) -> tuple[int, object] | None:
-        """Return the version that serves runs of that epoch, as its number and instance, or None before there is one."""
+        """Return the number and the instance of the version that serves runs of an epoch.
+
+        None is returned if that version has no instance yet.
+        """
         version, (number, _) = self._asked(epoch)
         entry = self._states.get((version.number, number))
         if entry is None:
@@ -158,14 +161,20 @@ class Kernel:
         return entry[0].number, original(entry[1].instance)
 
     def update(self, epoch: int) -> str | None:
-        """Prepare for runs of an epoch; return what changed if the outputs that ONNX Runtime knows no longer hold."""
+        """Prepare for runs of an epoch.
+
+        Return how the outputs differ from those that ONNX Runtime knows, or None if they do not.
+        """
         version, (number, values) = self._asked(epoch)
         if (version.number, number) in self._states:
             return None
         instance, promised = self._instance(version, values)
         # The session is built again then, and this kernel goes with the old one.
         if promised != self.declared:
-            return f"{version} gives {_format_types(promised)} instead of {_format_types(self.declared)}"
+            return (
+                f"{version} gives {_format_types(promised)} "
+                f"instead of {_format_types(self.declared)}"
+            )
         self._add_state(version, number, instance, promised)
         self._prune()
         return None
@@ -177,7 +186,8 @@ class Kernel:
         if promised != self.declared:
             return None
         values = numbered(attrs)
-        self._prune()  # now, because until the setting serves, nothing says that the new state is asked for
+        # Prune before the new state is added: no setting refers to that state yet.
+        self._prune()
         self._add_state(version, values[0], instance, promised)
         return values
 
@@ -285,7 +295,8 @@ class Kernel:
                     f"{self.where}, output {number}",
                     expected=f"{claim}, as the op says",
                     got=f"{fact} in the model",
-                    next="declare the same type in the op and the model; in a bare session, hint the rank as well",
+                    next="declare the same type in the op and the model; "
+                    "in a bare session, hint the rank as well",
                 )
 
     def _shapes(
@@ -402,14 +413,16 @@ class Kernel:
     def refuse_escape(
         self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int
     ) -> None:
-        """Raise if a view of an input was kept; if ``compute`` raised, add a note to its exception instead.
+        """Raise if a view of an input was kept.
 
-        ``held`` counts the references to the array; the frames of a traceback have some of them.
+        If ``compute`` raised, its exception gets a note instead. ``held`` counts the references to
+        the array; the frames of a traceback have some of them.
         """
         name = self._port(state, number).name
         escaped = EscapedInput(
             f"{self.where}: compute kept input {name}, or a view of it, past its end",
-            next=f"keep {name}.copy(), or write copy_inputs = True in the class; the next run hands over copies by itself",
+            next=f"keep {name}.copy(), or write copy_inputs = True in the class; "
+            "the next run hands over copies by itself",
         )
         if error is None:
             raise escaped

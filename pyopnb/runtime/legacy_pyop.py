@@ -1,4 +1,4 @@
-"""Nodes of ONNX Runtime's retired Python Operator: how they are read, checked and matched with a class.
+"""Read and check nodes of ONNX Runtime's retired Python Operator, and find their classes.
 
 A node of op type ``PyOp`` names a module and a class. ONNX Runtime's operator imported whatever a
 file named. Here the names are keys: a class comes from the registry (``%%pyop --module``), or from
@@ -95,9 +95,11 @@ def read_nodes(
     for node in nodes:
         if ops.find_class(node.module, node.class_name) is None and node.module not in modules:
             raise ModuleRefused(
-                f"{node.where} asks for class {sanitize(node.class_name)} of module {sanitize(node.module)}, "
+                f"{node.where} asks for class {sanitize(node.class_name)} "
+                f"of module {sanitize(node.module)}, "
                 "and nothing is imported because a model says so",
-                next=f"Session(model, modules=[{sanitize(node.module)!r}]) if you trust that module, "
+                next=f"Session(model, modules=[{sanitize(node.module)!r}]) "
+                "if you trust that module, "
                 f"or define the class: %%pyop --module {sanitize(node.module)}",
             )
     return nodes

@@ -1,4 +1,7 @@
-"""One node in ONNX Runtime, as a function of arrays: for ops, and for operators that ONNX defines in words only."""
+"""Run one node in ONNX Runtime, as a function of arrays.
+
+It serves nodes of ops, and of operators that ONNX defines in words only.
+"""
 
 from __future__ import annotations
 

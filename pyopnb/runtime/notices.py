@@ -40,11 +40,17 @@ def warn_of_lowered(
     if filled:
         means = "where nodes mean the same, or are filled"
         advice = "session.filled lists those that run in their own version"
-    text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
+    text = (
+        f"lowered for onnxruntime {onnxruntime.__version__}, {means}: "
+        f"{', '.join(lowered)}. {advice}"
+    )
     warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
     # If warnings are errors, every session raises and not only the first.
     _said.add(lowered)
 
 
 _said: set[tuple[str, ...]] = set()
-"""Versions that were warned of in this process; models built with onnx's defaults would all warn again."""
+"""Versions that were warned of in this process.
+
+Without it, every model that is built with onnx's defaults would warn.
+"""

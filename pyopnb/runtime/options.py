@@ -130,7 +130,10 @@ def session_options(
 LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = (
     weakref.WeakKeyDictionary()
 )
-"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime does not own the memory it reads."""
+"""Initializers that options hand to sessions, by name: tensor and OrtValue.
+
+They are kept here because onnxruntime does not own the memory that it reads.
+"""
 
 
 def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:
@@ -278,7 +281,8 @@ def refuse_lent_weights(runtime: onnxruntime.InferenceSession, proto: ModelProto
                 "Session: pickle, SessionOptions.add_initializer",
                 expected="options that can be read again",
                 got=sanitize(f"a value of {tensor.name}", 120),
-                next="make the session in the other process, or pyopnb.save the model with what they add",
+                next="make the session in the other process, "
+                "or pyopnb.save the model with what they add",
             ) from None
 
 

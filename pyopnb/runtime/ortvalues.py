@@ -65,7 +65,10 @@ def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
 
 
 def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
-    """Make an OrtValue of strings by running a constant: onnxruntime cannot make one from an array."""
+    """Make an OrtValue of strings by running a constant.
+
+    onnxruntime cannot make one from an array.
+    """
     texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
     tensor = TensorProto(
         name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts
@@ -80,7 +83,10 @@ def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
 
 
 def as_ortvalues(feeds: Mapping[str, Any]) -> dict[str, onnxruntime.OrtValue]:
-    """Make OrtValues of arrays, over their own memory where they are numbers; OrtValues stay as they are."""
+    """Make OrtValues of arrays, and keep those that are OrtValues already.
+
+    Numbers in C order are not copied.
+    """
     values = {}
     for name, value in feeds.items():
         if not isinstance(value, np.ndarray):

@@ -1,4 +1,7 @@
-"""The plan of a session: which nodes of its model run through which ops, checked before ONNX Runtime sees the model."""
+"""Plan which nodes of a session's model run through which ops.
+
+They are checked before ONNX Runtime sees the model.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class ClockedCall(NamedTuple):
 
     @property
     def took(self) -> float:
-        """Microseconds."""
+        """Return the duration in microseconds."""
         return (self.end - self.begin) / 1000
 
 
@@ -147,7 +150,10 @@ class Plan:
     _rounds: int = 0
 
     def want(self, number: int, output: int, element: DType) -> None:
-        """Ask for an output dtype to be declared by the op type: ONNX Runtime cannot be told it otherwise."""
+        """Ask for an output dtype that the op type has to declare.
+
+        There is no other way to tell ONNX Runtime.
+        """
         self.wanted.setdefault(number, {})[output] = element
         site = self.nodes[number].numbered.site
         # In a function, each call has dtypes of its own.
@@ -157,7 +163,10 @@ class Plan:
     def infer(
         self, number: int, given: Sequence[TensorType | None], outputs: Sequence[DType | None]
     ) -> None:
-        """Record the types of a node that reads float16; later in the same attempt, ONNX Runtime infers it widened."""
+        """Record the types of a node that reads float16.
+
+        Later in the same attempt, ONNX Runtime infers it again with widened types.
+        """
         dtypes = [tensor_type.dtype for tensor_type in given if tensor_type]
         if HALF in dtypes:
             self._inferred[number] = given, outputs
@@ -210,10 +219,11 @@ class Plan:
 
 
 def fixed_elements(types: Iterable[TensorType]) -> tuple[int, ...]:
-    """Element types that the op type must declare for outputs of these types, 0 where it need not.
+    """Return the element types that the op type must declare for outputs of these types.
 
-    While it infers, ONNX Runtime takes an element type only together with a shape, and may widen
-    float16 to float32. It gives no custom op some of the dtypes that a file can declare.
+    0 stands for an output whose type it need not declare. While it infers, ONNX Runtime takes an
+    element type only together with a shape, and may widen float16 to float32. It gives no custom op
+    some of the dtypes that a file can declare.
     """
     elements = []
     for type_ in types:
@@ -311,7 +321,8 @@ def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:
     if imported is not None and imported < opset:
         raise ModelError(
             where,
-            expected=f"domain {op.domain} from version {opset} on, as {op.name} was defined with --opset",
+            expected=f"domain {op.domain} from version {opset} on, "
+            f"as {op.name} was defined with --opset",
             got=f"version {imported} imported",
             next=f"import version {opset} in the model, or define an op for version {imported}",
         )

@@ -19,11 +19,11 @@ _Values = dict[str, onnxruntime.OrtValue]
 
 
 class RecurrentSession:
-    """Runs a model that takes a state and gives the next one, without copying it.
+    """Run a model that takes a state and returns the next one, without copying it.
 
-    There are two places for the state, bound in turn as inputs and as outputs: a run writes
-    into the one that it does not read. A run that fails, or that is not accepted, leaves
-    the state as it was.
+    The state has two sets of arrays, bound in turn as inputs and as outputs: a run writes into the
+    set that it does not read. A run that fails, or that is not accepted, leaves the state as it
+    was.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class RecurrentSession:
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the current state; the run after the next one writes to their memory."""
+        """Return the arrays of the current state, which the run after the next one overwrites."""
         return self._arrays[self._now]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The attrs of a session's nodes that were changed after it was built, by the epochs in which they serve."""
+"""Attrs of nodes that were changed after a session was built, by the epochs that they serve."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def numbered(attrs: dict[str, Any]) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The attrs of all nodes at one time. Never changed, so that it can be swapped as a whole.
+    """The attrs of all nodes at one time, never changed but replaced as a whole.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Setting:
 
 
 class Settings:
-    """The settings of a session by epoch. All kernels of one ONNX Runtime session have the same object.
+    """The settings of a session by epoch, shared by all kernels of one ONNX Runtime session.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Settings:
     """
 
     def __init__(self, first: Setting) -> None:
-        # Each with the epoch from which on it serves.
+        # Each setting has the first epoch that it serves.
         self._own: tuple[tuple[int, Setting], ...] = ((0, first),)
         self.private: dict[int, Setting] = {}
         self._lock = threading.Lock()

@@ -308,7 +308,7 @@ class LiveOutput:
             self._show()
 
     def _show(self, *, here: bool = False) -> None:
-        """Show the current state wherever this is displayed, and if ``here`` below the cell, too."""
+        """Show the current state wherever this is displayed, and ``here`` below the cell, too."""
         locked(self._lock, self._show_now, here)
 
     def _show_now(self, here: bool) -> None:

@@ -1,4 +1,4 @@
-"""The attrs of a live session's nodes: what they are, and changing them without rebuilding anything."""
+"""Read and change the attrs of a live session's nodes, without rebuilding anything."""
 
 from __future__ import annotations
 

@@ -362,10 +362,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
-        """Make a session with its own attrs that shares the ONNX Runtime session, so that nothing is rebuilt.
+        """Make a session with its own attrs that shares the ONNX Runtime session.
 
-        It starts with this session's attrs. From then on, `set_attrs` of one session does not
-        change the other. Redefined ops serve both.
+        Nothing is rebuilt. The new session starts with this session's attrs. From then on,
+        `set_attrs` of one session does not change the other. Redefined ops serve both.
 
         Parameters
         ----------
@@ -411,7 +411,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
-        """Change attrs of nodes from the next run on; the model does not change, and nothing is rebuilt.
+        """Change attrs of nodes from the next run on.
+
+        The model does not change, and nothing is rebuilt.
 
         Parameters
         ----------
@@ -490,7 +492,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         input_feed: Mapping[str, Any] | None = None,
         run_options: Any = None,
     ) -> list[Any]:
-        """Run as ``InferenceSession.run`` does; feeds are checked, and an op's exception arrives unchanged.
+        """Run as ``InferenceSession.run`` does, with checks of the feeds.
+
+        An op's exception arrives unchanged.
 
         Returns
         -------
@@ -562,7 +566,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def run_with_ort_values(
         self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
     ) -> Any:
-        """Run as ``InferenceSession.run_with_ort_values`` does; an op's exception arrives unchanged.
+        """Run as ``InferenceSession.run_with_ort_values`` does.
+
+        An op's exception arrives unchanged.
 
         Returns
         -------
@@ -584,7 +590,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """Run as ``InferenceSession.run_with_iobinding`` does; an op's exception arrives unchanged."""
+        """Run as ``InferenceSession.run_with_iobinding`` does.
+
+        An op's exception arrives unchanged.
+        """
         __tracebackhide__ = True
         state = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
@@ -600,7 +609,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
-        """Run as ``InferenceSession.run_with_ortvaluevector`` does; an op's exception arrives unchanged."""
+        """Run as ``InferenceSession.run_with_ortvaluevector`` does.
+
+        An op's exception arrives unchanged.
+        """
         __tracebackhide__ = True
         state = self._update()
         state.call(

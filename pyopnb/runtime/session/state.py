@@ -1,6 +1,6 @@
-"""The states of a session: ready or outdated, with an ONNX Runtime session of its own or in that of another.
+"""The states of a session: ready or outdated, in its own ONNX Runtime session or in another's.
 
-The check of feeds and the call of ONNX Runtime stand in one file, as every run passes both.
+The check of feeds and the call of ONNX Runtime are in one file, because every run needs both.
 """
 
 from __future__ import annotations
@@ -347,7 +347,10 @@ class SessionState:
         return "; ".join(sorted(change for change in changes if change is not None))
 
     def source(self, *, in_use: bool = False) -> ModelSource:
-        """Reread the model as the session runs it; in use, with the attrs that `set_attrs` changed."""
+        """Read the model again as the session runs it.
+
+        With ``in_use``, it has the attrs that `set_attrs` changed.
+        """
         if self.runtime._model_bytes is None:
             return read_model(self.runtime._model_path, self.folder, absent=True)
         proto = ModelProto.FromString(self.runtime._model_bytes)
@@ -396,7 +399,8 @@ class SessionState:
         if kernel is not None:
             raise RunRefused(
                 f"run with {SHRINKAGE}",
-                expected="no input that an op kept in an earlier run, as its memory would be given back",
+                expected="no input that an op kept in an earlier run, "
+                "as its memory would be given back",
                 got=f"one that {kernel.where} kept and that is still there",
                 next="release it, and the exception that told of it, or run without that option",
             )
@@ -422,9 +426,10 @@ class SessionState:
             )
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception:
+            # ONNX Runtime's own error does not list the outputs that exist.
             check_output_names(
                 () if output_names is None else output_names, self.feeds.output_names
-            )  # ONNX Runtime names no other
+            )
             raise
 
     def _run_with_ortvalues(
@@ -479,11 +484,11 @@ class _Lease:
 
 @dataclass(frozen=True, eq=False)
 class SharedState(SessionState):
-    """The state of a session with attrs of its own that runs in the ONNX Runtime session of another.
+    """The state of a session with its own attrs in the ONNX Runtime session of another session.
 
-    A run is told apart from the other session's by its epoch, which is never the registry's
-    current one. A rebuild gives the session an ONNX Runtime session of its own; from then
-    on it shares nothing.
+    Its runs are distinguished from the other session's by their epoch, which is never the
+    registry's current one. A rebuild gives the session its own ONNX Runtime session, and then it
+    shares nothing.
 
     Attributes
     ----------
