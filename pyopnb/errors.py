@@ -49,7 +49,7 @@ _SHOWN_FILLED = 10
 
 
 class PyopError(Exception):
-    """Base class of pyopnb's errors, which say where, what was expected, what it got, and what to type next.
+    """Base class of pyopnb's errors: where, what was expected, what it got, and what to type next.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class VersionsLowered(UserWarning):
 
 
 class SessionRebuilt(UserWarning):
-    """A session was rebuilt because an op was redefined with other outputs, or its attrs changed."""
+    """A session was rebuilt because an op was redefined with other outputs or got other attrs."""
 
 
 class Filled(UserWarning):

@@ -144,7 +144,7 @@ def onnx_op(
     outputs: Sequence[int] | None = None,
     attrs: Mapping[str, int] | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Opdef]:
-    """Turn a function of arrays into an op, with the arguments of onnxruntime-extensions' decorator.
+    """Turn a function of arrays into an op, like the decorator of onnxruntime-extensions.
 
     Parameters
     ----------

@@ -129,7 +129,10 @@ def trace(
 
 
 def _check_loaded(providers: Sequence[Any] | None, loaded: Sequence[str]) -> None:
-    """Refuse providers that ONNX Runtime left out, such as CUDA without a GPU: the CPU would run in their place."""
+    """Refuse providers that ONNX Runtime left out, such as CUDA without a GPU.
+
+    The CPU would run in their place.
+    """
     for provider in providers or ():
         name = provider[0] if isinstance(provider, tuple) else provider
         if name not in loaded:

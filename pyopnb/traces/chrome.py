@@ -1,4 +1,7 @@
-"""Events of profiled runs for Perfetto: ONNX Runtime's own profile is a Chrome trace, and gets the spans of Python."""
+"""Write profiled runs for Perfetto.
+
+ONNX Runtime's own profile is a Chrome trace, to which the spans of Python are added.
+"""
 
 from __future__ import annotations
 
@@ -103,8 +106,8 @@ def _named(kind: str, name: str, process: int, track: int) -> bytes:
 def clock_offset(runtime: onnxruntime.InferenceSession) -> int:
     """Return the nanoseconds that Python's clock is ahead of a profile that has just begun.
 
-    ONNX Runtime's clock is the system's on Linux and a monotonic one elsewhere: the right one is
-    that which has moved least.
+    ONNX Runtime uses the system's clock on Linux and a monotonic one elsewhere. The right one is
+    the clock that has moved least since the profile began.
     """
     start = int(runtime.get_profiling_start_time_ns())
     now = time.perf_counter_ns()

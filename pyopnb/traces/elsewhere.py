@@ -1,4 +1,4 @@
-"""Runs of a model in another Python: the model and the feeds go there as files, and the tensors come back as files."""
+"""Run a model in another Python, with files for the model, the feeds and the tensors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ class OtherPython:
     def run_each(
         self, model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str
     ) -> list[dict[str, Any]]:
-        """Run a model there on several feeds, in one session; level as `pyopnb.runtime.one_run.run_each` has it."""
+        """Run a model there on several feeds, in one session.
+
+        ``level`` is as for `pyopnb.runtime.one_run.run_each`.
+        """
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
         with OtherProcess(self) as process:
@@ -83,15 +86,15 @@ class OtherPython:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a model and its feeds in another process.
+    """The result of running a model on its feeds in another process.
 
     Attributes
     ----------
     outputs : list of list of dict
-        Of each session, for each of the feeds, by name; empty where one failed.
+        The arrays by name, for each session and each of its runs; empty if one failed.
     stage : str
-        Where it failed: ``"session"``, ``"run"`` or ``"process"``, which ended;
-        empty where it did not.
+        Where it failed: ``"session"``, ``"run"``, or ``"process"`` if the process ended; empty if
+        nothing failed.
     error : str
         What ONNX Runtime said, or how the process ended.
     report : dict
@@ -105,7 +108,9 @@ class Outcome:
 
 
 class OtherProcess:
-    """A process of another Python that runs one model after the other, and is started anew where one ended it.
+    """A process of another Python that runs one model after the other.
+
+    It is started again after a model that ended it.
 
     Parameters
     ----------
@@ -187,7 +192,7 @@ class OtherProcess:
             return Outcome([] if stage else job.outputs(), stage, error, report)
 
     def _call(self, folder: Path) -> str:
-        """Have the job of a folder done; return the process's last words where that ended it."""
+        """Let the process do the job of a folder; return its last words if that ended it."""
         process = self._process
         if process is None:
             process = self._process = self._start()
@@ -208,7 +213,7 @@ class OtherProcess:
         return _last_words(words, process.returncode)
 
     def _start(self) -> subprocess.Popen[str]:
-        """Start a process that does the jobs of the folders that it is told on stdin."""
+        """Start a process that reads folders from stdin and does the jobs in them."""
         # Beside it, Python would take modules of this room for its own.
         script = shutil.copy(_SCRIPT, self._folder)
         environment = dict(os.environ)
@@ -255,7 +260,7 @@ class OtherProcess:
 
 
 class _Job:
-    """A folder with models, feeds and what is to be done with them; afterwards with what came of it."""
+    """A folder with models, feeds and a job for another process, and later with its results."""
 
     def __init__(
         self,
@@ -316,7 +321,10 @@ class _Job:
         return arrays
 
     def lower(self, complaint: str) -> bool:
-        """Lower the version that a runtime complains of, where the models mean the same in it; tell whether they do."""
+        """Lower a version that a runtime complains of, if the models mean the same in an older one.
+
+        The answer tells whether it was lowered.
+        """
         ir = _NEWEST_IR.search(complaint)
         opset = _NEWEST_OPSET.search(complaint)
         for proto in self.models.values():
@@ -329,7 +337,7 @@ class _Job:
         return True
 
     def report(self, call: Callable[[Path], str]) -> dict[str, Any]:
-        """Have the job done by a process, and read what it says of it."""
+        """Let a process do the job, and read its report."""
         for file, proto in self.models.items():
             (self.folder / file).write_bytes(proto.SerializeToString())
         (self.folder / "job.json").write_text(json.dumps(self.job), encoding="utf-8")
@@ -374,7 +382,7 @@ def _nodes_with_ops(model: ModelProto) -> dict[str, str]:
 
 
 def other_python(on: str | os.PathLike[str], model: ModelProto) -> OtherPython:
-    """Return the Python that ``on`` names, to run a model; make its environment where it is needed for the first time.
+    """Return the Python that ``on`` names, and make its environment if there is none yet.
 
     Raises
     ------
@@ -398,7 +406,7 @@ def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str)
 
 
 def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]:
-    """List the operators of a domain that came or changed after the newest version that a runtime takes."""
+    """List operators of a domain that came or changed after the newest version of a runtime."""
     versions = [x.version for x in proto.opset_import if canonical_domain(x.domain) == domain]
     used = {s.node.op_type for s in walk(proto) if canonical_domain(s.node.domain) == domain}
     changed = []
@@ -409,7 +417,10 @@ def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]
 
 
 def _lower_opset(proto: ModelProto, domain: str, newest: int) -> bool:
-    """Lower the version of a domain to the newest that a runtime takes, unless a node means something else there."""
+    """Lower the version of a domain to the newest that a runtime takes.
+
+    If a node means something else in that version, nothing is lowered and the answer is False.
+    """
     if _changed_operators(proto, domain, newest):
         return False
     for entry in proto.opset_import:
@@ -424,7 +435,10 @@ def trace_elsewhere(
     options: TraceOptions,
     on: str | os.PathLike[str],
 ) -> Trace:
-    """Run a model in another Python with its tensors exposed; the outputs of an unexposed run are compared with it."""
+    """Run a model in another Python with its tensors exposed.
+
+    If the options ask for the check, an unexposed run gives the outputs to compare with.
+    """
     source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
     model = without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
@@ -466,7 +480,10 @@ def trace_elsewhere(
 
 
 def _readable(model: ModelProto, names: Sequence[str]) -> list[str]:
-    """Select the tensors that come back as NumPy's arrays: no sequences, and no dtype that NumPy lacks."""
+    """Select the tensors that can come back as NumPy's arrays.
+
+    Sequences and dtypes that NumPy lacks cannot.
+    """
     types = Types(model)
     readable = []
     for name in names:

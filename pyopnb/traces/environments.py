@@ -1,4 +1,8 @@
-"""Pythons with another onnxruntime: one that the user names by its path, or one that is made in the user's cache folder."""
+"""Find or make a Python with another onnxruntime.
+
+The user names a Python by its path, or a version, whose environment is made in the user's cache
+folder.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +33,12 @@ _HERE = ("onnxruntime", "reference")
 
 
 def is_other_runtime(on: object, caller: str = "trace") -> bool:
-    """Tell whether the ``on`` of a caller names another Python or a version, and is not what this process runs itself.
+    """Tell whether ``on`` names another Python or a version, and not a runtime of this process.
 
     Raises
     ------
     InputError
-        It is neither.
+        It names neither.
     """
     if isinstance(on, str) and on in _HERE:
         return False
@@ -49,7 +53,10 @@ def is_other_runtime(on: object, caller: str = "trace") -> bool:
         advice = repr(near)
     raise InputError(
         f"{caller}, on",
-        expected="'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', or the path of a Python",
+        expected=(
+            "'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', "
+            "or the path of a Python"
+        ),
         got=sanitize(repr(on)) if isinstance(on, str) else describe(on),
         next=advice,
     )
@@ -60,7 +67,7 @@ def _is_path(text: str) -> bool:
 
 
 def python_for(on: str | os.PathLike[str]) -> Path:
-    """Return the Python that ``on`` stands for, making its environment where it is needed for the first time.
+    """Return the Python that ``on`` stands for, and make its environment if there is none yet.
 
     Raises
     ------
@@ -85,7 +92,7 @@ def python_for(on: str | os.PathLike[str]) -> Path:
 
 
 def is_made(on: str | os.PathLike[str]) -> bool:
-    """Tell whether ``on`` needs no new environment: it is a path, or a version whose environment was made before."""
+    """Tell whether ``on`` is a path, or a version whose environment exists already."""
     text = os.fspath(on)
     return _REQUIREMENT.fullmatch(text) is None or _python_in(_folder_of(text)).exists()
 
@@ -131,7 +138,10 @@ def _make(requirement: str, folder: Path) -> None:
 
 
 def _installers(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the commands that make an environment and install into it: uv's where it is installed, then pip's."""
+    """Yield the commands that make an environment and install into it.
+
+    uv's come first, where it is installed, and pip's follow.
+    """
     python = str(_python_in(folder))
     uv = shutil.which("uv")
     if uv is not None:
@@ -183,7 +193,10 @@ def _call(command: Sequence[str]) -> str:
 
 
 def _not_made(requirement: str, failure: str) -> InputError:
-    """Make the error of a version that cannot be had: it does not exist, not for this Python, or there is no network."""
+    """Make the error for a version that cannot be installed.
+
+    It does not exist, or not for this Python, or there is no network.
+    """
     name = requirement.partition("==")[0]
     lines = failure.strip().splitlines()
     reason = lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""What exposing tensors changed: the outputs of the plain run compared with those of the traced one."""
+"""Compare the outputs of a plain and a traced run, to see what exposing tensors changed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def exposure_of(plain: Mapping[str, Any], exposed: Mapping[str, Any]) -> Exposur
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Tell whether two values of an output are the same bit by bit; NaN is no reason to differ."""
+    """Tell whether two values of an output are the same bit by bit, NaN included."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):

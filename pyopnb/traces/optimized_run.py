@@ -1,4 +1,4 @@
-"""A run at a level of ONNX Runtime's optimisations, with the graph that ran and the names of what changed it."""
+"""Run a model at a level of ONNX Runtime's optimisations, and tell which graph ran."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INFO = 1  # the severity from which on ONNX Runtime names its graph transformer
 
 @dataclass(frozen=True)
 class OptimizedRun:
-    """The outputs of a session by name, the graph that ran, and the graph transformers that changed it."""
+    """The outputs of a run by name, its optimised graph, and the transformers that changed it."""
 
     outputs: dict[str, Any]
     executed: GraphProto
@@ -83,7 +83,10 @@ def session_at(
 
 @contextmanager
 def _log_of_runtime() -> Iterator[Callable[[], str]]:
-    """Collect what ONNX Runtime logs, which goes to the process's stderr; pass on what others write there meanwhile."""
+    """Collect the log that ONNX Runtime writes to the process's stderr.
+
+    Lines that others write there meanwhile are passed on.
+    """
     # ONNX Runtime's log has no other way into Python.
     sys.stderr.flush()
     text = ""

@@ -1,4 +1,4 @@
-"""What the nodes that ONNX Runtime runs were made of: groups of the user's nodes, and of the optimised graph's."""
+"""Group the nodes that ONNX Runtime runs with the user's nodes that they were made of."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyopnb.models.index import GraphIndex
 __all__ = ["Origin", "origins"]
 
 _COPIES = frozenset({"ReorderInput", "ReorderOutput", "MemcpyFromHost", "MemcpyToHost"})
-"""What ONNX Runtime inserts to give a tensor another layout or device: its output is its input."""
+"""Operators that ONNX Runtime inserts to give a tensor another layout or device."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Nodes of the user's graph, and the nodes that run in their place; by their indices.
+    """The indices of nodes of the user's graph, and of the nodes that run in their place.
 
     Attributes
     ----------
@@ -118,9 +118,9 @@ class _Origins:
         return name in self.kept or name in self.user.declared_inputs
 
     def _owner(self, name: str) -> int:
-        """Find the user's node whose name a generated one begins with, as ``conv1_nchwc``.
+        """Find the user's node with whose name a generated one begins, as in ``conv1_nchwc``.
 
-        -1 where there is none.
+        The answer is -1 if there is none.
         """
         for end in range(len(name), 0, -1):
             if name[:end] in self.owners and not name[end : end + 1].isalnum():
@@ -144,7 +144,7 @@ class _Origins:
             if owner in self.before:
                 self.labels.setdefault(owner, kernel)
         self._label_operations()
-        # What a kernel does behind its own operation, as an activation; or before it.
+        # A kernel can also do nodes behind its own operation, such as an activation, or before it.
         nodes = list(self.before)
         behind = [x for x in nodes if self.user.nodes[x].op_type != "DequantizeLinear"]
         self._spread(reversed(behind), self.before, last=True)
@@ -152,8 +152,8 @@ class _Origins:
         self._spread(reversed(nodes), self.before, last=True)
 
     def _connect(self) -> None:
-        """Collect the nodes behind what kernels produce, the last ones first, and the edges between them."""
-        # What only constants go into was folded, and ran before.
+        """Collect the user's nodes that kernels do, the last ones first, with the edges between."""
+        # A node that reads constants only was folded before the run.
         constants = set(self.user.initializers)
         folded = set()
         for index in self.user.order:
@@ -172,7 +172,10 @@ class _Origins:
                     self.after[near].append(index)
 
     def _label_operations(self) -> None:
-        """Label the node that gave a kernel its op type, where another gave it its name: the Conv before an activation."""
+        """Label the node that gave a kernel its op type, where another node gave it its name.
+
+        An example is the Conv before an activation.
+        """
         nodes_by_kernel = defaultdict(list)
         for index, kernel in self.labels.items():
             nodes_by_kernel[kernel].append(index)
@@ -190,7 +193,10 @@ class _Origins:
                 seen.update(near)
 
     def _spread(self, indices: Iterable[int], near: Mapping[int, list[int]], *, last: bool) -> None:
-        """Give nodes the label of a neighbour that the labels of all other neighbours lead to, or come from."""
+        """Give nodes the label of a neighbour that the labels of all other neighbours lead to.
+
+        Unless ``last``, it is the label that these come from.
+        """
         for index in indices:
             labels = {self.labels[x] for x in near.get(index, ()) if x in self.labels}
             for label in labels:
@@ -203,7 +209,7 @@ class _Origins:
     # ---- groups ----------------------------------------------------------------------------------
 
     def origins(self) -> list[Origin]:
-        """Group the kernels where labels are missing or contradict the edges, and list what each group does."""
+        """Group kernels whose labels are missing or contradict the edges, and list the groups."""
         nodes_by_kernel: dict[int, list[int]] = defaultdict(list)
         kernels_by_node: dict[int, set[int]] = {}
         for index in self.before:

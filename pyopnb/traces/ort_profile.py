@@ -17,12 +17,12 @@ _KERNEL = "_kernel_time"
 _NODE = '{"cat" : "Node"'  # how the line of a kernel's event begins
 _RUN, _EXECUTOR = "model_run", "SequentialExecutor::Execute"
 NOBODY, LOOKS = -1, -2
-"""In place of a node's index: the kernel of no node that is known, and of one of the trace's own."""
+"""In place of a node's index: a kernel of no known node, and one of the trace's own nodes."""
 
 
 @dataclass
 class ProfiledRun:
-    """The times of one run; microseconds, by the indices of the optimised graph's nodes.
+    """The times of one run in microseconds, by the indices of the optimised graph's nodes.
 
     Attributes
     ----------

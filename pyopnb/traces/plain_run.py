@@ -1,8 +1,8 @@
-"""Run models in another Python, which needs NumPy and a build of onnxruntime; pyopnb copies this file there.
+"""Run models in another Python, which needs NumPy and a build of onnxruntime.
 
-Each line of stdin names a folder. What is to be done is in its ``job.json``, what came of it goes
-into ``report.json`` and into an ``.npz`` file for each run. Nothing of pyopnb is imported unless
-the model has ops of its registry.
+pyopnb copies this file there. Each line of stdin names a folder with a job in ``job.json``. The
+report goes into ``report.json``, and the results into an ``.npz`` file for each run. Nothing of
+pyopnb is imported unless the model has ops of its registry.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ _LINES = 12  # nodes in the text
 
 @dataclass(frozen=True, eq=False)
 class NodeProfile:
-    """The times of a node, or of a group of nodes that ONNX Runtime ran as one; an element of each array is a run's.
+    """The times of a node, or of a group of nodes that ONNX Runtime ran as one.
+
+    Each array has an element for each run.
 
     Attributes
     ----------
@@ -95,11 +97,11 @@ class NodeProfile:
 
 
 class Profile(Displayable):
-    """The times of many runs of a session, as `profile` measures them; all of them microseconds.
+    """The times of many runs of a session in microseconds, as `profile` measures them.
 
-    In each run, the nodes of the main graph and what is `unattributed` add up to the whole. Medians
-    do not: the median of a sum is not the sum of medians. So shares are those of the mean run among
-    the middle half of the runs, and add up.
+    In each run, the nodes of the main graph and the `unattributed` time add up to the whole.
+    Medians do not: the median of a sum is not the sum of medians. So shares are those of the mean
+    over the middle half of the runs, and add up.
 
     Attributes
     ----------
@@ -177,7 +179,7 @@ class Profile(Displayable):
 
     @cached_property
     def unattributed(self) -> np.ndarray:
-        """Return what no node accounts for, as checking feeds and handing out outputs: float64[runs]."""
+        """Return the time that no node accounts for, such as checking feeds: float64[runs]."""
         return np.asarray(self.walls - self.attributed)
 
     @cached_property
@@ -206,7 +208,9 @@ class Profile(Displayable):
         return self.mean(self.walls)
 
     def share(self, values: np.ndarray) -> float:
-        """Return times as a share of the runs; the main graph's nodes and `unattributed` add up to 1.
+        """Return times as a share of the runs.
+
+        The shares of the main graph's nodes and of `unattributed` add up to 1.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""``pyopnb.profile``: many runs of a session's model, as that session runs it, in ONNX Runtime's profile."""
+"""Profile many runs of a session's model, as the session runs it, by ONNX Runtime's profile."""
 
 from __future__ import annotations
 
@@ -166,16 +166,18 @@ class _ShadowRuns:
         source: ModelSource,
         feeds: Mapping[str, Any],
     ) -> GraphProto:
-        """Run the model in a session with a profile, and read that; return the graph that ran."""
+        """Run the model in a session with a profile, read this, and return the graph that ran."""
         __tracebackhide__ = True
         # The saved graph tells which of the user's nodes ONNX Runtime has fused.
         if not can_save(state, source):
             self.remarks.append(
-                "ONNX Runtime's optimised graph could not be saved: the times of nodes that it fused are not attributed"
+                "ONNX Runtime's optimised graph could not be saved: "
+                "the times of nodes that it fused are not attributed"
             )
         if state.config.is_parallel:
             self.remarks.append(
-                "measured one node after the other, where the session's ORT_PARALLEL runs some at once"
+                "measured one node after the other, "
+                "where the session's ORT_PARALLEL runs some at once"
             )
         with session_beside(session, state, source, self.prepare) as (profiled, saved):
             offset = clock_offset(profiled._state.runtime)
@@ -237,7 +239,10 @@ class _ShadowRuns:
         if self.runs > most:
             raise InputError(
                 "profile, runs",
-                expected=f"at most {max(most, 0):,} runs of this model: ONNX Runtime's profile holds {_MOST_EVENTS:,} events",
+                expected=(
+                    f"at most {max(most, 0):,} runs of this model: "
+                    f"ONNX Runtime's profile holds {_MOST_EVENTS:,} events"
+                ),
                 got=f"{self.runs:,} and {self.warmup:,} to warm up, of {events:,} events and more",
                 next=f"runs={max(most, 1)}",
             )

@@ -32,7 +32,9 @@ def trace_on_reference(
     keep: bool,
     ops: Iterable[Op] = registry,
 ) -> Trace:
-    """Run a model in ONNX's reference implementation, node by node: nothing is fused, so that there is nothing to check.
+    """Run a model node by node in ONNX's reference implementation.
+
+    Nothing is fused, so there is no exposure to check.
 
     Parameters
     ----------
@@ -90,7 +92,10 @@ def _versions_in(model: ModelProto) -> dict[str, Version]:
 
 
 def _like_onnxruntime(value: Any) -> Any:
-    """Give a value of the evaluator the form of ONNX Runtime's: objects for strings, arrays for scalars."""
+    """Give a value of the evaluator the form that ONNX Runtime would give it.
+
+    That is an array of objects for strings, and an array for a scalar.
+    """
     # The evaluator gives NumPy's scalars where ONNX Runtime gives arrays of no axes.
     if isinstance(value, np.generic):
         value = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Traced runs: a second session of the user's model with its tensors exposed, and ONNX Runtime's profile of the run."""
+"""Trace a run in a second session of the user's model, with exposed tensors and a profile."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TraceOptions:
 def run_traced(
     session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions
 ) -> Trace:
-    """Run a session's model with its tensors exposed, in the versions and with the attrs of its state."""
+    """Run a session's model with its tensors exposed, with the versions and attrs of its state."""
     __tracebackhide__ = True
     feeds = state.feeds.arrays(feeds)
     # The model that ran is shown without its weights, which can be gigabytes.
@@ -128,7 +128,7 @@ def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]
 
 @dataclass
 class _TracedRun:
-    """One traced run: the changes to the plan of the exposed session, and what came of it."""
+    """One traced run: the changes to the plan of the exposed session, and the results."""
 
     options: TraceOptions
     tensors: list[NamedTensor]
@@ -196,7 +196,10 @@ class _TracedRun:
             return arrays, self.timed.times(runs, [self.timed.take()], executed)[0]
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
-        """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""
+        """Give the plan's nodes their instances and clocks, and insert the taps.
+
+        This is called before each attempt to build the session.
+        """
         if self.taps:
             return
         keep_ops(plan, self.ops)
@@ -237,7 +240,7 @@ class _TracedRun:
         )
 
     def _in_order(self) -> Iterator[str]:
-        """Names of the tensors of the trace; those in bodies in the order of the run."""
+        """Yield the names of the trace's tensors, those in bodies in the order of the run."""
         inner = dict(self.sink.inner)
         for tensor in self.tensors:
             if tensor.inside is None:
@@ -296,7 +299,10 @@ def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instanc
         try:
             copied[number] = replace(instance, instance=copy.deepcopy(instance.instance, memo))
         except Exception as error:  # a user's class can raise anything here
-            text = f"{type(instance.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            text = (
+                f"{type(instance.instance).__name__} cannot be copied: "
+                f"{type(error).__name__}: {error}"
+            )
             return instances, sanitize(text, 200)
     return copied, ""
 
@@ -331,7 +337,7 @@ def _special_providers(state: SessionState) -> list[tuple[str, dict[str, Any]]]:
 
 
 def runtime_name(version: str, providers: Sequence[str]) -> str:
-    """Name a runtime with its version, and with its providers where there are more than the CPU's."""
+    """Name a runtime with its version, and with its providers if not only the CPU's is used."""
     special = [name for name in providers if name != CPU]
     if special:
         return f"onnxruntime {version} with {' and '.join(special)}"

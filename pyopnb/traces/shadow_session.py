@@ -1,4 +1,4 @@
-"""The model and the options of a session that is built beside the user's, to look at runs of the same model."""
+"""Build a session beside the user's, to look at runs of the same model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_WEIGHTS = 1 << 28
 
 
 def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelProto]:
-    """Read a session's model to be built again, and copy it without weights, with the attrs of now.
+    """Read a session's model with its current attrs, and copy it without weights.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def session_beside(
     ----------
     session : Session
     state : SessionState
-        Whose versions and attrs it has.
+        The state with the versions and attrs that the new session gets.
     source : ModelSource
-        Its model.
+        The model of the new session.
     prepare : callable
         As for `Session._with_model`.
     profiles : bool

@@ -86,7 +86,11 @@ class Summary:
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Write its parts: type, range or longest text, mean and deviation, histogram, and non-finite counts."""
+        """Write the summary in five texts.
+
+        They are the type, the range or longest text, mean and deviation, the histogram, and the
+        counts of numbers that are not finite.
+        """
         span = spread = bars = ""
         if self.kind in ("number", "text") and not self.count:
             span = "empty"

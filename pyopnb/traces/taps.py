@@ -1,4 +1,4 @@
-"""Taps of a trace: nodes that look at a tensor during the run, and that no other node depends on."""
+"""Insert taps: nodes that look at a tensor during the run, and on which no other node depends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyopnb.traces.summary import Summary, summary_of
 __all__ = ["DOMAIN", "Sink", "TensorTap", "insert_taps", "make_taps"]
 
 DOMAIN = "pyopnb.trace"
-"""Of the taps; the names of their nodes begin with it."""
+"""The domain of the taps, with which the names of their nodes begin."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _tap(tensor: NamedTensor, sink: Sink) -> TensorTap:
 
 
 def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
-    """Taps for tensors, as nodes for a session's plan; not yet in their graphs."""
+    """Make taps for tensors, as nodes for a session's plan that are not in their graphs yet."""
     # Not an op of the registry: nobody else should see it, and no session has to follow it.
     op = Op(
         f"{DOMAIN}::Tap",

@@ -1,4 +1,4 @@
-"""The nodes of a session that is built beside the user's: unique names for its profile, and clocks for its ops."""
+"""Name the nodes of a session beside the user's for its profile, and clock its ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
 def keep_ops(plan: Plan, ops: Collection[str]) -> None:
-    """Leave those nodes in a plan that the user's session runs through ops, so that both number them alike."""
+    """Leave only the nodes in a plan that the user's session runs through ops as well.
+
+    Both sessions then number them alike.
+    """
     # An op that is new since the session was built does not serve it.
     plan.nodes[:] = [node for node in plan.nodes if node.op.name in ops]
 
@@ -48,7 +51,10 @@ class TimedNodes:
     clocks: dict[str, Clock] = field(default_factory=dict)
 
     def attach(self, plan: Plan, proto: ModelProto) -> None:
-        """Give all nodes names, and the ops clocks; called before each attempt to build the session."""
+        """Give all nodes names, and the ops clocks.
+
+        This is called before each attempt to build the session.
+        """
         labels = _name_nodes(proto)
         # When the session is built again, the nodes have their new names already.
         if not self.labels:
@@ -96,7 +102,7 @@ class TimedNodes:
 
 
 def _name_nodes(proto: ModelProto) -> list[str]:
-    """Give every node a unique name, where it has none that a profile can hold; return the main graph's labels.
+    """Give every node a unique name that a profile can hold, and return the main graph's labels.
 
     A node in a body without a name gets one from ONNX Runtime, which can be that of a
     node of the main graph.

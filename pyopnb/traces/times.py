@@ -63,11 +63,11 @@ class NodeTime:
 
 
 class Times(dict[str, NodeTime]):
-    """The `NodeTime` of each node of the main graph, or of each group by the first output of its last node.
+    """The `NodeTime` of each node or group of nodes of the main graph.
 
-    ``times["c"]`` also finds the group of the node with the first output ``c``; a group is listed
-    once. A node that was folded or eliminated before the run has no time. All times are in
-    microseconds.
+    The key of a group is the first output of its last node. ``times["c"]`` also finds the group of
+    the node with the first output ``c``; a group is listed once. A node that was folded or
+    eliminated before the run has no time. All times are in microseconds.
 
     Parameters
     ----------
@@ -109,7 +109,10 @@ class Times(dict[str, NodeTime]):
 
     @property
     def unattributed(self) -> float:
-        """Return the time that belongs to no node, such as preparing the run and handing out its outputs."""
+        """Return the time that belongs to no node.
+
+        It goes, for example, into preparing the run and handing out its outputs.
+        """
         return max(0.0, self.total - self.attributed)
 
     def share(self, time: float) -> str:

@@ -180,7 +180,10 @@ class Trace(Displayable):
 
     @property
     def first_nonfinite(self) -> str | None:
-        """Name of the first tensor, in the order of the nodes, that contains a NaN or an infinity; None if none does."""
+        """Name the first tensor, in the order of the nodes, that contains a NaN or an infinity.
+
+        It is None if none does.
+        """
         for name, summary in self.summaries.items():
             if summary.has_nonfinite:
                 return name
