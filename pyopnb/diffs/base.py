@@ -1,4 +1,4 @@
-"""What all diffs share: a verdict, no truth value, a short text, and strict JSON that can be read back."""
+"""What all diffs share: a verdict, no truth value, a short text, and JSON to be read back."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DiffBase(Displayable):
         raise InputError(where, expected="what to_json wrote", got=message)
 
     def _to_plain(self) -> dict[str, Any]:
-        """Write the diff as plain dicts, lists and numbers, headed by the format's name and version."""
+        """Write the diff as plain dicts, lists and numbers, with its format and version."""
         head = {
             "format": self._FORMAT,
             "version": self._VERSION,
@@ -195,7 +195,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def _one_line(text: str, width: int = _MAX_WIDTH) -> str:
-    """Text on one line that is safe to print and at most ``width`` characters long."""
+    """Put text on one line that is safe to print and at most ``width`` characters long."""
     # Names come from model files: control characters in them could rewrite the terminal.
     text = sanitize(text, 10**6).replace("\n", " ")
     if len(text) <= width:
@@ -204,7 +204,10 @@ def _one_line(text: str, width: int = _MAX_WIDTH) -> str:
 
 
 def fit_lines(lines: Sequence[str], width: int = _MAX_WIDTH, more: str = "more lines") -> str:
-    """Lines joined for printing: at most `MAX_LINES`, the last saying how many were left out, each on one line."""
+    """Join lines for printing: at most `MAX_LINES`, each on one line.
+
+    If there are more, the last line says how many were left out.
+    """
     if len(lines) > MAX_LINES:
         # The last line tells how many were left out, so that nobody takes the text for complete.
         lines = [*lines[: MAX_LINES - 1], f"… and {len(lines) - MAX_LINES + 1} {more}"]

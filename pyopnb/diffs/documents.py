@@ -79,7 +79,7 @@ def from_plain(hint: Any, value: Any) -> Any:
 
 
 def read_fields(cls: type, value: Any) -> Any:
-    """Read a dataclass from its fields. One that is missing has its default, as in older documents."""
+    """Read a dataclass from its fields, with defaults for missing ones, as in older documents."""
     if type(value) is not dict:
         raise TypeError(f"an object expected, not {type(value).__name__}")
     hints = _hints(cls)

@@ -45,7 +45,10 @@ class OpDiff(DiffBase):
 
     @property
     def verdict(self) -> str:
-        """``"identical"`` or ``"different"``: comments and layout do not count, and unknown sources differ."""
+        """Return ``"identical"`` or ``"different"``.
+
+        Comments and layout do not count, and unknown sources differ.
+        """
         if self.same_code and not self.schema:
             return "identical"
         return "different"

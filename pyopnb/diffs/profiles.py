@@ -90,7 +90,9 @@ def _times(ratio: float | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ProfileDiff(DiffBase):
-    """The difference of two profiles, as `pyopnb.diff` finds it. It has no truth value, as a `Diff` has none.
+    """The difference of two profiles, as `pyopnb.diff` finds it.
+
+    It has no truth value, as a `Diff` has none.
 
     Attributes
     ----------
@@ -107,7 +109,10 @@ class ProfileDiff(DiffBase):
 
     @property
     def verdict(self) -> str:
-        """``"slower"`` or ``"faster"``: the run in b against that in a; ``"same"`` within the spread of the runs."""
+        """Return ``"slower"`` or ``"faster"`` for the run in b against that in a, or ``"same"``.
+
+        It is the same within the spread of the runs.
+        """
         return self.run.verdict
 
     @property

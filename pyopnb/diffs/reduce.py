@@ -106,11 +106,11 @@ class Reduction(Displayable):
     __repr__ = __str__
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model, its feeds, a script that reproduces the failure, and a report with versions and outputs.
+        """Write the model, its feeds, a script that reproduces the failure, and a report.
 
-        The script, ``reproduce.py``, needs only onnxruntime and NumPy. If the model has ops of
-        yours and pyopnb is not installed, it shows the outputs that were recorded here. Existing
-        files are replaced.
+        The report has the versions and outputs. The script, ``reproduce.py``, needs only
+        onnxruntime and NumPy. If the model has ops of yours and pyopnb is not installed, it shows
+        the outputs that were recorded here. Existing files are replaced.
 
         Returns
         -------
@@ -248,7 +248,7 @@ def _failure_by_caller(
 
 
 class _Sides:
-    """The two sides of a comparison: ONNX Runtime in another process, and what its outputs are compared with."""
+    """ONNX Runtime in another process, and the side that its outputs are compared with."""
 
     def __init__(
         self,
@@ -423,7 +423,7 @@ class _Search:
                 nodes = nodes[: len(nodes) - 1 - len(nodes) // 16]
 
     def _leave_out_groups(self, parts: _Parts, nodes: Sequence[int]) -> None:
-        """Leave out groups of nodes, first large ones and in the end single ones, until none can go."""
+        """Leave out groups of nodes, first large and finally single ones, until none can go."""
         size = len(nodes)
         is_smaller = True
         while size > 1 or is_smaller:
@@ -480,7 +480,7 @@ class _Parts:
         self.values = dict(feeds)
 
     def cut(self, positions: Sequence[int]) -> ModelCut | None:
-        """Build a model of some nodes; None if there are none, or one of their inputs was not recorded."""
+        """Build a model of some nodes; None if there are none or an input was not recorded."""
         graph = self.graph
         reads = dict.fromkeys(name for p in positions for name in graph.reads[p])
         # Constants come along with the nodes that read them.
@@ -523,7 +523,7 @@ def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
 
 
 def _groups_of_axes(cut: ModelCut) -> list[list[_Axis]]:
-    """List the axes that may be shortened: of one size, as they often belong together, and each by itself."""
+    """List the axes to shorten: those of one size, which often belong together, then each."""
     by_size: dict[int, list[_Axis]] = {}
     for name, array in _arrays(cut).items():
         for axis, size in enumerate(array.shape):

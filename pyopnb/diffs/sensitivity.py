@@ -1,8 +1,9 @@
-"""Which nodes of a quantized model cost the most accuracy, measured by running each of them in float again.
+"""Measure which nodes of a quantized model cost the most accuracy.
 
-The float model gets nodes that round to the quantized model's levels, each with a switch. So one
-session serves all runs, whatever form the quantized model has. Switching nodes of the quantized
-model itself would not work, as operators on integers cannot be mixed with float ones.
+Each of them runs in float again. The float model gets nodes that round to the quantized model's
+levels, each with a switch. So one session serves all runs, whatever form the quantized model has.
+Switching nodes of the quantized model itself would not work, as operators on integers cannot be
+mixed with float ones.
 """
 
 from __future__ import annotations

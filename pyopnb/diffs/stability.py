@@ -78,7 +78,10 @@ class StabilityRow:
 
     @property
     def ok(self) -> bool:
-        """Tell whether all outputs are within the tolerance and no argmax changed; True if it was not measured."""
+        """Tell whether all outputs are within the tolerance and no argmax changed.
+
+        It is true if the row was not measured.
+        """
         if self.diff is None:
             return True
         return self.diff.ok and not any(count for count, _ in self.argmax.values())
@@ -128,7 +131,10 @@ class Stability(Displayable):
     def headline(self) -> str:
         """Say how many rows exceed the tolerance."""
         if not self.rows[0].ok:
-            return f"other numbers from run to run on {self.runtime}: {sanitize(self.rows[0].node, 80)}"
+            return (
+                f"other numbers from run to run on {self.runtime}: "
+                f"{sanitize(self.rows[0].node, 80)}"
+            )
         total = plural(sum(row.diff is not None for row in self.rows), "way")
         beyond = [row.name for row in self.rows if not row.ok]
         if not beyond:

@@ -87,7 +87,7 @@ def is_float(array: np.ndarray) -> bool:
 
 
 def relative_tolerance(array: np.ndarray) -> float | None:
-    """Return the relative tolerance of an array's dtype; None where its values are compared exactly.
+    """Return the relative tolerance of an array's dtype; None where values must be equal.
 
     Examples
     --------
@@ -169,7 +169,9 @@ class Tolerances(NamedTuple):
         return float(self.rtol or 0.0), absolute, scaled
 
     def widened(self, precision: str) -> Tolerances:
-        """Use the tolerance of a coarser dtype upstream of a tensor, if any, where all are relative to the dtype.
+        """Use the tolerance of a coarser dtype upstream of a tensor, if there is one.
+
+        Tolerances that are not all relative to the dtype stay as they are.
 
         Examples
         --------
@@ -187,4 +189,7 @@ DEFAULT = Tolerances()
 """The tolerances of a dtype."""
 
 SCALED = Tolerances(stol=True)
-"""The tolerances of a dtype, also relative to the largest element: what computations in another order need."""
+"""The tolerances of a dtype, also relative to the largest element.
+
+Results of computations in another order need this.
+"""

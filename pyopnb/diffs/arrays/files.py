@@ -24,7 +24,7 @@ _MOST_PACKED = 100
 
 
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
-    """Read the array of a ``.npy`` file, the arrays of an ``.npz`` file by name, or the tensor of a ``.pb`` file.
+    """Read the array, the named arrays or the tensor of a ``.npy``, ``.npz`` or ``.pb`` file.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
         packed = file.stat().st_size
     if size > max(_MOST_UNPACKED, _MOST_PACKED * packed):
         raise ValueError(
-            f"{packed:,} bytes that unpack to {size:,}; the limit is {_MOST_PACKED} times as many, or 1 GiB"
+            f"{packed:,} bytes that unpack to {size:,}; "
+            f"the limit is {_MOST_PACKED} times as many, or 1 GiB"
         )
     # NumPy leaves a damaged file open.
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:

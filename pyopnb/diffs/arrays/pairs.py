@@ -1,4 +1,4 @@
-"""Numbers of two arrays side by side: all of a few, and of a long axis those that its curves are drawn by."""
+"""Numbers of two arrays side by side: all of a few, or those that the curves of many need."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _difference(x: Any, y: Any) -> float:
 
 
 def _drawn(a: np.ndarray, b: np.ndarray) -> list[int]:
-    """Choose the elements of two curves: of each cell the extremes of b, and where a is farthest from it."""
+    """Choose the elements of two curves: in each cell, b's extremes and the largest distance."""
     if a.size <= _MOST:
         return list(range(a.size))
     picked = {0, a.size - 1}

@@ -1,4 +1,4 @@
-"""Pairs of values of the kinds that models have as inputs and outputs: arrays, sequences, maps, None."""
+"""Pair the values that models have as inputs and outputs: arrays, sequences, maps and None."""
 
 from __future__ import annotations
 

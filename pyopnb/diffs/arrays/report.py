@@ -1,4 +1,4 @@
-"""A diff of arrays as text of at most twelve lines: verdict, where, how much; then, indented, the details."""
+"""Write a diff of arrays in at most twelve lines: verdict, where, how much, and details."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _format_relative(largest: float) -> str:
 
 
 def _is_unrelated(facts: ArrayStats) -> bool:
-    """Tell whether the error is nearly as large as b, so that a tolerance for it would pass anything."""
+    """Tell whether the error is nearly as large as b, so that its tolerance passes anything."""
     return facts.snr is not None and facts.snr < _UNRELATED and facts.count > 1
 
 

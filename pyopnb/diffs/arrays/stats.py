@@ -119,7 +119,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class ArrayStats:
-    """What is known of two arrays of the same type. All statistics are over the finite pairs, and None where there are none.
+    """The statistics of two arrays of the same type.
+
+    They are over the finite pairs, and None where there are no such pairs.
 
     Attributes
     ----------
@@ -250,7 +252,9 @@ def array_stats(
 
 @dataclass(eq=False, slots=True)
 class LazyStats:
-    """The facts of two short arrays, of which a verdict needs only three; the others are made when somebody asks for them.
+    """The facts of two short arrays, of which only those for the verdict are computed.
+
+    The others are computed when somebody asks for them.
 
     Attributes
     ----------
@@ -326,7 +330,10 @@ _NO_TABLE = np.zeros(0, np.float32), np.zeros(0, np.uint32)
 def _blocks(
     a: np.ndarray, b: np.ndarray, chunk: int | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Cut two arrays of one dtype and shape into blocks in C order, as bytes of what the native module counts."""
+    """Cut two arrays of one dtype and shape into blocks in C order.
+
+    A block is the bytes of elements in the dtype that the native module counts.
+    """
     native = _native(a.dtype)
     counted = native.counted
     is_bool = native.stored.kind == "b"

@@ -38,7 +38,7 @@ class Frontier:
     at_zero: float = 0.0
 
     def check(self) -> None:
-        """Raise ValueError if these are not corners of a hull, for instance in an edited document."""
+        """Raise ValueError if these are not corners of a hull, as in an edited document."""
         before = (0.0, self.at_zero)
         for corner in self.corners:
             rises = before[0] < corner[0] < np.inf and 0 <= corner[1] < np.inf
@@ -67,7 +67,7 @@ class Frontier:
         return self._first(self.largest, lambda atol: self.passes(0.0, atol))
 
     def rtol(self) -> float | None:
-        """Return the smallest relative tolerance of four digits that passes by itself; None where none does."""
+        """Return the smallest four-digit relative tolerance that passes by itself, or None."""
         if self.at_zero or not np.isfinite(self.relative):
             return None
         return self._first(self.relative, lambda rtol: self.passes(rtol, 0.0))

@@ -1,4 +1,4 @@
-"""The floats of a dtype in the order of their values: what a unit in the last place is counted in."""
+"""The floats of a dtype in the order of their values, to count units in the last place."""
 
 from __future__ import annotations
 

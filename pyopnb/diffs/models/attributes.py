@@ -1,4 +1,4 @@
-"""The attributes of nodes, compared with regard to the defaults: writing a default out changes nothing."""
+"""Compare the attributes of nodes, where writing out a default is no difference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _MAX_TEXT = 80
 
 
 def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], int]) -> Hashable:
-    """Make a key that is equal for equal attributes; bodies do not count, as they are compared node by node.
+    """Make a key that is equal for equal attributes.
+
+    Bodies do not count, as they are compared node by node.
 
     Parameters
     ----------

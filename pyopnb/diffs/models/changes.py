@@ -40,7 +40,9 @@ class _Level:
 def find_changes(
     a: ModelSource, b: ModelSource, tolerances: Tolerances
 ) -> tuple[list[Change], list[GraphComparison]]:
-    """Find every change between two models, sorted by kind, by comparing graph with graph, the main ones first.
+    """Find every change between two models, sorted by kind.
+
+    Graph is compared with graph, the main ones first.
 
     Parameters
     ----------
@@ -130,7 +132,7 @@ def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
 def _function_changes(
     a: ModelProto, b: ModelProto, contents: tuple[Contents, Contents], levels: list[_Level]
 ) -> Iterator[Change]:
-    """List the functions of one model alone; the bodies of the others are compared later, as levels."""
+    """List the functions that only one model has, and add the bodies of others to ``levels``."""
     graphs = []
     for model, side_contents in zip((a, b), contents, strict=True):
         functions = {}

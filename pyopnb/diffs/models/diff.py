@@ -50,7 +50,10 @@ class ModelDiff(ToleranceDiff):
 
     @property
     def verdict(self) -> str:
-        """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
+        """Return ``"identical"``, ``"close"`` or ``"different"``.
+
+        Models are close if only weights differ, all within the tolerance.
+        """
         if not self.changes:
             return "identical"
         if all(change.values is not None and change.values.ok for change in self.changes):

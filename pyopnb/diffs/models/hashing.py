@@ -71,7 +71,7 @@ class Contents:
         return array
 
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
-        """Give a tensor its number: equally for equal dtype, shape and bytes, however they are stored."""
+        """Return a tensor's number, the same for equal dtype, shape and bytes in any storage."""
         if isinstance(tensor, SparseTensorProto):
             return self.numbers["sparse", tensor.SerializeToString(deterministic=True)]
         # The dtype and shape are part of the key: the same bytes may be other numbers.
@@ -138,7 +138,7 @@ class HashedGraph(GraphIndex):
 
     @cached_property
     def local(self) -> list[int]:
-        """Number each node by its op and attributes, without those that are at the schema's defaults."""
+        """Number each node by its op and the attributes that are not at their defaults."""
         numbers = self.contents.numbers
         content = self.contents.of
         local = []

@@ -44,7 +44,9 @@ def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class Matching:
-    """The nodes and tensors of two graphs that correspond to each other; the graphs share their `Numbers`.
+    """The nodes and tensors of two graphs that correspond to each other.
+
+    The graphs share their `Numbers`.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ class Matching:
         return number is not None and number == self.prints[1].values.get(name_b)
 
     def _number(self, graph: HashedGraph, side: int, outer: Mapping[str, str]) -> Fingerprints:
-        """Give numbers to the nodes of one of the two graphs; paired inputs and outputs count as the same."""
+        """Give numbers to one graph's nodes; paired inputs and outputs count as the same."""
         # Inputs that correspond start with the same number, whatever they are called.
         numbers = graph.contents.numbers
         starts = {name: numbers["only", side, name] for name in graph.inputs}

@@ -131,7 +131,7 @@ class _Aligner:
             self.paired_a.add(a)
 
     def pair_ends(self) -> None:
-        """Pair inputs by name or position, and outputs of one name, which both models are meant to have."""
+        """Pair inputs by name or position, and outputs that have the same name in both models."""
         for input_a, input_b in pair_names(self.a.inputs, self.b.inputs):
             self.pair(input_a, input_b, "structure")
         for name in self.b.outputs:
@@ -170,7 +170,7 @@ class _Aligner:
                 return
 
     def pair_by_name(self) -> None:
-        """Pair the remaining tensors by name, and outputs by position if both models have as many."""
+        """Pair the remaining tensors by name, and outputs by position if there are as many."""
         names_a = set(self.a.order)
         for name in self.b.order:
             if name in names_a and self._same_type(name, name):
@@ -188,7 +188,7 @@ class _Aligner:
 
 
 class _Array:
-    """A tensor's array, with what tells most arrays apart at once: its largest element, and its first few."""
+    """A tensor's array, with its largest and first elements, which tell most arrays apart."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array

@@ -1,4 +1,7 @@
-"""Find the first divergence of two models in few runs that each record few tensors, for models too large to trace."""
+"""Find the first divergence of two models that are too large to trace.
+
+It takes a few runs, which record few tensors each.
+"""
 
 from __future__ import annotations
 
@@ -272,7 +275,7 @@ class _Search:
         return [candidates[(2 * k + 1) * len(candidates) // (2 * count)] for k in range(count)]
 
     def diff(self) -> TraceDiff:
-        """Build the result, after a last pair of runs that records the inputs of the node at fault."""
+        """Build the result, after a last pair of runs for the inputs of the node at fault."""
         steps: list[ComparedStep] = []
         b = self.graph
         bad = self.bad

@@ -1,4 +1,4 @@
-"""How a node of one model differs from its partner in another: op, attributes, weights, lines of source."""
+"""Tell how a node differs from its partner: by op, attributes, weights or lines of source."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
 
 
 def op_versions(a: Side, b: Side, node: NodeProto) -> tuple[int | None, int | None]:
-    """Return the version numbers of a node's op in both traces; None if the registry had no such op."""
+    """Return the versions of a node's op in both traces; None where the registry had no such op."""
     numbers: list[int | None] = [None, None]
     for place, side in enumerate((a, b)):
         version = side.trace.versions.get(full_name(node))

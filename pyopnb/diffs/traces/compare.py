@@ -218,7 +218,7 @@ class TraceComparison:
         )
 
     def _unpaired(self, side: int, alignment: Alignment) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """List the outputs of a side without a partner, and the other tensors that only it recorded."""
+        """List a side's outputs without a partner, and other tensors that only it recorded."""
         if alignment is _NO_ALIGNMENT:
             return (), ()
         graph = self.sides[side].graph
@@ -268,7 +268,7 @@ class TraceComparison:
         return tensors
 
     def precision(self, pair: Pair) -> str:
-        """Name the coarser dtype whose tolerance applies to a pair; empty if it is the tensor's own."""
+        """Name the coarser dtype whose tolerance applies to a pair; empty for its own dtype."""
         return (self.coarse or {}).get(pair.b) or self._narrower(pair)
 
     def compare(self, pair: Pair) -> Diff:
@@ -301,7 +301,7 @@ class TraceComparison:
         return isolation.results(segments, self.tolerances, precisions)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
-        """Measure how far isolation deviates from the runs themselves where it exceeds the tolerance.
+        """Measure how far isolation is off the runs themselves, where it exceeds the tolerance.
 
         Nodes with a state or random numbers differ for that reason, so they are skipped.
         """
@@ -371,7 +371,7 @@ class TraceComparison:
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
 
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
-        """Yield what half precision did at the first node that differs, to its inputs or its outputs."""
+        """Yield what half precision did to the inputs or outputs of the first differing node."""
         causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
             causes += half_causes(tensor.b, self.a.arrays[tensor.a], self.b.arrays[tensor.b])

@@ -138,7 +138,10 @@ class TraceDiff(ToleranceDiff):
 
     @property
     def first(self) -> ComparedStep | None:
-        """Return the first node with an output that is not bit-identical, even if within the tolerance."""
+        """Return the first node with an output that is not bit-identical, or None.
+
+        Its difference may be within the tolerance.
+        """
         for step in self.steps:
             if any(tensor.diff.verdict != "bit-identical" for tensor in step.outputs):
                 return step

@@ -1,4 +1,4 @@
-"""Runs in float16 or bfloat16 against runs in a wider float: how they are compared, and what the narrow one lost."""
+"""Compare runs in float16 or bfloat16 with runs in a wider float, and tell what was lost."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def as_fed(value: Any, recorded: Any) -> Any:
 
 
 def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
-    """Yield what half precision did to a tensor of one of two runs: overflow to infinity, and zeros.
+    """Yield what half precision did to a tensor: overflow to infinity, and flushing to zero.
 
     Parameters
     ----------
@@ -151,6 +151,7 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
         return
     digits = ml_dtypes.finfo(dtype_name).nmant + 1  # type: ignore[no-untyped-call]
     yield (
-        f"{sanitize(name, 80)} lost small terms of its sum: {dtype_name} keeps {digits} bits, and the same inputs in "
-        f"{dtype(wide.dtype).name} give up to {format_number(facts.largest)} more or less"
+        f"{sanitize(name, 80)} lost small terms of its sum: {dtype_name} keeps {digits} bits, "
+        f"and the same inputs in {dtype(wide.dtype).name} give "
+        f"up to {format_number(facts.largest)} more or less"
     )

@@ -115,7 +115,7 @@ class Isolation:
         return results
 
     def run(self, segments: Mapping[str, Segment]) -> Iterator[tuple[str, _Outcome]]:
-        """Run each segment twice, and yield both results, or why it could not run, by tensor name."""
+        """Run each segment twice; yield both results, or why it cannot run, by tensor name."""
         groups: tuple[dict[str, Segment], dict[str, Segment]] = ({}, {})
         for name, segment in segments.items():
             obstacle = self._obstacle(segment)
@@ -161,7 +161,10 @@ class Isolation:
     def _outcomes(
         self, segments: Mapping[str, Segment], run: Run
     ) -> Iterator[tuple[str, _Outcome]]:
-        """Run segments together, twice, and yield both results of each; if that fails, bisect to the one at fault."""
+        """Run segments together, twice, and yield both results of each.
+
+        If that fails, bisection finds the one at fault.
+        """
         if not segments:
             return
         try:
@@ -262,7 +265,10 @@ def runner(trace: Trace) -> Run:
 
 
 def _in_evaluator(versions: Mapping[str, Version]) -> Run:
-    """Run in ONNX's reference evaluator, with the ops in the versions of a trace: Python code is the same in every runtime."""
+    """Run in ONNX's reference evaluator, with the ops in the versions of a trace.
+
+    Python code is the same in every runtime.
+    """
 
     def run(model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         current = {}

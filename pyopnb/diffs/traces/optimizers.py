@@ -1,4 +1,4 @@
-"""Which of ONNX Runtime's optimizers changed the numbers of a model, found by runs without some of them."""
+"""Find the ONNX Runtime optimizers that changed a model's numbers, by runs without some."""
 
 from __future__ import annotations
 

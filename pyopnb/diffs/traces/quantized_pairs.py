@@ -74,7 +74,7 @@ def _computes_with_scales(op: str) -> bool:
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale and a zero point that broadcast to their tensor, and the dtype of the quantized numbers."""
+    """A scale and a zero point that broadcast to their tensor, and the quantized dtype."""
 
     scale: np.ndarray
     zero_point: np.ndarray
@@ -196,7 +196,7 @@ class QuantizedTensors:
             self.scales[output] = self.scales[x]
 
     def _add_bias(self, name: str, input_scale: str, weight_scale: str) -> None:
-        """Add the scale of a bias: it counts in products of the scales of the input and of the weight."""
+        """Add the scale of a bias: the product of the scales of the input and the weight."""
         bias, x, w = (self._value(value) for value in (name, input_scale, weight_scale))
         if bias is not None and x is not None and w is not None:
             self._biases.add(name)
@@ -309,14 +309,14 @@ class QuantizedTensors:
         return result or name
 
     def _activated(self, name: str) -> str:
-        """Return the result of the activation that is a tensor's only reader; empty if there is none."""
+        """Return the result of the activation that alone reads a tensor; empty if none does."""
         readers = self._readers.get(name, [])
         if len(readers) != 1 or readers[0].op_type not in ABSORBED_OPS:
             return ""
         return str(readers[0].output[0])
 
     def is_absorbed(self, name: str) -> bool:
-        """Tell whether a tensor lies between a node and an activation that the quantizer absorbed."""
+        """Tell whether a tensor lies between a node and an activation that was absorbed."""
         activated = self._activated(name)
         graph = self.b.graph
         for quantized, partner in self.partners.items():
@@ -328,7 +328,7 @@ class QuantizedTensors:
         return False
 
     def _before_activation(self, name: str, partner: str) -> str:
-        """Return the float tensor whose activation is left to the scale of a quantized one, or its partner itself."""
+        """Return the input of the activation that a scale replaces, or the partner itself."""
         graph_a, graph_b = self.a.graph, self.b.graph
         activation = graph_a.producer.get(partner)
         producer = graph_b.producer.get(self._sources.get(name, name))
@@ -342,14 +342,14 @@ class QuantizedTensors:
         return str(node.input[0])
 
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
-        """List a's tensors without a partner, apart from those between a node and an absorbed activation."""
+        """List a's tensors without a partner, except those before an absorbed activation."""
         order = self.a.graph.order
         return tuple(x for x in order if x not in paired and not self.is_absorbed(x))
 
     # ---- pairs and rows
 
     def pairs(self) -> list[Pair]:
-        """Pair the tensors of the float model with those that have their numbers in the quantized one."""
+        """Pair the float model's tensors with those of the quantized one with the same numbers."""
         made_in_b = self.b.graph.producer
         by_tensor: dict[str, Pair] = {}
         for name, partner in self.partners.items():

@@ -61,7 +61,7 @@ class Side(NamedTuple):
         return cls(trace, TraceGraph(trace.model), dict(trace.items()))
 
     def weight(self, name: str) -> np.ndarray | None:
-        """Return an initializer, or the value of a Constant node; None where there is no such tensor."""
+        """Return the value of an initializer or a Constant node, or None."""
         position = self.graph.producer.get(name)
         if position is None:
             return self.trace.initializers.get(name)
@@ -102,7 +102,7 @@ class TraceGraph:
 
     @property
     def order(self) -> list[str]:
-        """List every tensor: the inputs, then the outputs of the nodes in order, without those of Constant nodes."""
+        """List every tensor: inputs, then outputs of nodes in order, without Constant nodes'."""
         results = []
         for x, position in self.producer.items():
             if position not in self.constants:

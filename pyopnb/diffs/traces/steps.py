@@ -31,7 +31,10 @@ EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 """What a node can do to a difference, the most interesting first."""
 
 AMPLIFIES = 10.0
-"""A node amplifies if its error is at least this many times its inputs' largest error: a decimal digit is lost."""
+"""A node amplifies if its error is at least this many times its inputs' largest error.
+
+A decimal digit is lost then.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,10 @@ class ComparedTensor:
 
     @property
     def introduced(self) -> bool:
-        """Tell whether b's node by itself is over the tolerance, and by much more than isolation is off b's own runs."""
+        """Tell whether b's node by itself exceeds the tolerance.
+
+        It must do so by much more than isolation is off b's own runs.
+        """
         if self.alone is None or self.alone.ok:
             return False
         # ONNX Runtime may run a node otherwise in the graph than alone: that is no fault of the
@@ -138,7 +144,7 @@ class ComparedStep:
 
     @property
     def isolated(self) -> float | None:
-        """Return the largest error that it makes by itself, on a's inputs; None if it could not run."""
+        """Return the largest error that it makes alone on a's inputs; None if it could not run."""
         errors = [
             largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None
         ]
@@ -146,7 +152,10 @@ class ComparedStep:
 
     @property
     def inconclusive(self) -> bool:
-        """Tell whether isolation is inconclusive: beyond the tolerance, but no more than from its own runs."""
+        """Tell whether isolation exceeds the tolerance but proves nothing.
+
+        It is then as far off from the node's own runs.
+        """
         if any(tensor.introduced for tensor in self.outputs):
             return False
         return any(tensor.alone is not None and not tensor.alone.ok for tensor in self.outputs)
@@ -158,7 +167,7 @@ class ComparedStep:
 
     @property
     def amplification(self) -> float | None:
-        """``accumulated / incoming``; None if the inputs are the same or their error is infinite."""
+        """Return ``accumulated / incoming``; None if the inputs are equal or infinitely off."""
         if not self.incoming or math.isinf(self.incoming):
             return None
         return self.accumulated / self.incoming
@@ -261,7 +270,7 @@ def format_versions(step: ComparedStep) -> str:
 
 
 def format_error(step: ComparedStep) -> str:
-    """Describe the error of a step's worst output, its worst element, and what of it the node makes by itself."""
+    """Describe the error of a step's worst output, its worst element, and the node's own part."""
     worst = step.worst.diff.worst
     facts = [f"{sanitize(step.worst.b, 80)} {summarize(worst)}"]
     if worst.facts is not None and worst.facts.worst:
@@ -283,5 +292,5 @@ def same_values(diff: Diff) -> bool:
 
 
 def largest_error(diff: Diff) -> float:
-    """Return the largest ``|a - b|`` of all parts; infinite if there is no such number: other types, NaN, text."""
+    """Return the largest ``|a - b|`` of all parts; infinite for other types, NaN and text."""
     return max(map(largest_difference, diff.parts))
