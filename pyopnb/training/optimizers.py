@@ -116,7 +116,7 @@ class Momentum(Optimizer):
     momentum : float
         The share of the last step that is kept.
     nesterov : bool
-        Whether to use Whether to use Whether to use Nesterov's form.
+        Whether to use Nesterov's form.
     """
 
     learning_rate: float = 1e-2
