@@ -1,4 +1,4 @@
-"""Annotate the user's source with the operators that each line became, up to where the trace stopped."""
+"""Annotate the user's source with each line's operators, up to where the trace stopped."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def annotate(
     LoweredSource
     """
     operators: dict[tuple[str, int], list[str]] = defaultdict(list)
-    # A dict in place of a set, which would forget their order. ``compute`` may be no
-    # function, but a partial one.
+    # A dict and not a set, to keep the order. ``compute`` may have no code, if it is a partial
+    # function.
     compute = getattr(getattr(version.cls, "compute", None), "__code__", None)
     codes: dict[CodeType, None] = {} if compute is None else {compute: None}
     for node in nodes:
@@ -68,7 +68,10 @@ def annotate(
 
 
 def _block(code: CodeType) -> dict[tuple[str, int], str]:
-    """Return the lines of a function by file and number; a lambda's are those of its whole statement."""
+    """Return the lines of a function by file and number.
+
+    The lines of a lambda are those of its whole statement.
+    """
     first = code.co_firstlineno
     following = linecache.getlines(code.co_filename)[first - 1 :]
     if not following:

@@ -1,4 +1,4 @@
-"""ONNX's elementwise operators as functions; a Python number takes the dtype of the other operand."""
+"""ONNX's elementwise operators as functions, where a Python number takes the other's dtype."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ def _unary(op_type: str, dtype: Any = None) -> _Unary:
 
 
 def _binary(op_type: str, dtype: Any = None, fold: np.ufunc | None = None) -> _Binary:
-    """Make a function that records a binary operator; ``fold`` computes the result of two constants."""
+    """Make a function that records a binary operator.
+
+    ``fold`` computes the result if both operands are constants.
+    """
 
     def record(x: _Operand, y: _Operand) -> Tensor:
         a, b = _tensors(x, y)

@@ -1,4 +1,4 @@
-"""The forms of one op side by side: whether results agree, how fast each form is, and how many nodes it has."""
+"""Compare the forms of an op: whether results agree, their speed, and their numbers of nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEAST_RUNS = 3
 @hide_internal_frames
 @check_arguments
 def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
-    """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
+    """Compare the forms of an op: Python, `lower`'s ONNX function, C++ and Numba.
 
     For each language, the op's newest version in that language is taken. Each form runs in ONNX
     Runtime, in a model of one node, on one thread. The results are compared with those of Python at

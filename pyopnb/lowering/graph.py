@@ -96,10 +96,13 @@ class Graph:
         return kept[::-1]
 
     def function(self, domain: str, name: str, outputs: Sequence[str], doc: str) -> FunctionProto:
-        """Build a function of the recorded nodes; an Identity copies outputs that are inputs or duplicates."""
+        """Build a function of the recorded nodes.
+
+        An Identity copies an output that is an input or occurs twice.
+        """
         names: list[str] = []
         for output in outputs:
-            # ONNX wants outputs of a function to have names of their own.
+            # In ONNX, each output of a function has a name that no input or other output has.
             if output in self.inputs or output in names:
                 (output,) = self.add("Identity", [output])
                 while output in names:

@@ -22,14 +22,14 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
     Parameters
     ----------
     proto : ModelProto
-        With its weights. It is changed where only the number has to.
+        With its weights. It is changed in place if only its opset number has to change.
     opset : int
 
     Returns
     -------
     ModelProto
-        The model itself, or what onnx's converter makes of it, where an operator has
-        changed its meaning.
+        The model itself, or if an operator has changed its meaning, the result of onnx's
+        converter.
 
     Raises
     ------
@@ -52,10 +52,11 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
         raise NotLowered(
             "lower of a model",
             expected=f"opset {opset}, which a form of its ops needs",
-            got=f"opset {version}, which onnx's converter refuses: {one_line(sanitize(error, 300))}",
+            got=f"opset {version}, which onnx's converter refuses: "
+            f"{one_line(sanitize(error, 300))}",
             next=f"export the model with opset {opset}",
         ) from None
-    # The converter gives the tensors that it adds types of its own, and some are wrong.
+    # The converter also infers types of the tensors that it adds, and some are wrong.
     known = {info.name for info in proto.graph.value_info}
     infos = [info for info in converted.graph.value_info if info.name in known]
     del converted.graph.value_info[:]

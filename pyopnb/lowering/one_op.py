@@ -95,7 +95,7 @@ def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
 
 
 def source_of(op: Op, lowered: LoweredOp) -> LoweredSource | None:
-    """Return the source of an op with the operators of each line; None where its class wrote the function."""
+    """Return the source of an op with each line's operators; None if its class wrote the form."""
     if lowered.is_written:
         return None
     return annotate(op.current, lowered.function.node, lowered.lines)

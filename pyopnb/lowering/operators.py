@@ -112,12 +112,15 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 # The names of Python's methods, and the ufuncs that do the same to arrays.
 _BINARY: dict[str, np.ufunc] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "truediv": np.divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "pow": np.power, "matmul": np.matmul,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "lshift": np.left_shift, "rshift": np.right_shift,
 }  # fmt: skip
 _COMPARISONS: dict[str, np.ufunc] = {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
 _UNARY: dict[str, np.ufunc] = {
     "neg": np.negative,

@@ -1,7 +1,7 @@
-"""The rules for NumPy's functions, which record the nodes of a call, and the reasons where there are none.
+"""Tables of the rules for NumPy's functions, and of the reasons why a function has no rule.
 
-The table stands below the traced classes, and the rules in `numpy` above them: that keeps one from
-importing the other.
+A rule records the nodes of a call. The traced classes import these tables, and the rules in `numpy`
+import the traced classes, so there is no circle of imports.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Rule = Callable[..., Any]
 _Rule = TypeVar("_Rule", bound=Rule)
 
 TABLE: dict[Any, Rule] = {}
-"""Function or ufunc → what records its nodes, called with NumPy's own result and the arguments."""
+"""Function or ufunc → its rule, which is called with NumPy's own result and the arguments."""
 
 BRACKETS: dict[str, Rule] = {}
-"""What an array's brackets do: ``"read"`` and ``"write"``."""
+"""The rules for an array's brackets: ``"read"`` and ``"write"``."""
 
 METADATA = {
     np.result_type,
@@ -30,10 +30,10 @@ METADATA = {
     np.min_scalar_type,
     np.common_type,
 }
-"""Functions that look at dtypes alone."""
+"""Functions that only look at dtypes."""
 
 REASONS: dict[Any, tuple[str, str | None]] = {}
-"""Function → why there is no way, and what to write instead."""
+"""Function → why it has no rule, and what to write instead."""
 
 
 def lowers(*functions: Any) -> Callable[[_Rule], _Rule]:

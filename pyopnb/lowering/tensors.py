@@ -1,4 +1,4 @@
-"""Tensors of a graph that is being recorded, and the operators that build it: each function records a node.
+"""Tensors of a graph that is being recorded, and functions that each record a node.
 
 A tensor knows its dtype, its rank, and those of its sizes that are the same for all inputs.
 """
@@ -141,9 +141,10 @@ def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
 
 
 def served_dtype(op_type: str, dtype: np.dtype, inputs: int = 1) -> np.dtype:
-    """Return the dtype in which the runtime has a kernel of an operator: the given one, or a wider integer.
+    """Return the dtype in which the runtime has a kernel of an operator.
 
-    Results in a wider integer are cast back, and wrap as those in the narrower one do.
+    This is the dtype itself or a wider integer. Results in a wider integer are cast back, and wrap
+    as those in the narrower one do.
     """
     if served(op_type, dtype, inputs):
         return dtype

@@ -219,7 +219,7 @@ def _open_dims(subject: Subject, position: int, ndim: int) -> Dims:
 
 
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
-    """Record what ``compute`` returned, checked against the dtypes and ranks of the op's outputs."""
+    """Record the results of ``compute``, and check their dtypes and ranks against the outputs."""
     if isinstance(value, tuple):
         values = value
     else:
@@ -240,7 +240,10 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
 
 
 def _state_of(instance: Any) -> dict[str, Any]:
-    """Fingerprint an instance's attributes: identities, and the bytes of arrays, which can change in place."""
+    """Fingerprint an instance's attributes.
+
+    The fingerprint has their identities, and also the bytes of arrays, which can change in place.
+    """
     state: dict[str, Any] = {}
     for name, value in getattr(instance, "__dict__", {}).items():
         state[name] = id(value), value.tobytes() if type(value) is np.ndarray else None

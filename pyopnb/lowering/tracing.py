@@ -387,9 +387,9 @@ _REFUSED_METHODS: dict[str, tuple[str, str | None]] = {
     "tolist": (".tolist()", "NumPy functions on whole arrays"),
 }
 
-_NAMES_OF_METHODS = """sum prod mean var std max min argmax argmin any all cumsum cumprod round ravel
-squeeze swapaxes take repeat dot argsort nonzero diagonal trace compress choose searchsorted partition
-argpartition"""
+_NAMES_OF_METHODS = """sum prod mean var std max min argmax argmin any all cumsum cumprod round
+ravel squeeze swapaxes take repeat dot argsort nonzero diagonal trace compress choose searchsorted
+partition argpartition"""
 METHODS = tuple(_NAMES_OF_METHODS.split())
 """The ndarray methods that do the same as NumPy's function of that name."""
 

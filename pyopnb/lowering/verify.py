@@ -62,7 +62,8 @@ def called(
 
 
 def _info(name: str, array: np.ndarray) -> Any:
-    return helper.make_tensor_value_info(name, type_of(array).dtype.onnx, [None] * array.ndim)  # type: ignore[union-attr]  # arrays have one
+    # The type of an array has a dtype.
+    return helper.make_tensor_value_info(name, type_of(array).dtype.onnx, [None] * array.ndim)  # type: ignore[union-attr]
 
 
 def verify(
@@ -216,7 +217,10 @@ def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
 
 
 def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoReturn:
-    """Refuse an op whose lowered form raises where the op does not, such as a reflecting Pad of one element."""
+    """Refuse an op whose lowered form raises an error where the op does not.
+
+    An example is a reflecting Pad of one element.
+    """
     if not type(error).__module__.startswith("onnxruntime."):
         raise error
     raise NotLowered(

@@ -47,7 +47,10 @@ class FormInput(TensorType):
 
     @property
     def value(self) -> np.ndarray:
-        """Return the value of an input that is a constant of the model, such as the sizes of a window."""
+        """Return the value of an input that is a constant of the model.
+
+        An example is the sizes of a window.
+        """
         self.__dict__["is_constant"] = True
         return self.array
 

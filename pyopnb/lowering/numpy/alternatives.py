@@ -27,7 +27,9 @@ _NO_OPERATOR = {
     np.histogram: "sums of comparisons with the edges",
     np.interp: "np.searchsorted and np.take",
     np.kron: "a[:, None, :, None] * b[None, :, None, :], and reshape",
-    np.lib.stride_tricks.sliding_window_view: "np.stack([x[..., k : x.shape[-1] - 2 + k] for k in range(3)], -1)",
+    np.lib.stride_tricks.sliding_window_view: (
+        "np.stack([x[..., k : x.shape[-1] - 2 + k] for k in range(3)], -1)"
+    ),
     np.modf: "x - np.trunc(x), np.trunc(x)",
     np.nanmax: "np.where(np.isnan(x), -np.inf, x).max()",
     np.nansum: "np.where(np.isnan(x), 0, x).sum()",

@@ -13,7 +13,7 @@ __all__ = ["along", "axes_of", "axis_of"]
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
-    """List the axes of an argument ``axis`` in their order; all where it is None."""
+    """List the axes of an argument ``axis`` in ascending order; None stands for all axes."""
     if axis is None:
         return list(range(ndim))
     return sorted(axis_of(item, ndim) for item in listed(axis))
@@ -26,7 +26,10 @@ def axis_of(axis: Any, ndim: int) -> int:
 
 
 def along(x: Tensor, axis: Any) -> tuple[Tensor, int]:
-    """Return a tensor and the axis to work along; without an axis NumPy works along all elements."""
+    """Return a tensor and the axis to work along.
+
+    Without an axis, the tensor is flattened, because NumPy then works along all elements.
+    """
     if axis is None:
         return flat(x), 0
     return x, axes_of(axis, x.ndim)[0]

@@ -1,7 +1,7 @@
-"""NumPy's functions that are others of NumPy's put together: these record the nodes, and no rule is needed.
+"""Rules for NumPy's functions that are composed of other NumPy functions.
 
-The arguments may be lists or numbers, so `as_array` makes them arrays that record. Dtypes, sizes
-and views need no care here, as every call inside is traced by itself.
+The inner calls record the nodes. The arguments may be lists or numbers, so `as_array` makes them
+arrays that record. Dtypes, sizes and views need no care here, because every inner call is traced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy's divisions of integers, remainders and shifts, which round down and never end the process."""
+"""NumPy's integer divisions, remainders and shifts, which round down and never end the process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def _c_remainder(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _rounds_to_zero(remainder: Tensor, divisor: Tensor) -> Tensor:
-    """Mark where C and NumPy round differently: the remainder is nonzero and its sign is not the divisor's."""
+    """Mark where C and NumPy round differently.
+
+    There, the remainder is not zero and its sign is not the divisor's.
+    """
     differs_in_sign = xor(less(remainder, 0), less(divisor, 0))
     return and_(not_(equal(remainder, 0)), differs_in_sign)
 
@@ -57,7 +60,7 @@ def _rounds_to_zero(remainder: Tensor, divisor: Tensor) -> Tensor:
 @computes(np.remainder)
 def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.kind != "f":
-        # By 1, which stands for 0 and -1, all remainders are the 0 that NumPy gives there.
+        # 1 replaces the divisors 0 and -1. Its remainders are 0, which NumPy gives for both.
         return mod(x, _safe_divisor(y))
     remainder = _c_remainder(x, y)
     adjusted = where(_rounds_to_zero(remainder, y), add(remainder, y), remainder)
@@ -73,13 +76,16 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
-    """Divide and round down. x - x % y would wrap near the least integer, so the quotient is corrected instead."""
+    """Divide and round down.
+
+    The quotient is corrected afterwards, because x - x % y would wrap near the least integer.
+    """
     safe = _safe_divisor(y)
     quotient = div(x, safe)
     if x.dtype.kind == "i":
         remainder = sub(x, mul(quotient, safe))
         quotient = where(_rounds_to_zero(remainder, safe), sub(quotient, 1), quotient)
-    # What _safe_divisor replaced: NumPy gives -x for -1, and 0 for 0.
+    # Correct the divisors that _safe_divisor replaced: NumPy gives -x for -1, and 0 for 0.
     if not _is_never(y, -1):
         quotient = where(equal(y, -1), neg(x), quotient)
     if not _is_never(y, 0):
@@ -88,7 +94,10 @@ def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
-    """Divide floats in the steps of NumPy's npy_floor_divide: exact where x / y rounds up to the next integer."""
+    """Divide floats and round down, in the steps of NumPy's npy_floor_divide.
+
+    This is exact even where x / y rounds up to the next integer.
+    """
     remainder = _c_remainder(x, y)
     toward_zero = div(sub(x, remainder), y)
     quotient = where(_rounds_to_zero(remainder, y), sub(toward_zero, 1), toward_zero)

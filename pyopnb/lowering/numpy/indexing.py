@@ -1,4 +1,7 @@
-"""Reading and writing by index: numbers, slices, new axes, an ellipsis, arrays of integers and of bools, as NumPy has them."""
+"""Read and write by NumPy's indices.
+
+These are numbers, slices, new axes, an ellipsis, and arrays of integers or bools.
+"""
 
 from __future__ import annotations
 
@@ -293,7 +296,10 @@ def _is_everything(item: Any) -> bool:
 
 
 def _numbered(x: Tensor) -> Tensor:
-    """Record the flat position of every element: indexing these gives the positions that a key writes to."""
+    """Record the flat position of every element.
+
+    Indexing these positions with a key gives those that the key writes to.
+    """
     total = count(x.dims)
     if total is None:
         end = node("Size", [x], INT64, ())

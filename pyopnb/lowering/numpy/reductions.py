@@ -73,7 +73,7 @@ class _Reduction:
 
     @property
     def calculated(self) -> Tensor:
-        """Return the tensor in the dtype in which NumPy takes means: float16 is averaged as float32."""
+        """Return the tensor in the dtype in which NumPy takes means, float32 for float16."""
         return cast(self.x, np.float32 if self.to == np.float16 else self.to)
 
     @property
@@ -99,14 +99,17 @@ def _reading(result: Any, a: Any, axis: Any, keepdims: bool) -> _Reduction:
 
 
 def _reduces(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Register a rule for functions that take an axis and ``keepdims``, and some a dtype, which NumPy's result has."""
+    """Register a rule for functions that take an axis and ``keepdims``.
+
+    Some of them take a dtype, too, which NumPy's result has.
+    """
 
     def register(rule: _Rule) -> _Rule:
         @lowers(*functions)
         def lower(
             result: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
         ) -> Tensor:
-            # What is third of np.max and its like is the array of their result.
+            # The third argument of np.max and its like is the array for the result.
             if isinstance(dtype, np.ndarray):
                 refuse("a reduction into an array", "y[...] = x.max(0)")
             return rule(_reading(result, a, axis, keepdims))
@@ -141,7 +144,10 @@ def sum_of(x: Tensor, axis: int, to: np.dtype) -> Tensor:
 
 
 def _exact_sum(call: _Reduction) -> Tensor:
-    """Add up int64 by a product with ones: onnxruntime's ReduceSum adds integers as float64, exact to 2**53 only."""
+    """Add up int64 by a product with ones.
+
+    onnxruntime's ReduceSum adds integers as float64, which is exact to 2**53 only.
+    """
     x = call.x
     axes = call.axes
     if not axes:

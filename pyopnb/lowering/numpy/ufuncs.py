@@ -51,7 +51,7 @@ def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
 
 
 def _type_in_promotion(value: Any) -> Any:
-    """Return the type of a Python number, which takes the other side's dtype, or an array's dtype."""
+    """Return an array's dtype, or the type of a Python number, which adapts to the other side."""
     is_python_number = type(value) is Number or type(value) in (int, float, bool)
     if is_python_number and type(plain(value)) is not bool:
         return type(plain(value))
@@ -81,9 +81,12 @@ def computes(ufunc: np.ufunc, *others: Any) -> Callable[[_Rule], _Rule]:
 # ---- one operator each ---------------------------------------------------------------------------
 
 _UNARY: dict[Any, str] = {
-    np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos", np.tan: "Tan",
-    np.arcsin: "Asin", np.arccos: "Acos", np.arctan: "Atan", np.sinh: "Sinh", np.cosh: "Cosh", np.arcsinh: "Asinh",
-    np.arccosh: "Acosh", np.arctanh: "Atanh", np.fabs: "Abs", np.reciprocal: "Reciprocal",
+    np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.tanh: "Tanh",
+    np.sin: "Sin", np.cos: "Cos", np.tan: "Tan",
+    np.arcsin: "Asin", np.arccos: "Acos", np.arctan: "Atan",
+    np.sinh: "Sinh", np.cosh: "Cosh",
+    np.arcsinh: "Asinh", np.arccosh: "Acosh", np.arctanh: "Atanh",
+    np.fabs: "Abs", np.reciprocal: "Reciprocal",
 }  # fmt: skip
 for _ufunc, _op_type in _UNARY.items():
     computes(_ufunc)(partial(elementwise, _op_type))
@@ -314,7 +317,10 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 def _logarithm(x: Tensor, base: float) -> Tensor:
-    """Compute a logarithm that is exact for powers of the base, as code like floor(log2(x)) expects."""
+    """Compute a logarithm that is exact for powers of the base.
+
+    Code like floor(log2(x)) expects that.
+    """
     quotient = div(log(x), float(np.log(base)))
     nearest = elementwise("Round", quotient)
     return where(equal(power(base, nearest), x), nearest, quotient)
@@ -348,7 +354,7 @@ def _trunc(x: Tensor) -> Tensor:
 
 @computes(np.logaddexp)
 def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
-    """Compute logaddexp from the larger operand, without overflow and with equal infinities kept."""
+    """Compute logaddexp from the larger operand, without overflow, and keep equal infinities."""
     first = cast(x, np.float64)
     second = cast(y, np.float64)
     distance = absolute(sub(first, second))
