@@ -1,4 +1,7 @@
-"""Arrays of one axis as stems or curves, and long ones of a few channels; of many numbers the extremes."""
+"""Draw arrays of one axis, or long ones of a few channels, as stems or curves.
+
+Of many numbers, the extremes are drawn.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _CELLS = 240
 
 
 def is_curve(value: np.ndarray) -> bool:
-    """Tell whether an array is drawn as lines: one axis, or a long one and a last one of a few channels.
+    """Tell whether an array is drawn as lines: one axis, or a long one with a few channels.
 
     Examples
     --------

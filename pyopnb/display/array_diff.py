@@ -1,4 +1,4 @@
-"""A diff of arrays as HTML: the verdict, where and how much, a heat map of the errors, and tables."""
+"""Show a diff of arrays as HTML: verdict, where, how much, a heat map of errors, and tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SIGNS = {
 
 @view.register(Diff)
 def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
-    """Show the verdict, where and how much, a picture of the worst part, and everything else folded.
+    """Show verdict, where and how much, a picture of the worst part, and the rest folded.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def verdict_text(verdict: str) -> str:
 def part_picture(
     part: Part, title: str, limits: Limits | None = None, axis: Limits | None = None
 ) -> str:
-    """Draw where two arrays differ, or write them where they are few; empty if there is nothing to see.
+    """Draw where two arrays differ, or list a few numbers; empty if there is nothing to see.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def part_picture(
 
 
 def _charts(part: Part, limits: Limits | None, axis: Limits | None = None) -> list[Chart]:
-    """Choose the picture of a part: none of few numbers, curves of one axis, and else a map of the errors."""
+    """Choose the picture of a part: none for few numbers, curves for one axis, else a map."""
     facts = part.facts
     if facts is None or not facts.differing or facts.count <= FEW:
         return []
@@ -173,7 +173,10 @@ def _alt(part: Part, facts: ArrayStats) -> str:
 
 
 def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
-    """Draw the largest ``|a-b|`` of each cell; nothing of strings, which have no distance, and of scalars."""
+    """Draw the largest ``|a-b|`` of each cell.
+
+    Strings, which have no distance, and scalars have no such picture.
+    """
     if facts is None or facts.matrix is None or facts.count < 2:
         return []
     sizes = facts.picture()

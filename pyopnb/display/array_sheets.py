@@ -1,4 +1,4 @@
-"""Arrays as heat maps of a matrix or of the slices of a stack, or as photographs, within some pixels and bytes."""
+"""Draw a matrix, or the slices of a stack, as heat maps or photographs of limited size."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _channels(value: np.ndarray, summary: Summary, look: ArrayLook) -> int | Non
 
 
 def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Put the matrices or photographs of an array along one axis; return the axes that it stands for, too."""
+    """Put the matrices or photographs of an array along one axis; return the axes it replaces."""
     if channels is not None:
         value = np.moveaxis(value, channels, -1)
         if value.ndim > 3:

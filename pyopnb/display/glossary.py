@@ -17,23 +17,48 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "value-identical": "Equal except for -0.0 against 0.0 and the bits of NaN.",
         "close": "Every element is within the tolerance.",
         "incomparable": "Types, names or lengths differ, so there are no pairs of elements.",
-        "rtol, atol": "The tolerance: an element passes if |a-b| <= atol + rtol * |b|. b is the reference.",
+        "rtol, atol": (
+            "The tolerance: an element passes if |a-b| <= atol + rtol * |b|. b is the reference."
+        ),
         "stol": "More tolerance: this part of the largest |b| of the array, for every element.",
-        "would pass": "The smallest tolerances with which the verdict becomes close, as diff takes them.",
-        "worst": "The element with the largest |a-b|; before that, elements of which one is NaN or infinite.",
-        "ULP": "Unit in the last place: how many numbers of the dtype lie between a and b. Large near 0.",
+        "would pass": (
+            "The smallest tolerances with which the verdict becomes close, as diff takes them."
+        ),
+        "worst": (
+            "The element with the largest |a-b|; before that, elements of which one is NaN "
+            "or infinite."
+        ),
+        "ULP": (
+            "Unit in the last place: how many numbers of the dtype lie between a and b. "
+            "Large near 0."
+        ),
         "rms": "Root mean square, here of a-b.",
-        "cosine": "Cosine of the angle between a and b as vectors: 1 if they have the same direction.",
-        "SNR": "Signal-to-noise ratio, 10 log10(sum b² / sum (a-b)²): 20 dB more is one decimal digit more.",
+        "cosine": (
+            "Cosine of the angle between a and b as vectors: 1 if they have the same direction."
+        ),
+        "SNR": (
+            "Signal-to-noise ratio, 10 log10(sum b² / sum (a-b)²): 20 dB more is one decimal "
+            "digit more."
+        ),
         "PSNR": "The same with the largest |b| in place of every b.",
         "subnormal": "Nonzero, but so small that the dtype has fewer digits for it.",
         "origin": "A node whose own result differs although it gets the same inputs.",
-        "in isolation": "b's node was run alone on a's inputs, so that errors of earlier nodes do not count.",
-        "amplifies": "The error of the node's outputs is 10 times that of its inputs, or leaves the tolerance.",
-        "propagates": "Inputs and outputs are outside the tolerance, and the node adds no error of its own.",
+        "in isolation": (
+            "b's node was run alone on a's inputs, so that errors of earlier nodes do not count."
+        ),
+        "amplifies": (
+            "The error of the node's outputs is 10 times that of its inputs, or leaves the "
+            "tolerance."
+        ),
+        "propagates": (
+            "Inputs and outputs are outside the tolerance, and the node adds no error of its own."
+        ),
         "hides": "Inputs are outside the tolerance and outputs within.",
         "unaffected": "Inputs and outputs are within the tolerance.",
-        "paired by": "Why two tensors are compared: the same computation (structure), equal values, or the same name.",
+        "paired by": (
+            "Why two tensors are compared: the same computation (structure), equal values, "
+            "or the same name."
+        ),
         "rewired": "The node reads other tensors.",
         "fused": "Several nodes became one, fewer, or as many others.",
         "split": "One node became several.",

@@ -124,7 +124,7 @@ def details(summary: str, content: str, *, open: bool = False) -> str:
 
 
 def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
-    """Join parts of HTML to one output of at most so many bytes; it says how many parts it leaves out."""
+    """Join parts of HTML into one output of limited size; it says how many it leaves out."""
     kept: list[str] = []
     # The element around the parts and the remark below them need some room too.
     room = most - 250
@@ -147,7 +147,7 @@ def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """Write a page of its own, which loads nothing, and is light or dark like the reader's system."""
+    """Write a page that loads nothing, and is light or dark like the reader's system."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

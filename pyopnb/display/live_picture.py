@@ -27,10 +27,10 @@ def live_picture(
     max_height: int | None = None,
     most: int = MOST_ANSWERS,
 ) -> str:
-    """Make an image of a graph, with what its boxes tell; `script` is needed once beside all of them.
+    """Make an image of a graph that holds the texts of its boxes.
 
-    A front end that does not trust the notebook removes the attribute and the script,
-    and the image stays.
+    `script` is needed once beside all such images. A front end that does not trust the notebook
+    removes the attribute and the script, and the image stays.
 
     Parameters
     ----------

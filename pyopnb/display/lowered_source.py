@@ -1,4 +1,4 @@
-"""The source of an op, each line with the ONNX operators that it became, or why it stays in Python."""
+"""Show an op's source, each line with its ONNX operators, or why it stays in Python."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ class LoweredSource(Displayable):
 
 @view.register(LoweredSource)
 def view_lowered_source(thing: LoweredSource) -> View:
-    """Show a source with its operators: the greener a line, the more it became, and red where it stays in Python.
+    """Show a source with its operators.
+
+    The more operators a line became, the greener it is. A line that stays in Python is red.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def remember_source(function: FunctionProto, source: LoweredSource) -> None:
 
 @view.register(FunctionProto)
 def view_function(thing: FunctionProto) -> View:
-    """Show a function of a model: the source that it was lowered from, where that is known, and its nodes.
+    """Show a function of a model: the source it was lowered from, if known, and its nodes.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Two models as one to look at: all nodes of b, and those that only a has, between the tensors that both have."""
+"""Merge two models into one to look at: all nodes of b, and those that only a has.
+
+The nodes of a are between the tensors that both models have.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ _OF_BOTH = ("changed", "rewired")
 
 
 def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
-    """Choose the badges of nodes of one model's main graph by their index, with a sign where the other model lacks the node.
+    """Choose the badges of nodes of one model's main graph, by their index.
+
+    A badge has a sign where the other model lacks the node.
 
     Parameters
     ----------
@@ -138,7 +143,7 @@ class _Merger:
         return first_output(copy)
 
     def add_lost_lines(self) -> None:
-        """Give a node of both that reads something else in a a second line, from the removed node."""
+        """Draw a second line from a removed node to a node of both that read it in a."""
         for number, node in enumerate(self._a.node):
             reader = self._makers.get(self._tensors.get(first_output(node), ""))
             if number in self._only_a or reader is None:

@@ -1,4 +1,4 @@
-"""The nodes of a graph, body or function as boxes: the text of each box, what is inside it, and the lines between them."""
+"""Turn the nodes of a graph, body or function into boxes with texts, contents and lines."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ _Drawn = list[tuple[ModelProto, dict[str, str]]]
 
 
 def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Drawn, dict[str, str]]:
-    """Return the models to draw with the badges of their nodes, and other names of a's tensors in them."""
+    """Return the models to draw with their nodes' badges, and the names of a's tensors in them."""
     if not models:
         return [], {}
     # Nodes of b carry what was added, those of a what was removed.
@@ -94,7 +94,7 @@ def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Draw
 
 
 def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, str]) -> list[str]:
-    """Return the outputs of a change's nodes in the main graph, those of a under their names in the picture."""
+    """Return the outputs of a change's nodes in the main graph, with a's as they are drawn."""
     if change.path or not models:
         return []
     a, b = models

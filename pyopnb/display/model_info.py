@@ -1,4 +1,4 @@
-"""What a picture needs to know of a model: its types, operators and constants, and the few words for each of them."""
+"""What a picture needs of a model: types, operators, constants, and a few words for each."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ModelInfo:
         return to_notation(kind_of(proto) or "")
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
-        """Return the names of the inputs of a node's operator, and the defaults of its attributes."""
+        """Return the input names of a node's operator, and the defaults of its attributes."""
         domain = canonical_domain(node.domain)
         schema = find_schema(domain, node.op_type, self._versions.get(domain))
         if schema is None:
@@ -152,7 +152,7 @@ class Scope:
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
 
     def fold(self, kept: set[int]) -> None:
-        """Turn Constant nodes into constants, except those whose ids are in ``kept`` and outputs of the graph."""
+        """Turn Constant nodes into constants, except outputs and those with ids in ``kept``."""
         nodes = []
         for node in self.nodes:
             value = None
@@ -167,7 +167,7 @@ class Scope:
         self.nodes = nodes
 
     def constant(self, name: str) -> Constant | None:
-        """Return the constant of a name, in this scope or one around it; None for a name that is computed."""
+        """Return a constant by name, in this scope or one around it; None if it is computed."""
         if name in self.constants:
             return self.constants[name]
         # A name that is computed here hides a constant of the same name outside.

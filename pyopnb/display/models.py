@@ -136,7 +136,7 @@ def view_model(
 
 
 def _focus(main: Scope, style: GraphStyle) -> int:
-    """Choose the box that is shown of a graph that is too large: the largest number's, or the first mark's."""
+    """Choose the box to show of a graph that is too large: the largest number, or first mark."""
     sizes = [style.values.get(id(node), float(id(node) in style.marks)) for node in main.nodes]
     if not sizes:
         return 0

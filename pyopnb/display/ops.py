@@ -76,7 +76,7 @@ def view_registry(thing: Registry) -> View:
 
 @view.register(Loaded)
 def view_loaded(thing: Loaded) -> View:
-    """Show a loaded model and the ops that it keeps, each with its digest and its unfolded source."""
+    """Show a loaded model and the ops that it keeps, each with its digest and unfolded source."""
     parts = [f"<div>{html.escape(thing.head)}</div>"]
     for op, text in zip(thing.ops.values(), thing.sources(), strict=True):
         name = f"<b>{html.escape(op.name)}</b> {html.escape(thing.state(op))}"

@@ -109,5 +109,8 @@ def _about(thing: Profile) -> Iterator[str]:
     yield f"Of what is not attributed, {outside} µs passed outside ONNX Runtime."
     yield "Nodes joined by + ran as one. What is in a body is part of its node's time."
     if thing.unprofiled is not None:
-        yield f"ONNX Runtime's profile itself takes time for each node: a run without it took {thing.unprofiled}."
+        yield (
+            "ONNX Runtime's profile itself takes time for each node: "
+            f"a run without it took {thing.unprofiled}."
+        )
     yield "ONNX Runtime counts whole microseconds."

@@ -1,4 +1,4 @@
-"""The nodes of a quantized model by what they cost: a table with bars, which are a picture as well."""
+"""Show the nodes of a quantized model by their cost: a table with bars, also as a picture."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class SteadyColours:
         return view_arrays(result, result.items(), title, limits=self.limits).body
 
     def diff_html(self, diff: Diff) -> str:
-        """Draw the headline of a diff and a picture of its worst part, and nothing that opens or moves."""
+        """Draw a diff's headline and its worst part, without anything that opens or moves."""
         part = diff.worst
         largest = None
         if part.facts is not None:

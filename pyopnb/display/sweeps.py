@@ -133,7 +133,10 @@ def _sheet(
 
 
 def _plot(thing: Sweep, name: str) -> Chart:
-    """Draw the output, or its mean, against the first name that is varied, a line for each of the others' values."""
+    """Draw the output, or its mean, against the first name that is varied.
+
+    There is a line for each combination of the other names' values.
+    """
     first, values = next(iter(thing.axes.items()))
     # The last name varies first.
     per_value = len(thing) // len(values)

@@ -207,7 +207,10 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
 
 
 def _picture_html(array: _ShownArray, chart: Chart) -> str:
-    """Put the words of a picture below it as text of the page, which has the theme's colours and can be selected."""
+    """Write a picture's words below it as text, which has the page's colours.
+
+    A reader can select it.
+    """
     alt = f"{array.line}."
     if (array.summary.least or 0) < 0 and not array.look.rgb and not is_curve(array.value):
         alt += " Blue is negative, red positive, the paler the nearer to 0."
@@ -239,7 +242,7 @@ def _small_html(array: _ShownArray) -> str:
 
 
 def _table(matrix: np.ndarray) -> str:
-    """Write numbers on the colours that a heat map of them has, half as strong, so that the digits can be read."""
+    """Write numbers on their heat map's colours, half as strong, so that digits can be read."""
     numbers = to_floats(matrix)
     most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
     colours = ColourScale(-most, most, kind="diverging").pixels(numbers)

@@ -36,7 +36,7 @@ _VERDICTS = {
 
 @view.register(TraceDiff)
 def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
-    """Show a diff of two runs: the nodes of both in one picture, unless the diff was read from JSON.
+    """Show a diff of two runs: both models in one picture, unless it was read from JSON.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int
 
 
 def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
-    """Make the options of a model's view that show the errors; a node without an error has no colour."""
+    """Make the options of a view that shows the errors; a node without one has no colour."""
     names = {name for node in model.graph.node for name in node.output if name}
     colours = {}
     marks = {}

@@ -203,4 +203,7 @@ def _about_times(times: Times) -> Iterator[str]:
     if times.unprofiled is not None:
         yield f"A run without it, nothing exposed, took {times.unprofiled:,.0f} µs."
     if times.looking:
-        yield f"The trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table."
+        yield (
+            f"The trace's own looks at tensors took {times.looking:,.0f} µs, "
+            "which are not in the table."
+        )

@@ -1,4 +1,4 @@
-"""What `pyopnb.show` makes of a thing, and the one place where the views of all classes are registered.
+"""The views that `pyopnb.show` makes of objects, and the one place that registers them.
 
 A view of a new class is a function in a module of this package, or of a room above it::
 
@@ -119,7 +119,7 @@ class View(Displayable):
 
 
 def picture_html(drawing: Drawing, alt: str) -> str:
-    """Write a drawing as an image with some space around it; ``alt`` says what it shows, as a sentence."""
+    """Write a drawing as an image with some space around it; ``alt`` describes it in a sentence."""
     return paragraph(image(to_svg(drawing), alt))
 
 

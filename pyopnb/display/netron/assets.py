@@ -1,4 +1,4 @@
-"""Netron's files, read from the installed package, of which nothing is imported or copied into this repository.
+"""Read Netron's files from the installed package, without importing or copying them.
 
 Run as a script, this module writes the prebuilt JupyterLab extension into a folder. The build of
 the wheel does so in an isolated environment with Netron, but without ONNX and pyopnb, so this
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 OLDEST = (8, 8)
-"""The first Netron that can lay out a graph without a worker, which a page without a server cannot load."""
+"""The first Netron that lays out graphs without a worker, which needs a server to load."""
 
 # What Netron needs to detect the format of a file.
 _DETECTION = ("base", "text", "json", "protobuf", "flatbuffers", "flexbuffers", "zip")
@@ -43,7 +43,10 @@ MODEL_MARKER = "<!--model-->"
 """Where a model can be put into the page, before the script that reads it."""
 
 _NAME = "pyopnb-netron"
-_POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; "
+    "style-src 'unsafe-inline'; img-src data: blob:"
+)
 
 
 class UnusableNetron(Exception):
@@ -73,7 +76,10 @@ class Assets:
         return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
     def documentation(self) -> list[dict[str, object]]:
-        """Read Netron's documentation of ONNX's operators, without the examples, which are most of it."""
+        """Read Netron's documentation of ONNX's operators, without the examples.
+
+        These are most of it.
+        """
         return _read_documentation(self.folder / "onnx-metadata.json")
 
 
@@ -149,7 +155,7 @@ def _read_documentation(file: Path) -> list[dict[str, object]]:
 
 
 def write_extension(folder: Path, version: str) -> None:
-    """Write the prebuilt extension, the content of ``share/jupyter/labextensions/pyopnb-netron``."""
+    """Write the prebuilt extension, as in ``share/jupyter/labextensions/pyopnb-netron``."""
     assets = read_assets()
     static = folder / "static"
     static.mkdir(parents=True, exist_ok=True)
@@ -167,7 +173,9 @@ def write_extension(folder: Path, version: str) -> None:
     package = {
         "name": _NAME,
         "version": version,
-        "description": "Netron for ONNX models in outputs and files, without port and network, and controls.",
+        "description": (
+            "Netron for ONNX models in outputs and files, without port and network, and controls."
+        ),
         "license": "MIT",
         "jupyterlab": {"extension": True, "mimeExtension": True, "_build": build},
     }

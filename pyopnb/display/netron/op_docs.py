@@ -1,4 +1,4 @@
-"""Netron's documentation of the operators that a model uses: their names for inputs, categories and texts."""
+"""Netron's documentation of a model's operators: their input names, categories and texts."""
 
 from __future__ import annotations
 

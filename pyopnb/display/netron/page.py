@@ -16,8 +16,10 @@ __all__ = ["netron_output", "netron_page"]
 # An untrusted notebook loses the style, the script and the frame, and keeps the picture.
 _TRUSTED = """\
 <style>.pyopnb-netron > iframe ~ .pyopnb-picture {{ display: none }}</style>\
-<div class="pyopnb-netron"><iframe sandbox="allow-scripts allow-downloads" title="{title}" srcdoc="{page}" \
-style="width:100%;height:{height}px;border:1px solid rgba(128,128,128,.4);box-sizing:border-box"></iframe>\
+<div class="pyopnb-netron">\
+<iframe sandbox="allow-scripts allow-downloads" title="{title}" srcdoc="{page}" \
+style="width:100%;height:{height}px;border:1px solid rgba(128,128,128,.4);box-sizing:border-box">\
+</iframe>\
 <div class="pyopnb-picture">{picture}</div><script>{theme}</script></div>"""
 
 
@@ -41,7 +43,10 @@ def netron_page(
 
 
 def netron_output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
-    """Put a page into a frame with an origin of its own, the picture as its fallback; or the picture alone; and the caption."""
+    """Put a page into a frame of its own origin, with a picture as its fallback, and a caption.
+
+    Without a page, there are only the picture and the caption.
+    """
     content = picture
     if page is not None:
         title = html.escape(f"Netron: {name}")

@@ -1,4 +1,4 @@
-"""The copy of a model that Netron shows: without large weights, and with a unique name for every node, for clicks."""
+"""Copy a model for Netron: without large weights, and with unique node names for clicks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def trim(model: ModelProto) -> Trimmed:
 
 
 def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
-    """Give each node of the copy a unique name; returns the nodes of the original by these names."""
+    """Give each node of the copy a unique name; return the original's nodes by these names."""
     originals: dict[str, NodeProto] = {}
     for index, (site, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
         node = site.node

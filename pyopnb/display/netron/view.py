@@ -142,7 +142,10 @@ class NetronView:
         return {MIME: content, "text/html": self._html(self._picture), "text/plain": repr(self)}
 
     def _mime_(self) -> tuple[str, str]:
-        """Return what marimo shows: it drops the style that hides the picture below the frame, and would draw both."""
+        """Return the HTML for marimo, with either Netron or the picture.
+
+        marimo drops the style that hides the picture below the frame, and would draw both.
+        """
         return "text/html", self._html("" if self._embed else self._picture)
 
     def _html(self, picture: str) -> str:
@@ -159,7 +162,7 @@ class NetronView:
 
 
 def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
-    """Choose the colours of Netron's nodes and of the text on them, what they tell, and the legend."""
+    """Choose the colours of Netron's nodes and their texts, what they tell, and the legend."""
     # Netron knows the nodes by their names in the copy, and the canvas those of the original.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
@@ -196,7 +199,7 @@ def clicked(view: str, node: str) -> None:
 def netron(
     model: Any, *, name: str | None = None, height: int = 480, embed: bool = True
 ) -> NetronView:
-    """Show a model in Netron in the output of the cell, without a port, a network or a cookie banner.
+    """Show a model in Netron in the cell's output, without a port, network or cookie banner.
 
     With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved
     notebook, trusted or not, with or without a kernel. Elsewhere it appears in trusted notebooks,

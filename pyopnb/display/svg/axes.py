@@ -1,4 +1,4 @@
-"""Axes: where numbers lie between the ends of a chart or a colour scale, and the round numbers beside them as text."""
+"""Place numbers along axes of charts and colour scales, and round numbers beside them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _round_numbers(low: float, high: float, most: int) -> list[float]:
 
 
 def axis_for(values: np.ndarray, *, log: bool = False) -> ChartAxis:
-    """Make the axis that covers the finite ones of some numbers, of a logarithmic one the positive ones."""
+    """Make the axis that covers all finite numbers, or the positive ones if it is logarithmic."""
     covered = values[np.isfinite(values)]
     if log:
         covered = covered[covered > 0]

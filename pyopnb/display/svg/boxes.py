@@ -1,4 +1,4 @@
-"""What a picture of a graph shows: boxes with a title, a few rows and a mark, and lines with labels."""
+"""What a picture of a graph shows: boxes with a title, rows and a mark, and labelled lines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From a port of one box to another box, by their indices; ``mark`` as of a box, shown by colour and dashes."""
+    """A line from a port of one box to another box, by their indices.
+
+    ``mark`` is that of a box, shown by colour and dashes.
+    """
 
     source: int
     target: int
@@ -99,7 +102,7 @@ class BoxGraph:
 
 
 def plain_mark(mark: str) -> str:
-    """Return the mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
+    """Return the mark that a mark looks like: ``added`` or ``removed`` if it has a sign.
 
     Examples
     --------

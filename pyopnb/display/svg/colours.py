@@ -53,7 +53,9 @@ _SHADES = 250
 # (B. Ottosson, "A perceptual color space for image processing", 2020).
 _PALETTES = {
     # From a pale yellow over orange and red to a violet that is seen on black too.
-    "sequential": "f6f0ca f9e2a6 ffd28a fec17f ffb075 ff9e6f fe896d ff736e fe5877 fe2c84 ec1998 d416a9 bb1cb5",
+    "sequential": (
+        "f6f0ca f9e2a6 ffd28a fec17f ffb075 ff9e6f fe896d ff736e fe5877 fe2c84 ec1998 d416a9 bb1cb5"
+    ),
     # From blue over pale to red.
     "diverging": "0267c7 488bdd 82aee6 bad0ed f2f2f2 ebc3bc e09488 d16353 be2517",
     # As a photograph's pixels are shown everywhere else.
@@ -85,7 +87,7 @@ def palette(kind: str = "sequential") -> np.ndarray:
 
 @cache
 def _translucent(kind: str) -> np.ndarray:
-    """Make a palette as transparent as it can be and still look the same on white, uint8[250, 4]."""
+    """Make a palette as transparent as possible with its look on white kept, uint8[250, 4]."""
     colours = palette(kind).astype(np.float64)
     opacity = 255 - colours.min(axis=1, keepdims=True)
     # What looks like a photograph stays opaque.
@@ -119,7 +121,7 @@ def text_colour(background: str) -> str:
 
 @dataclass(frozen=True)
 class ColourScale(ChartAxis):
-    """A mapping of numbers to the colours of a palette; numbers beyond its ends have the colours of the ends.
+    """A mapping of numbers to the colours of a palette, with those of its ends beyond them.
 
     Attributes
     ----------
@@ -147,7 +149,9 @@ class ColourScale(ChartAxis):
         return hex_colour(palette(self.kind)[int(self._shades(np.array(value)))])
 
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
-        """Return the colours of numbers, translucent, as uint8[…, 4]; NaN and infinities have colours of their own.
+        """Return the translucent colours of numbers, as uint8[…, 4].
+
+        NaN and infinities have colours of their own.
 
         Parameters
         ----------

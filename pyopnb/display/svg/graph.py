@@ -148,7 +148,10 @@ def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
 
 
 class _SizedBox:
-    """A box with its texts cut to their space, its size, to which the labels below it belong, and its corner."""
+    """A box with its size and corner, and its texts cut to their space.
+
+    The size includes the labels below the box.
+    """
 
     def __init__(self, box: Box, plain: bool) -> None:
         self.box = box
@@ -187,7 +190,7 @@ class _SizedBox:
         self.size = Size(max(self.width, sum(self._label_widths)), height)
 
     def port_offset(self, port: int) -> float:
-        """Return how far right of the centre the lines of a port begin: below the middle of its label."""
+        """Return how far right of the centre a port's lines begin: below its label's middle."""
         widths = self._label_widths
         if port >= len(widths):
             return 0.0
@@ -244,7 +247,7 @@ class _SizedBox:
 
 
 def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
-    """Drop the longest lines, if there are too many, and put boxes at their ends that name their sources."""
+    """Drop the longest of too many lines, and put boxes that name their sources at the ends."""
     cut = lines_to_cut(sizes, graph.lines, 600 + 3 * len(graph.boxes))
     lines = [line for number, line in enumerate(graph.lines) if number not in cut]
     sources: dict[tuple[int, str], list[str]] = {}
@@ -305,7 +308,7 @@ def _line_shapes(
 
 
 def _spread_ends(routes: Sequence[list[Point]], box: _SizedBox) -> None:
-    """Let lines end straight below where they come from as far as the box is that wide, and apart from each other."""
+    """Let lines end straight below their sources as far as the box is that wide, and apart."""
     margin = min(10, box.width / 3)
     distance = min(_LINE_ENDS, (box.width - 2 * margin) / max(1, len(routes) - 1))
     # The third last point is where a line comes to its last layer.

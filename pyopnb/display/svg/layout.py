@@ -107,7 +107,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
 
 
 def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set[int]:
-    """Find the lines that a picture is better off without: the longest, if all together cross too many layers.
+    """Find the lines to leave out: the longest, if all together cross too many layers.
 
     Parameters
     ----------
@@ -153,7 +153,10 @@ def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _
 
 
 def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
-    """Assign each box to a layer by longest paths, and those with more edges down than up close to their successors."""
+    """Assign each box to a layer by longest paths.
+
+    Boxes with more edges down than up are close to their successors.
+    """
     pairs = [(edge.source, edge.target) for edge in edges]
     below, above = _neighbours(len(sizes), pairs)
     missing = [len(before) for before in above]
@@ -176,7 +179,7 @@ def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
 
 
 def _break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
-    """Break layers that are too wide into rows, which is possible as boxes of a layer are not connected."""
+    """Break layers that are too wide into rows, as boxes of a layer are not connected."""
     broken = [0] * len(ranks)
     row, width, last = -1, 0.0, None
     for box in sorted(range(len(ranks)), key=ranks.__getitem__):
@@ -221,7 +224,7 @@ class _Layers:
         self.below, self.above = _neighbours(len(self.widths), links)
 
     def _add_dummies(self, edge: Line) -> Iterator[tuple[int, int]]:
-        """Link an edge's boxes over the dummies of its port, with new ones where it is longer than earlier edges."""
+        """Link an edge's boxes over the dummies of its port, and add dummies that it lacks."""
         dummies = self.dummies.setdefault((edge.source, edge.port), [])
         first = self.ranks[edge.source] + 1
         crossed = self.ranks[edge.target] - first
@@ -237,7 +240,7 @@ class _Layers:
         yield (dummies[crossed - 1] if crossed else edge.source), edge.target
 
     def route(self, edge: Line, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
-        """Return the points of an edge: vertical within layers and across between them, so that it meets no box."""
+        """Return an edge's points: vertical within layers and across between, around boxes."""
         crossed = self.ranks[edge.target] - self.ranks[edge.source] - 1
         dummies = self.dummies[edge.source, edge.port][:crossed]
         points = []
@@ -306,7 +309,10 @@ def _positions(layers: Sequence[Sequence[int]], count: int) -> list[float]:
 
 
 def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
-    """Sort each layer by the barycentres of its neighbours in the one before it; vertices without neighbours stay."""
+    """Sort each layer by the barycentres of its neighbours in the one before it.
+
+    Vertices without neighbours stay.
+    """
     links = graph.below
     if is_downwards:
         links = graph.above
@@ -369,7 +375,9 @@ def _horizontal(graph: _Layers) -> list[float]:
 
 
 def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
-    """Align four times, each compacted towards one side, and take of each vertex the mean of the two middle coordinates.
+    """Align four times, and take the mean of each vertex's two middle coordinates.
+
+    Each alignment is compacted towards one side.
 
     The paper lets links that cross long lines give way, which changed nothing in the networks that
     were tried. Vertices have different widths, so blocks are compacted by longest paths instead of
@@ -437,7 +445,7 @@ def _medians(links: _Links, vertex: int, positions: Sequence[float]) -> list[int
 
 
 def _candidates(links: _Links, vertex: int) -> list[int]:
-    """Return the neighbours to align a vertex with: of several, those that are not an end themselves."""
+    """Return the neighbours to align a vertex with; of several, those that are not ends."""
     near = links[vertex]
     if len(near) < 2:
         return near
@@ -447,7 +455,7 @@ def _candidates(links: _Links, vertex: int) -> list[int]:
 def _compact(
     graph: _Layers, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]
 ) -> list[float]:
-    """Put each block as far left as its neighbours allow, and the first of a layer as close to the next."""
+    """Put each block as far left as it can be, and the first of a layer close to the next."""
     # The least distances to the blocks to the right.
     right: dict[int, dict[int, float]] = {block: {} for block in roots}
     missing = dict.fromkeys(roots, 0)
@@ -476,7 +484,7 @@ def _compact(
 
 
 def _vertical(graph: _Layers) -> list[Point]:
-    """Choose the upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
+    """Choose the borders of each layer: the more lines between two layers, the farther apart."""
     borders: list[Point] = []
     y = 0.0
     for layer in graph.layers:

@@ -261,7 +261,7 @@ def _stems(plot: _Plot, points: Sequence[_Point], colour: str) -> Iterator[Shape
 
 
 def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:
-    """Draw dashed upright lines with what they mean; a text without room is left out, its line stays."""
+    """Draw dashed upright lines with their texts, and only the line where a text has no room."""
     free_from = [plot.start] * _MARK_LINES
     for position, text in marks:
         (x,) = plot.x([position])

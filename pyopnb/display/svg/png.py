@@ -15,7 +15,7 @@ _MOST_INDEXED = 256
 
 
 def png(pixels: np.ndarray) -> bytes:
-    r"""Write pixels as a PNG: those of few colours as indices into a palette, which takes much less.
+    r"""Write pixels as a PNG, with a palette for few colours, which takes much less space.
 
     Parameters
     ----------

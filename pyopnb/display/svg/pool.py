@@ -14,7 +14,7 @@ Pooling: TypeAlias = Literal["mean", "nearest"]
 
 
 def edges(size: int, most: int) -> np.ndarray:
-    """Return the borders of at most ``most`` cells of about equal size along an axis: int64[cells + 1].
+    """Return the borders of at most ``most`` similar cells along an axis: int64[cells + 1].
 
     Examples
     --------

@@ -18,7 +18,10 @@ from pyopnb.display.svg.png import png
 __all__ = ["Cells", "Drawing", "Group", "Path", "PathStep", "Rectangle", "Shape", "Text", "ring"]
 
 PathStep: TypeAlias = tuple[str, tuple[float, ...]]
-"""A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""
+"""A step of a path in absolute coordinates.
+
+M and L lead to a point, C by two control points to a point, and Z back to the start.
+"""
 
 
 class Rectangle(NamedTuple):
@@ -79,7 +82,10 @@ class Cells:
 
 
 class Group(NamedTuple):
-    """Shapes whose origin is moved to ``x, y``; ``about`` is for who points at them, and ``names`` are what they stand for."""
+    """Shapes whose origin is moved to ``x, y``.
+
+    ``about`` is shown to a reader who points at them, and ``names`` are what they stand for.
+    """
 
     x: float
     y: float
@@ -92,7 +98,10 @@ Shape: TypeAlias = Rectangle | Path | Text | Cells | Group
 
 
 class Drawing(NamedTuple):
-    """Shapes on a canvas of whole pixels; ``title`` is what they show, for who cannot see them, and may be empty."""
+    """Shapes on a canvas of whole pixels.
+
+    ``title`` says what they show, for people who cannot see them, and may be empty.
+    """
 
     width: int
     height: int

@@ -134,7 +134,7 @@ def _paint(shape: Rectangle | Path) -> str:
 
 
 def _steps(steps: Iterable[PathStep]) -> str:
-    """Write the data of a path, lines and curves relative to where the step before ended, which takes fewer digits."""
+    """Write the data of a path, relative to the end of the step before, in fewer digits."""
     parts: list[str] = []
     x = y = 0.0
     for command, numbers in steps:
@@ -154,7 +154,7 @@ def _steps(steps: Iterable[PathStep]) -> str:
 
 
 def _attributes(**numbers: float) -> str:
-    """Write attributes of an element, without those that are 0, which is what they are if they are left out."""
+    """Write the attributes of an element, without those that are 0, which is their default."""
     return "".join([f' {name}="{_number(at)}"' for name, at in numbers.items() if at])
 
 
