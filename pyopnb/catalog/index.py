@@ -64,7 +64,8 @@ class Entry:
 
     def takes(self, inputs: int) -> bool:
         """Tell whether ``compute`` takes this number of inputs."""
-        signature = inspect.signature(self.op_class.compute)  # type: ignore[attr-defined]  # entries have it
+        # Every entry's class has compute.
+        signature = inspect.signature(self.op_class.compute)  # type: ignore[attr-defined]
         _, *parameters = signature.parameters.values()
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
             return True

@@ -211,7 +211,8 @@ _QUIET = re.compile(
 )
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"', re.DOTALL)
 _HEAD = re.compile(
-    r"(?:\btemplate\s*<(?P<template>[^{};()]*)>\s*)?(?:\b(?:static|inline)\s+)*\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\("
+    r"(?:\btemplate\s*<(?P<template>[^{};()]*)>\s*)?(?:\b(?:static|inline)\s+)*"
+    r"\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\("
 )
 
 
