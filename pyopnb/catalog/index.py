@@ -31,7 +31,7 @@ _GROUP = "pyopnb.catalog"
 OWN_PACK = "pyopnb"
 _preferred: list[str] = []
 _told: set[str] = set()
-"""Names of which the user knows that several packs have them."""
+"""Names in several packs of which the user has been warned."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
     name : str
         ``domain::op``; the domain is empty for ONNX's own.
     inputs : int
-        The node's number of inputs, in which different operators of one name differ.
+        The node's number of inputs, which distinguishes operators of the same name.
     version : int, optional
         The version of the operator's domain that the model imports.
 

@@ -122,7 +122,7 @@ def _version(compiler: tuple[str, ...], changed: float) -> str:
 
 
 def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    """Run the compiler in English, whatever the locale, as reading its messages expects."""
+    """Run the compiler in English in any locale, because its messages are parsed."""
     english = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(  # noqa: S603  # the user's compiler
         command,

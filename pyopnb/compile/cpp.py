@@ -154,8 +154,7 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
             expected="the text of a function in C++",
             got=f"an object of {type(source).__name__}",
         )
-    # The head of the function is read before the compiler starts, so that a wrong parameter
-    # is told in a moment.
+    # Read the head of the function before the compiler starts, to report a wrong parameter at once.
     signature = read_signature(source, first)
     text = '#include "pyopnb.h"\n' + entry_text(source, signature, first, _ENTRY)
     path = library_of(text, source, first, tuple(flags))
@@ -251,7 +250,7 @@ def _constructor(signature: Signature) -> Callable[..., None]:
             default = inspect.Parameter.empty
         parameter = inspect.Parameter(attr.name, _KEYWORD, default=default, annotation=attr.type)
         parameters.append(parameter)
-    # An attr without default may follow one with: all are given by name.
+    # An attr without a default may follow one with a default, because all are passed by name.
     # inspect wants parameters with defaults last.
     ordered = sorted(parameters, key=lambda parameter: parameter.default is not parameter.empty)
     bound = inspect.Signature([_SELF, *ordered])

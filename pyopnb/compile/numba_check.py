@@ -78,10 +78,10 @@ def compare_with_python(
     numbers = _numbers_of(compute.__code__, attributes)
     trials = draw_trials([tuple(example)], dims=dims, constants=numbers)
     try:
-        # What raises in compiled code is repeated in Python, so raising there is no disagreement.
+        # A call that raises in compiled code is repeated in Python, so it is no disagreement.
         verification = verify(original, converted, budget.announced(trials), both_raise=True)
     except TooManyLines:
-        # Python ran long enough, and agreed so far. What is left is the reuse of buffers.
+        # Python ran long enough, and agreed so far. Only the reuse of buffers remains to be tried.
         verification = verify(original, converted, [Trial("the example", tuple(example))])
     return str(verification.disagreement or "")
 

@@ -51,8 +51,8 @@ _WIDE = frozenset({_types.int64, _types.float64})
 _FLOATS = frozenset({_types.float32, _types.float64})
 _COMPARED = frozenset({_types.float32, _types.boolean, *_WIDE})
 
-# Functions by the dtypes of which they compute what NumPy does; of all their numbers, or
-# of their arrays alone.
+# Functions and the dtypes for which they compute what NumPy does. The dtypes are of all their
+# numbers, or of their arrays alone.
 _BOOLS = frozenset({_types.boolean})
 _INT64 = frozenset({_types.int64})
 _DTYPES_OF_NUMBERS = {
@@ -91,7 +91,7 @@ def check_body(blocks: Any, typemap: Any) -> None:
 
 
 class _Body:
-    """The statements of a typed function, and what is known of its variables."""
+    """The statements of a typed function, and the facts about its variables."""
 
     def __init__(self, blocks: Any, typemap: Any) -> None:
         self.typemap = typemap
@@ -372,7 +372,7 @@ class _Body:
 
     def check_conversion(self, to: Any, arguments: list[Any], loc: Any) -> None:
         for argument in arguments:
-            # int(x) is one of Python's integers, which never wrap, and float(nan) has none.
+            # In Python, int(x) is an integer that never wraps, and int(nan) raises.
             if to == _types.int64 and self.dtype(argument) == _types.int64:
                 self.refuse("int() of an int64. Try: x itself", loc)
             self.check_convertible(argument, to, loc)

@@ -47,8 +47,7 @@ _ATTRS: dict[str, object] = {
 
 _INT32 = {"int", "int32_t", "vector<int>", "vector<int32_t>"}
 
-# The two forms in which a parameter is read: a type and a name, and what a port's
-# type may be wrapped in.
+# A parameter is a type and a name, and the type of a port may be wrapped in optional or vector.
 _PARAMETER = re.compile(r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", re.DOTALL)
 _INPUT = re.compile(r"(optional<|vector<)?Input<(.*?)>>?")
 _PORTS = "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>"
@@ -122,7 +121,7 @@ def check_int32(attr: CppAttr, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Signature:
-    """What the function's head says.
+    """The name, ports and attrs in the head of a function.
 
     Attributes
     ----------

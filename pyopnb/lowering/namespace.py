@@ -1,8 +1,8 @@
 """NumPy as ``compute`` sees it during a trace: functions that create arrays return traced ones.
 
-NumPy dispatches to us only if an argument is one of ours (NEP 13 and 18). ``np.zeros((n, 3))`` has
-none, and its result may be written to later. So the trace runs a copy of the op's functions in
-which ``np`` is this object.
+NumPy dispatches to traced arrays only if one is among the arguments (NEP 13 and 18). The arguments
+of ``np.zeros((n, 3))`` are none, but its result may be written to later. So the trace runs a copy
+of the op's functions in which ``np`` is this object.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NumpyNamespace:
 # ---- what makes arrays ---------------------------------------------------------------------------
 
 
-# Arguments such as ``order`` and ``device`` are about memory, on which no value depends.
+# Arguments such as ``order`` and ``device`` are about memory, and change no value.
 def _full(shape: Any, fill_value: Any, dtype: Any = None, *memory: Any, **options: Any) -> Any:
     result = np.full(plain(shape), plain(fill_value), dtype)
     if is_constant(shape) and is_constant(fill_value):
@@ -179,7 +179,7 @@ def rebound(cls: type) -> type:
     """
     copies: dict[int, Any] = {}
     members: dict[str, Any] = {"__slots__": ()}
-    # From the most general class on, so that what a subclass defines replaces it.
+    # Begin with the most general class, because members of a subclass replace its members.
     for base in reversed(cls.__mro__[:-1]):
         for name, member in vars(base).items():
             if name.startswith("__") and name != "__call__":

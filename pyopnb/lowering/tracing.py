@@ -2,8 +2,8 @@
 
 A `Traced` array and a `Number` know their value on the example and their tensor in the graph.
 Each call is carried out twice: by NumPy on the example, which determines shape, dtype and
-errors, and by a rule of `rules.TABLE`, which records nodes. What depends on nothing but
-constants is left to NumPy.
+errors, and by a rule of `rules.TABLE`, which records nodes. A call that depends only on constants
+is left to NumPy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _FLOAT64 = np.dtype(np.float64)
-# What an array has and a trace cannot give, written without brackets in a message.
+# Attributes of an array that a trace cannot have. A message writes them without brackets.
 _ATTRIBUTES = {"nbytes", "strides", "flat", "ctypes", "data", "base", "imag"}
 _ITEM = "a scalar array stays one: use it as it is"
 # Their rules return sizes, and no tensor that could be compared with NumPy's result.
@@ -442,7 +442,7 @@ def plain(value: Any) -> Any:
 
 
 def _traced_items(value: Any) -> Iterator[Any]:
-    """Yield what is traced of a value and inside of lists, tuples, slices and dicts."""
+    """Yield the traced values in a value, also inside of lists, tuples, slices and dicts."""
     parts: Iterable[Any] = ()
     if type(value) in (Traced, Number):
         yield value

@@ -119,7 +119,7 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
 def opset_of_forms(proto: ModelProto) -> int:
     """Return the opset that a model's lowered ops need; 0 if any will do."""
     needed = 0
-    # Operators of before opset 7 do not broadcast, so that no line of NumPy becomes one of them.
+    # Operators before opset 7 do not broadcast, so no NumPy call can become one of them.
     is_old = imported_versions(proto).get("", _BROADCASTS) < _BROADCASTS
     for site in walk(proto):
         op = registry.find(site.node.domain, site.node.op_type)

@@ -34,7 +34,7 @@ _RUN = re.compile(r"(?:^|\s)--run(?:\s+|=|$)")
 
 
 class MagicParser(MagicArgumentParser):
-    """The parser of a magic's line, with error messages in the one form of all messages.
+    """The parser of a magic's line, with error messages in the form of all pyopnb's messages.
 
     Parameters
     ----------

@@ -35,8 +35,8 @@ def complete_call(text: str) -> tuple[list[str], str]:
     Returns
     -------
     tuple of list of str and str
-        The candidates, of which there are none for functions of others, and the
-        fragment that they replace.
+        The candidates and the fragment that they replace. For functions of other packages there are
+        no candidates.
     """
     callee, arguments = _open_call(text)
     function = _look_up(callee)
@@ -47,7 +47,7 @@ def complete_call(text: str) -> tuple[list[str], str]:
     if current[:1] in ("'", '"'):
         is_op = (name in _TAKES_OP and not earlier) or (name == "replace" and len(earlier) == 2)
         ops = [op.name for op in registry] if is_op else []
-        # ONNX's operators are many, so that something has to be typed first.
+        # ONNX has many operators, so they are offered only after the first letter.
         if is_op and name in ("call", "node") and current[1:]:
             ops += onnx_ops()
         return ops, current[1:]

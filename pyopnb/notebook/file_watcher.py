@@ -79,8 +79,8 @@ class FileWatcher(ShellListener):
             # While it saves, an editor may remove the file for a moment.
             if new == old or new is None:
                 continue
-            # The new state is recorded before the file runs, so that one that fails is reported
-            # once and not at every poll.
+            # Record the new state before the file runs: a file that fails is then reported once
+            # and not at every poll.
             self._states[file] = new
             _reload(file)
 

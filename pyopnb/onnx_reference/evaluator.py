@@ -1,9 +1,9 @@
 """A whole model in ONNX's reference implementation.
 
-``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. What each node computes comes
-from here: an op of the registry, the operator as `Evaluation` runs it, or, where ONNX has words
-only, ONNX Runtime's kernel. Calls of functions are written out before. So a traced run,
-`pyopnb.reference` and a stand-in of `pyopnb.fill` are one implementation.
+``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. Each node is computed by an op
+of the registry, by `Evaluation`, or if ONNX defines the operator in words only, by ONNX Runtime's
+kernel. Calls of functions are expanded before. So a traced run, `pyopnb.reference` and a stand-in
+of `pyopnb.fill` share one implementation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Evaluator:
     model : ModelProto
         With the data of its initializers. It is not changed, and its nodes may stand in any order.
     ops : iterable of Op
-        What runs the nodes of their names.
+        Each runs the nodes that have its name.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class Evaluator:
                 got="a sparse one",
                 next="trace it on onnxruntime",
             )
-        # What the last node raised.
+        # The exception that the last node raised.
         self._failures: list[BaseException] = []
         self._names = [info.name for info in copy.graph.output]
         sort_nodes(copy.graph)
@@ -92,7 +92,7 @@ class Evaluator:
         # other name of ONNX's own.
         _import_all(copy, nodes_in(copy.graph))
         self._ops = {op.name: op for op in ops}
-        # The evaluator asks once an op type, so one node stands for all of them.
+        # The evaluator asks once for each op type, so one of its nodes is enough.
         by_type = {(node.domain, node.op_type): node for node in nodes_in(copy.graph)}
         classes = []
         for (domain, op_type), node in by_type.items():
@@ -104,7 +104,7 @@ class Evaluator:
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
     def _kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
-        """Make what computes a node, and notes which node it was on what is raised."""
+        """Make the kernel of a node, which adds the node's name to exceptions as a note."""
         where = Site(node, GraphProto(), "").where
         with self._noting(where):
             kernel = self._make_kernel(node, versions)
@@ -156,7 +156,7 @@ class Evaluator:
 
     @contextmanager
     def _noting(self, where: str) -> Iterator[None]:
-        """Note on what is raised inside which node it was."""
+        """Add a note with the node's name to an exception that is raised inside."""
         try:
             yield
         except BaseException as error:

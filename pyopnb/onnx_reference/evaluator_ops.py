@@ -106,7 +106,7 @@ def _base() -> type:
             values = list(self._kernel(*args))
             outputs: list[Any] = []
             for position, name in enumerate(self.onnx_node.output):
-                # What is left out has the name "", by which other nodes leave an input out.
+                # An omitted output has the empty name, by which other nodes omit an input.
                 outputs.append(values[position] if name and position < len(values) else None)
             return tuple(outputs)
 

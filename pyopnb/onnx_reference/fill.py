@@ -164,7 +164,8 @@ class _Filling:
         self.proto = proto
         self.done: list[FilledNode] = []
         self._types = Types(proto)
-        # protobuf makes a Python object for a node at each access. Whoever goes by ids keeps them.
+        # protobuf makes a new Python object for a node at each access, so code that uses the ids
+        # of these objects has to keep them.
         self._alive: list[Any] = []
         self._versions = self._versions_in_file()
         # Ids of nodes that are filled or cannot be.

@@ -106,7 +106,7 @@ def reference(
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
-    # The reference implementation would raise whatever comes of a wrong call.
+    # Check the call first: the reference implementation would raise an accidental error.
     site = Site(evaluation.node(inputs), GraphProto(), "")
     for fault in node_faults(site, schema):
         error = fault.error
@@ -316,7 +316,7 @@ class Evaluation:
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
         try:
-            # Without types, as none are known.
+            # The inputs have no types here, because none are known.
             node = self.node([0] * len(self._schema.inputs))
             self._evaluator(node, _value_infos(filter(None, node.input)))
         except (NotImplementedError, ModelError):

@@ -188,7 +188,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) -> str:
-    # The class's own name is the op's where none is written.
+    # Without a name, the op has the name of the class.
     name = ""
     if class_name != op_type:
         name = f" {op_type}"
@@ -207,7 +207,7 @@ def _docstring(usage: OperatorUsage) -> list[str]:
     if usage.schema is None or not usage.schema.doc.strip():
         return []
     paragraph = textwrap.dedent(usage.schema.doc).strip().partition("\n\n")[0]
-    # Documentation from a file never ends the string that it stands in.
+    # Escape the documentation, which must not end the string that contains it.
     text = sanitize(" ".join(paragraph.split()), _LONGEST_DOC).replace("\\", "\\\\")
     text = text.replace('"', '\\"')
     lines = textwrap.wrap(f'"""{text}', _WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -37,7 +37,7 @@ class InputUsage:
     name : str
         An identifier.
     type : TensorType
-        What its types at all nodes have in common.
+        The common type of the port at all nodes.
     optional, variadic : bool
     """
 
@@ -99,7 +99,7 @@ class OperatorUsage:
             # An omitted input or output has the empty name.
             for name in filter(None, names):
                 proto = self._types.find(self.site.scope, name)
-                # What is of no known type is taken for a tensor.
+                # A value without a known type is taken for a tensor.
                 field = None
                 if proto is not None:
                     field = proto.WhichOneof("value")
@@ -136,7 +136,7 @@ class OperatorUsage:
                 name = identifier(graph_name, f"x{position}", names_in_use)
                 is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
                 inputs.append(InputUsage(name, self._type_of_input(position), is_optional, False))
-        # Python wants a default after a default, and has none for ``*parameters``.
+        # A parameter after one with a default needs a default, too; ``*parameters`` has none.
         for port, former in zip(inputs[1:], inputs, strict=False):
             port.optional = (port.optional or former.optional) and not port.variadic
         return inputs

@@ -117,7 +117,7 @@ def call(
     definition = _define(op, len(inputs), opset, (registry.epoch, len(registry)))
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
     _check_types(where, definition, arrays)
-    # An input that is left out at the end is one that the node does not have.
+    # The node has no entries for inputs that are omitted at the end.
     while arrays and arrays[-1] is None:
         arrays.pop()
     try:
@@ -183,7 +183,7 @@ def _define_operator(schema: Any, domain: str, op_type: str, count: int) -> _Def
     declared = [] if schema is None else list(schema.inputs)
     names = _names(declared, count)
     ports = list(declared)
-    # The last port of a variadic operator stands for every input from there on.
+    # All inputs from the last port of a variadic operator on belong to that port.
     if ports and _is_variadic(ports[-1]):
         ports += [ports[-1]] * (count - len(ports))
     types = [ANY] * count
@@ -207,8 +207,8 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     registered = registry.find(domain, op_type)
     is_served = (domain, op_type) in kernels()
     if not domain and opset is None and not onnx.defs.has(op_type):
-        # ImageScaler and its kin have kernels for opsets of before 10 alone, and
-        # ONNX never had them.
+        # ImageScaler and similar operators have kernels for opsets before 10 only, and ONNX never
+        # defined them.
         is_served = False
     if registered is None and not is_served:
         registered = op_named(op, count)
@@ -331,7 +331,10 @@ def _node(definition: _Definition, outputs: int | None, attrs: Mapping[str, Any]
 
 @functools.lru_cache(maxsize=KEPT)
 def _kernel(version: Version | None, data: bytes, opset: int | None) -> NodeKernel:
-    """Return what runs a node, of which the bytes tell 1, 1.0 and True apart, and 0.0 from -0.0."""
+    """Return the kernel of a node, cached by the node's bytes.
+
+    The bytes distinguish 1, 1.0 and True, and 0.0 and -0.0.
+    """
     proto = NodeProto.FromString(data)
     versions = {"": opset or newest_opset()}
     op = None
@@ -364,10 +367,10 @@ def _of_call(error: PyopError, where: str, op: str) -> PyopError:
         return error
     advice = error.next
     if advice == FILL:
-        # That advice names a model, and here there is none: the reference runs the op by its name.
+        # That advice needs a model, and a call has none: the reference runs the op by its name.
         advice = f'pyopnb.reference("{op if "::" in op else f"::{op}"}", …)'
     elif advice and advice.endswith("=None"):
-        # That advice is for whoever writes the op, and here an input was not given.
+        # That advice is for the author of the op, but here the caller has omitted an input.
         advice = "np.zeros((), np.float32)"
     elif advice and advice.startswith("["):
         # That advice is a list of names, and a call has arrays.

@@ -87,7 +87,7 @@ class Kernel:
             self.legacy, self.number, self.label = node.legacy, node.number, node.label
             self.clock = node.clock
             if node.legacy is None:
-                # Outputs whose dtype the model leaves to the op.
+                # Mark the outputs whose dtype is not declared in the model but decided by the op.
                 declared = node.numbered.declared
                 self.undeclared = tuple([output.dtype is None for output in declared])
         self.first_epoch = epoch
@@ -169,7 +169,7 @@ class Kernel:
         if (version.number, number) in self._states:
             return None
         instance, promised = self._instance(version, values)
-        # The session is built again then, and this kernel goes with the old one.
+        # In this case the session is built again, and this kernel is dropped with the old session.
         if promised != self.declared:
             return (
                 f"{version} gives {_format_types(promised)} "
@@ -326,7 +326,7 @@ class Kernel:
         for number, hint in enumerate(schema.outputs or ()):
             if hint.shape is not None:
                 gives.append(row(number, True, hint.shape, "hint "))
-        # What `infer` promised for the shapes of the graph binds the results as well.
+        # Results must also have the shapes that `infer` promised for the graph.
         for number, claim in enumerate(promised if schema.infers else ()):
             if claim and claim.shape is not None:
                 gives.append(row(number, True, claim.shape, "graph "))
@@ -472,7 +472,7 @@ def promised_outputs(
     where: str,
     legacy: LegacySpec | None,
 ) -> tuple[TensorType | None, ...]:
-    """Ask what an op, or a retired node, promises for the outputs; None for what is open."""
+    """Return the types that an op or a retired node promises for its outputs; None if open."""
     if legacy:
         # The node itself declares the types of its outputs; its class has no hints.
         return legacy.outputs[:count] + (None,) * (count - len(legacy.outputs))

@@ -35,7 +35,7 @@ _RESERVED = ("module", "class_name", "compute", "input_types", "output_types")
 
 
 class LegacySpec(NamedTuple):
-    """What a retired node declares beyond its attrs: its method and types."""
+    """The method and the types that a retired node declares beside its attrs."""
 
     compute: str
     inputs: tuple[TensorType, ...]
@@ -185,7 +185,7 @@ def _text(values: dict[str, Any], key: str, where: str, missing: str) -> str:
 
 
 def _name(value: Any, key: str, where: str) -> str:
-    # The name is from a model file, and says what is looked up and called.
+    # The name comes from a model file, and decides which class is looked up and called.
     good = (
         isinstance(value, str)
         and value.isidentifier()

@@ -62,7 +62,8 @@ class NodeKernel:
         self._node.CopyFrom(node)
         # Messages name the node as the model does, although its outputs have other names here.
         self._node.name = node.name or first_output(node)
-        # Names by position, none of which is that of an input; what the node leaves out stays out.
+        # Name the outputs by position, so that none has the name of an input. Omitted outputs stay
+        # omitted.
         self._node.output[:] = [
             f"y{number}" if name else "" for number, name in enumerate(node.output)
         ]
@@ -98,7 +99,7 @@ class NodeKernel:
     def session(self, inputs: Sequence[Any]) -> Session:
         """Return the session for inputs of these types, which is made for the first of them."""
         __tracebackhide__ = True
-        # Not the sizes, so that batches of several sizes share a session.
+        # The key has no sizes, so batches of several sizes share a session.
         key = tuple(map(_key, inputs))
         session = self._sessions.get(key)
         if session is None:

@@ -200,9 +200,9 @@ class Plan:
     def learn(self) -> bool:
         """Declare the dtypes that the last build asked for, and tell whether to build again.
 
-        An attempt ends at the first node whose types ONNX Runtime refuses: nothing is known of
-        those behind it. What was learned behind a wrong dtype may be wrong and is corrected in the
-        next one: in the order of the graph, each attempt settles one node at least.
+        An attempt ends at the first node whose types ONNX Runtime refuses, so nothing is known of
+        the nodes behind it. Types behind a wrong dtype may be wrong and are corrected in the next
+        attempt: in the order of the graph, each attempt settles at least one node.
         """
         dtypes, self.wanted = self.wanted, {}
         self._mistaken.clear()
@@ -263,7 +263,7 @@ def planned_nodes(
     legacy_nodes = dict(zip(map(id, legacy_sites), checked, strict=True))
     imports = {entry.domain: entry.version for entry in proto.opset_import}
     planned: list[PlannedNode] = []
-    # The types of a scope are read when its first op is met, as most scopes have none.
+    # The types of a scope are read at its first op, because most scopes have no ops.
     scope, types, declared = None, {}, {}
     attr_graphs: set[int] = set()
     for site in sites:

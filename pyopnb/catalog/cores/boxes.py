@@ -190,8 +190,8 @@ def suppress_greedily(
     count : int
         Of the boxes, which are in order, the best one first.
     find_beaten : callable
-        Takes the position of a box and those of the worse ones that are still there, and tells
-        which of these it suppresses.
+        Takes the position of a box and the positions of the remaining worse boxes, and tells which
+        of these the box suppresses.
     limit : int, optional
         Stop after so many boxes.
 

@@ -1,4 +1,4 @@
-"""What dropout operators and their gradients do."""
+"""The computations of dropout operators and their gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def drop(
     if not 0 < share < 1:
         raise ValueError(f"ratio: expected at least 0 and less than 1, got {share:g}")
     mask = np.random.default_rng(seed or None).random(everything.shape) >= share
-    # What is kept makes up for what is dropped.
+    # Scale the kept elements, so that the expected sum stays the same.
     return np.where(mask, widen(values) / (1 - share), 0), mask
 
 

@@ -51,7 +51,7 @@ def embedding_bag_form(
         padding = Constant<value_int = {padding}>()
         is_padding = Equal(indices_64, padding)
         counted_bags = Where(is_padding, trash, bags_of)"""
-    # One more bag than there are takes what is left out.
+    # An additional last bag takes the indices that are left out.
     missing = 0 if has_last_offset else 1
     return f"""(weight, indices, offsets, scale_grad_by_freq, mode, sparse,
             per_sample_weights, include_last_offset, padding_idx) => (y, none_1, none_2, none_3) {{

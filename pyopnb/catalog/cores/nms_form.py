@@ -46,7 +46,7 @@ def suppression_form(limit: str, most: str) -> str:
     str
         Nodes that read ``ranked_boxes`` [I,K,4], ``ranked_scores`` [I,K], which are `LOWEST` where
         there is no candidate, and ``scores_by_class`` [I,C,K], and write ``kept_scores`` [I,K],
-        with `LOWEST` for what goes.
+        with `LOWEST` for a suppressed candidate.
     """
     return f"""
         lowest = Constant<value_float = {LOWEST!r}>()
@@ -76,8 +76,8 @@ def best_rows_form(keep: int) -> str:
     -------
     str
         Nodes that read ``list_scores`` [B,K] and ``lowest``, and write ``best`` [B,keep],
-        ``is_row``, whether a candidate is in a row, and ``order``, its position in the list, which
-        is any where none is.
+        ``is_row``, whether a row has a candidate, and ``order``, the candidate's position in the
+        list, which has no meaning in a row without a candidate.
     """
     return f"""
         list_images = Shape<end = 1>(list_scores)

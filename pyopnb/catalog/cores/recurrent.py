@@ -62,7 +62,7 @@ def run_layer(
         float[T,B,I].
     step : callable
         Takes the number of the direction, the inputs of a step, float[B,I], and the states; returns
-        new states, of which the first one is the output.
+        new states. The first state is the output.
     direction : {"forward", "reverse", "bidirectional"}
     lengths : ndarray, optional
         int[B]; a sequence that has ended keeps its states, and its outputs are 0.

@@ -215,8 +215,8 @@ def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf:
     ):
         filled = np.where(values == infinity, limit if other is None else other, filled)
     if values.dtype == np.float16 and posinf is None and neginf is None:
-        # onnxruntime computes float16 as float32, in which what NumPy makes infinite
-        # may still be finite.
+        # onnxruntime computes float16 as float32, where a number may still be finite that is
+        # infinite in NumPy.
         filled = np.clip(filled, limits.min, limits.max)
     return filled
 

@@ -1,4 +1,4 @@
-"""NumPy's reductions: sums, means, extremes, and what is counted or added up along an axis."""
+"""Rules for NumPy's reductions: sums, means, extremes, counts, and running sums along an axis."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def live_cells(where: str) -> LiveCells:
     Parameters
     ----------
     where : {"watch", "interact"}
-        What wants to be live.
+        The function that makes the live output.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def _metadata(shell: Any) -> dict[str, Any]:
 
 
 def _parent(shell: Any) -> dict[str, Any]:
-    """Return the request that the running cell came in; {} in a terminal, which has none."""
+    """Return the request with the running cell's code; {} in a terminal, which has no requests."""
     if not hasattr(shell, "get_parent"):
         return {}
     return shell.get_parent() or {}

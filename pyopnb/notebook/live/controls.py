@@ -208,7 +208,7 @@ def _menu(name: str, choices: list[Any], current: Any) -> Control:
 
 def _parse_list(name: str, text: str) -> list[Any]:
     try:
-        # JSON and not Python, as what is typed into a page must not be run.
+        # JSON and not Python, because text that is typed into a page must not run as code.
         values = json.loads(text)
     except ValueError:
         values = None

@@ -271,8 +271,8 @@ def _targets(session: Session) -> dict[str, _Target]:
     """
     targets: dict[str, _Target] = {}
     owners: dict[str, set[str]] = {}
-    # A short name stands for one op only. What several ops have needs the name of the op or the
-    # node.
+    # A short name stands for an attr of one op only. An attr that several ops have needs the name
+    # of the op or the node.
     for label, op, values in session.nodes():
         for attr in registry[op].current.schema.attrs:
             owners.setdefault(attr.name, set()).add(op)

@@ -48,7 +48,7 @@ class LiveOutput:
         The one that it runs.
     """
 
-    # What the last run is compared with.
+    # The run that the last one is compared with, as the report names it.
     _baseline_name = "the previous run"
 
     def __init__(
@@ -186,11 +186,11 @@ class LiveOutput:
     # ---- for subclasses --------------------------------------------------------------------------
 
     def _current_feeds(self) -> dict[str, Any]:
-        """Return what is fed; what it raises is shown as an error of the run."""
+        """Return the feeds of a run; an exception is shown as an error of the run."""
         return self._feeds
 
     def _settings(self) -> dict[str, str]:
-        """Return what the run uses and the model does not say."""
+        """Return the settings of the run that are not in the model."""
         return set_attrs(self.session)
 
     def _baseline(self, run: Run) -> Run | None:

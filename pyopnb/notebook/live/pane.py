@@ -57,7 +57,7 @@ class Pane:
         self._button.on_click(lambda _: stop())
         self.widget = ipywidgets.VBox([*controls, self._button, self._content])
         self.displayed = False
-        # What was printed last in a console, which cannot change what stands there.
+        # The last text that was printed in a console, where earlier output cannot change.
         self._printed = ""
         self._display_id = uuid.uuid4().hex
         # The widget lives until it is closed.

@@ -24,8 +24,8 @@ class Worker:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        # No Condition and no Event: an interrupt as one is entered, in Python code of its own,
-        # leaves it locked for ever.
+        # No Condition and no Event: both have code in Python, and an interrupt inside of it leaves
+        # them locked for ever.
         self._lock = threading.Lock()
         self._requested = False
         self._thread: threading.Thread | None = None

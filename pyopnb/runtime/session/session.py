@@ -168,8 +168,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         before = vars(self).get("_state")
         self._state = state
         lease = state.lease if isinstance(state, SharedState) else None
-        # The private epochs of the state before end with it, unless the new one goes on
-        # with the same lease.
+        # The private epochs of the previous state end with it, unless the new state has the same
+        # lease.
         if isinstance(before, SharedState) and before.lease is lease:
             return state
         if self._end_lease is not None:

@@ -103,8 +103,8 @@ class Feeds:
             if needs_ml_dtypes(tensor_type):
                 unlike_numpy.add(name)
         self._unlike_numpy = frozenset(unlike_numpy)
-        # What the check of a plain array looks at. A row with None is one that only the
-        # whole check can pass.
+        # The facts that the quick check of a plain array compares. A row with None leaves the feed
+        # to the full check.
         self._rows = []
         for name, tensor_type in self.types.items():
             self._rows.append((name, *_plain_row(tensor_type)))
@@ -267,7 +267,7 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class SessionState:
-    """What a session runs in: ONNX Runtime's session and all that belongs to it.
+    """ONNX Runtime's session with everything that a session needs to run in it.
 
     A `Session` has one state at a time and goes to another by one assignment, so that a run, an
     interrupt or another thread meets the old state or the new one. A state is *ready* when it
@@ -280,7 +280,7 @@ class SessionState:
     config : SessionConfig
     runtime : onnxruntime.InferenceSession
     feeds : Feeds
-        What it takes and gives.
+        The session's inputs and outputs.
     ops : tuple of str
         The ops that it uses.
     kernels : collection of Kernel
@@ -292,7 +292,7 @@ class SessionState:
     seen : int
         The registry's epoch for which it is ready, -1 for none.
     folder, taken_out
-        Where its external data is, and what is in no file; see `ModelSource`.
+        The folder of the external data, and the data that is in no file; see `ModelSource`.
     only_cpu : bool
         Whether ONNX Runtime runs all of it on the CPU.
     """
@@ -464,7 +464,7 @@ class _Lease:
 
     def begin(self, setting: Setting) -> int:
         """Begin an epoch with these attrs."""
-        # The previous one stays: a run on another thread may have asked for it, and not have begun.
+        # Keep the previous epoch: a run on another thread may have read it, but not begun yet.
         oldest = _bridge.oldest_epoch()
         self._end([epoch for epoch in self._epochs[:-1] if epoch < oldest])
         epoch = registry.begin_private_epoch()
@@ -506,7 +506,7 @@ class SharedState(SessionState):
         base : Session
         """
         state = base._update()
-        # Under numbers of their own, so that no instance is the other session's.
+        # The attrs get new numbers, so that the two sessions share no instance.
         values = {kernel.number: numbered(state.values(kernel)) for kernel in state.kernels}
         return cls._with_lease(base, state, replace(state.setting, values=values))
 
