@@ -74,7 +74,7 @@ def curve_of(
     labels = labels or [f"[:,{number}]" for number in range(len(channels))]
     is_long = len(array) > 2 * _CELLS
     if is_long:
-        # Of many channels each gets its part of the points, so that a picture stays small.
+        # The points are divided among the channels, so that the picture stays small.
         borders = edges(len(array), max(30, _CELLS // len(channels)))
         positions = np.repeat(borders[:-1], 2)
         curves = [_extremes(channel, borders) for channel in channels]

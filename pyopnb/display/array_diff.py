@@ -162,7 +162,7 @@ def _charts(part: Part, limits: Limits | None, axis: Limits | None = None) -> li
 
 
 def _alt(part: Part, facts: ArrayStats) -> str:
-    """Say what a part's picture shows, for who cannot see it."""
+    """Describe a part's picture for readers who cannot see it."""
     text = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts.largest is None or not facts.worst:
         return f"{text}."
@@ -180,11 +180,11 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
     if facts is None or facts.matrix is None or facts.count < 2:
         return []
     sizes = facts.picture()
-    # What is not finite on one side has one colour; the table says what it is.
+    # Elements that are not finite on one side have one colour; the table says what they are.
     sizes = np.where(np.isinf(sizes), np.nan, sizes)
     positive = sizes[sizes > 0]
     low = float(positive.min(initial=np.inf))
-    # The sizes are rounded down to bins; the end of the scale is the number that the text has.
+    # Sizes are rounded down to bins, but the scale ends at the exact number that the text has.
     high = max(float(positive.max(initial=0.0)), float(facts.largest or 0))
     if limits is not None:
         low, high = limits
@@ -244,7 +244,7 @@ def _worst_table(facts: ArrayStats) -> tuple[str, str]:
         rows.append((format_index(element.index), *values))
     if facts.largest:
         return "worst elements", _table(head, rows)
-    # Texts, and what is not finite, have no distance.
+    # Texts, and numbers that are not finite, have no distance.
     return "first elements", _table(head[:3], [row[:3] for row in rows])
 
 

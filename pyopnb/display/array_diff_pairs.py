@@ -21,7 +21,7 @@ _SIZE, _DIFFERENCE_SIZE = (480, 160), (480, 90)
 
 
 def pairs_table(part: Part, pairs: Pairs) -> str:
-    """Write few numbers of both beside each other, those outside the tolerance marked."""
+    """Write the few numbers of both as a table, with those outside the tolerance marked."""
     sizes = [size for size in tensor_type(part.a).shape or () if isinstance(size, int)]
     rows = []
     for number, position in enumerate(pairs.positions):
@@ -49,7 +49,7 @@ def _plain(text: str) -> str:
 def curve_charts(
     pairs: Pairs, axis: Limits | None = None, errors: Limits | None = None
 ) -> list[Chart]:
-    """Draw both curves over each other, and below them their difference; nothing of few numbers.
+    """Draw both curves over each other, and their difference below; nothing for few numbers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How an array is drawn, as far as the caller says, and the words above its picture."""
+"""The caller's options for the picture of an array, and the title above it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ArrayLook:
         if not low < high or not math.isfinite(high - low):
             got = sanitize(repr(self.limits))
             raise InputError("show, limits", expected="(low, high) with low < high", got=got)
-        # The class is frozen, and whoever draws wants floats.
+        # The class is frozen, and drawing needs floats.
         object.__setattr__(self, "limits", (low, high))
 
 

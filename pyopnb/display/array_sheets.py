@@ -30,7 +30,7 @@ _MOST_IN_ROW = 8
 _MOST_STRETCHED = 8
 # A byte of PNG takes this many in the page: it is base64 in an SVG that is base64.
 _ENCODED = 1.8
-# A number is an outlier if it is so many times what 98 % of all cells are at most.
+# A number is an outlier if it is over so many times the size that 98 % of all cells stay below.
 _OUTLIER = 4.0
 
 
@@ -165,7 +165,7 @@ def _sheet(shape: tuple[int, int], count: int) -> tuple[int, int, tuple[float, f
 
 
 def _pooled(stack: np.ndarray, rows: int, columns: int) -> tuple[list[np.ndarray], str]:
-    """Reduce matrices to the size of a picture; return what a cell is of its elements, too."""
+    """Reduce matrices to the size of a picture; return how a cell stands for its elements, too."""
     pooling: Pooling = "mean"
     words = "the mean of"
     # The mean of two ids would be another id.
@@ -227,7 +227,7 @@ def _scale(
     low = float(summary.least or 0)
     if low < 0:
         return ColourScale(-high, high, kind="diverging"), words
-    # What is never negative looks as in a photograph.
+    # Numbers that are never negative are grey, as in a photograph.
     if not high / 2 < low < math.inf:
         low = 0.0
     return ColourScale(low, high, kind="grey"), words

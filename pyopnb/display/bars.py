@@ -10,7 +10,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar_of(value: float, largest: float) -> str:
-    """Draw a number as a bar in proportion to the largest; what rounds to nothing has none.
+    """Draw a number as a bar in proportion to the largest, or nothing if it rounds to 0.
 
     Examples
     --------

@@ -49,7 +49,7 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
 
 
 def _chart(values: Sequence[float], title: str, unit: str = "") -> Chart:
-    """Draw a number of each batch as a line; of many batches the means of equal shares."""
+    """Draw a number of each batch as a line, or the means of equal shares of many batches."""
     firsts: list[float] = []
     means: list[float] = []
     at = 0

@@ -52,7 +52,7 @@ def table_within(
     open: bool = False,
     keys: Sequence[Sequence[str]] = (),
 ) -> str:
-    """Fold a table of at most about so many bytes; ``keys`` as of `Table`."""
+    """Fold a table of at most about ``most`` bytes; ``keys`` as for `Table`."""
     size = 0
     for count, row in enumerate(rows):
         size += sum(len(cell.encode()) + _CELL for cell in row)

@@ -67,7 +67,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
 )
 """Terms and what they mean."""
 
-# Terms that are not written as they are explained.
+# Terms that are found by another pattern than their name.
 _PATTERNS = {
     "stol": r"\bstol\b",
     "rtol, atol": r"\brtol\b|\batol\b|tolerance",

@@ -45,7 +45,7 @@ _PAGE = "margin:2rem auto;max-width:75rem;padding:0 1rem;font:15px/1.5 system-ui
 
 
 def escape(text: object, longest: int = 200) -> str:
-    r"""Escape untrusted text for HTML: cut, on one line, its control characters as escapes.
+    r"""Escape untrusted text for HTML, cut and on one line, with control characters escaped.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of graphs that answer where scripts run, and are plain images where they do not."""
+"""Pictures of graphs that answer clicks where scripts run, and are plain images elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyopnb.ops.text_table import row_key
 __all__ = ["MOST_ANSWERS", "live_picture", "script"]
 
 MOST_ANSWERS = 36_000
-"""Bytes of what the boxes of one picture tell."""
+"""The most bytes that the boxes of one picture tell."""
 
 # A box tells this many lines; fewer are tried if these are too many bytes.
 _LINES = (99, 4, 1)

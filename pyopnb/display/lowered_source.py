@@ -71,7 +71,7 @@ class LoweredSource(Displayable):
     ----------
     op : str
     lines : tuple of LoweredLine
-        None of them where the source is not known.
+        Empty if the source is not known.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def remember_source(function: FunctionProto, source: LoweredSource) -> None:
     ----------
     function : FunctionProto
     source : LoweredSource
-        Of the last 64 functions.
+        It is kept for the last 64 functions.
     """
     _sources[function.SerializeToString(deterministic=True)] = source
     while len(_sources) > _MOST_SOURCES:

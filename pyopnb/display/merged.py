@@ -152,7 +152,7 @@ class _Merger:
             reader.input.extend(map(self._renamed, lost))
 
     def add_ends(self) -> None:
-        """Put what else only a has at the ends of the graph."""
+        """Add the inputs and outputs that only a has."""
         for name, new in self.names.items():
             if name not in self._outputs:
                 self.graph.input.add(name=new)

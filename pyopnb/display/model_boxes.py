@@ -161,7 +161,7 @@ class _GraphBuilder:
     def connect(self, name: str, target: int) -> None:
         """Add a line to box ``target`` from the producer of a name."""
         source, port = self.sources.get(name, (target, 0))
-        # What only a later node makes closes a cycle: the model is broken, and the
+        # A tensor that only a later node makes closes a cycle: the model is broken, and the
         # picture has no line up.
         if source >= target:
             if name not in self._origins:
@@ -174,7 +174,7 @@ class _GraphBuilder:
         self.lines.append(Line(source, target, port, sides[0] if sides else ""))
 
     def _origin(self, name: str) -> Box:
-        """Draw where a name comes from that no node of this graph makes."""
+        """Draw the origin of a name that no node of this graph makes."""
         value = self._scope.constant(name)
         if value is not None:
             return Box("constant", (constant_text(value),))

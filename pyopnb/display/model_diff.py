@@ -29,7 +29,7 @@ __all__ = ["view_model_diff", "view_op_diff"]
 # A source's diff is cut after this many lines, and each of them after this many characters.
 _MOST_LINES, _LONGEST = 1_000, 500
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
-# Above the picture stand this many lines on changes.
+# This many lines above the picture describe changes.
 _MAX_LINES = 4
 # A change names at most this many of its nodes.
 _MOST_NAMES = 4

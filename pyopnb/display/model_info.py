@@ -47,7 +47,7 @@ __all__ = [
 
 # Types of larger models are not inferred, as that would take longer than the picture.
 _MOST_INFERRED = 20_000
-# Of a constant with so few elements the values are displayed instead of the shape.
+# A constant with so few elements shows its values instead of its shape.
 _FEW = 4
 # A list in an attribute shows this many items.
 _MOST_ITEMS = 6

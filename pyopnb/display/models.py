@@ -32,8 +32,8 @@ __all__ = ["view_model", "view_session"]
 _NAMES_UP_TO = 80
 # At most so many folded bodies are drawn below the model.
 _MOST_BODIES = 40
-# The SVG of the model takes at most this part of the HTML, as it gets longer by a third in it, and
-# that of a folded body this many bytes.
+# The SVG of the model takes at most this part of the HTML, in which it gets longer by a third. The
+# SVG of a folded body takes at most this many bytes.
 _PICTURE_SHARE, _BODY_BYTES = 0.55, 30_000
 # A picture that is larger than this many pixels scrolls.
 _WIDTH, _HEIGHT = 1_100, 700
@@ -144,7 +144,7 @@ def _focus(main: Scope, style: GraphStyle) -> int:
 
 
 def _alt(title: str, style: GraphStyle) -> str:
-    """Say what the picture shows, for who cannot see the colours."""
+    """Describe the picture for readers who cannot see its colours."""
     scale = style.scale
     if scale is None:
         return title

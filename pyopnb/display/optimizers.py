@@ -20,7 +20,7 @@ _COLUMNS = 4
 
 @view.register(OptimizerDiff)
 def view_optimizers(thing: OptimizerDiff) -> View:
-    """Show which optimizers changed the numbers, by how much, and what they made of which nodes.
+    """Show which optimizers changed the numbers, by how much, and how they rewrote nodes.
 
     Returns
     -------

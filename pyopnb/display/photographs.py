@@ -11,9 +11,9 @@ from pyopnb.traces.summary import Summary
 
 __all__ = ["channel_axis", "looks_like_photographs", "photographs"]
 
-# What has fewer pixels along a side is no photograph.
+# An array with fewer pixels along a side is not a photograph.
 _SMALLEST = 8
-# So many elements tell whether all are whole numbers.
+# So many elements are looked at to tell whether all are whole numbers.
 _SAMPLE = 2**14
 
 

@@ -30,7 +30,7 @@ def view_stability(thing: Stability) -> View:
             blank = ("",) * (len(HEAD) - 1)
             rows.append((name, "", row.reason, *blank, ""))
             continue
-        # The outputs that are off most first, each in a row.
+        # The outputs with the largest differences come first, each in a row.
         worst = row.diff.worst
         parts = [worst, *(part for part in row.diff.parts if part is not worst)]
         for part in parts:

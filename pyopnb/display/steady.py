@@ -55,7 +55,7 @@ class SteadyColours:
         largest = None
         if part.facts is not None:
             largest = part.facts.largest
-        # What is NaN on one side has no place on an axis.
+        # A difference that is NaN has no place on an axis.
         if part.facts is not None and largest and math.isfinite(largest):
             # The difference of curves has a sign, the errors of a map have none.
             if part.facts.pairs is None:
@@ -76,8 +76,8 @@ def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:
 
 
 def _limits_of(value: Any) -> Limits | None:
-    """Return the ends of an array's colours or axis; None where they are not numbers or its own."""
-    # What may be a photograph has limits of its own, and so have booleans.
+    """Return the ends of an array's colours or axis; None if it keeps its own or has none."""
+    # Arrays that may be photographs, and booleans, have limits of their own.
     if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
     summary = summary_of(value)

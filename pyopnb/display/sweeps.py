@@ -59,7 +59,7 @@ def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
     picture = _picture(thing, name)
     if picture is not None:
         yield picture
-    # Of an interrupted sweep the last names were not varied for every value of the first.
+    # In an interrupted sweep, the last names were not varied for every value of the first.
     first_values = next(iter(thing.axes.values()))
     if thing.is_complete and len(first_values) > 1:
         yield _plot(thing, name)
@@ -74,7 +74,7 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
     most = _MOST_PICTURES
     if is_line:
         most = _MOST_LINES
-    # Of more runs than there is room for, some at equal distances are drawn.
+    # If there is no room for all runs, some at equal distances are drawn.
     count = min(len(all_arrays), most)
     labels = []
     arrays = []
@@ -91,7 +91,7 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
             title = f"{name}, {remark}"
         return curve_of(lines, summary_of(lines), ArrayLook(), title, labels)
     in_row = 0
-    # Of two names each row has one value of the first.
+    # With two names, each row has one value of the first.
     if len(thing.shape) == 2 and count == len(thing):
         in_row = thing.shape[1]
     varied = ", ".join(map(sanitize, thing.axes))
@@ -99,7 +99,7 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
 
 
 def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
-    """Collect the outputs of the shape and dtype of the first, and what was varied for each."""
+    """Collect the outputs with the shape and dtype of the first, and each run's varied values."""
     labels: list[str] = []
     arrays: list[np.ndarray] = []
     for run in thing:
@@ -116,7 +116,7 @@ def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
 def _sheet(
     arrays: list[np.ndarray], labels: list[str], title: str, in_row: int, remark: str
 ) -> Chart:
-    """Draw matrices or photographs beside each other, of a stack the first."""
+    """Draw matrices or photographs beside each other, only the first of each stack."""
     first = arrays[0]
     is_photograph = looks_like_photographs(first, summary_of(first))
     if is_photograph:

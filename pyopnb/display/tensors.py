@@ -29,7 +29,7 @@ __all__ = ["view_array", "view_arrays", "view_collection"]
 
 # An array of so few rows and columns is shown as its numbers.
 _TABLE = 16
-# With fewer numbers there is nothing to see that their digits do not say.
+# A picture of fewer numbers says nothing that their digits do not say.
 _FEWEST_STEMS = 5
 _MOST_ITEMS = 20
 _MOST_ARRAYS = 150
@@ -107,7 +107,7 @@ def view_arrays(
     shown = []
     for key, item in items[:_MOST_ARRAYS]:
         array = _shown_array(str(key), item, rgb, limits)
-        # Of several arrays rgb=True is for those that can be photographs.
+        # Of several arrays, rgb=True applies to those that can be photographs.
         if rgb and not is_single and channel_axis(array.value) is None:
             array = replace(array, look=replace(array.look, rgb=None))
         shown.append(array)
@@ -180,7 +180,7 @@ def _shown_array(
 
 def _body(array: _ShownArray, room: int, is_single: bool) -> str:
     """Draw an array, write its numbers, or both where they are few."""
-    # What is asked for by an option is drawn, however few numbers there are.
+    # An option asks for a picture, however few numbers there are.
     is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
     body = ""
     if is_seen and room >= _LEAST_BYTES:

@@ -58,7 +58,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         next_ = 'by="size", or session.trace(…, times=True) for by="time"'
         expected = ", ".join(known)
         raise InputError("show, by", expected=expected, got=sanitize(by), next=next_)
-    # What made each tensor: the type of a node; the feeds are not in it.
+    # The op type of the node that made each tensor; feeds are not among them.
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output}
     first = thing.first_nonfinite
     marks = {}
@@ -115,7 +115,7 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _notes(thing: Trace) -> dict[str, str]:
-    """Tell of each tensor what it is, and how long the node took that made it."""
+    """Describe each tensor, and the time of the node that made it."""
     notes = {name: str(summary) for name, summary in thing.summaries.items()}
     if thing.times is None:
         return notes
@@ -142,7 +142,7 @@ def _colours(thing: Trace, by: str) -> dict[str, float]:
         if summary is None or summary.kind != "number" or not summary.count:
             continue
         if summary.has_nonfinite or summary.least is None:
-            # The scale draws what is not finite in a colour that no number has.
+            # The scale draws numbers that are not finite in a colour of their own.
             numbers[name] = math.inf
         elif by == "std":
             numbers[name] = float(summary.std or 0.0)
@@ -160,7 +160,7 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     names = list(thing.summaries)
     title = f"{len(names)} tensors"
     if len(names) > _ROWS:
-        # Those with NaN or infinities come first of the later ones.
+        # Of the later tensors, those with NaN or infinities come first.
         later = sorted(names[_ROWS // 2 :], key=lambda n: not thing.summaries[n].has_nonfinite)
         names = [*names[: _ROWS // 2], *later[: _ROWS // 2]]
         title += f", {len(names)} of them here"
@@ -185,7 +185,7 @@ def _times_table(times: Times) -> str:
         row += ["" if part is None else f"{part:,.0f}" for part in parts]
         rows.append(row)
         keys.append(time.outputs or (name,))
-    # Below the nodes stands what the run took besides them, so that the column adds up.
+    # Rows below the nodes have the rest of the run, so that the column adds up.
     sums = {"not attributed to a node": times.unattributed, "the whole run": times.total}
     if len(ranked) > _TIMED:
         faster = sum(time.total for _, time in ranked[_TIMED:])

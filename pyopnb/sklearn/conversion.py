@@ -1,4 +1,4 @@
-"""Convert fitted estimators to models: by skl2onnx where it agrees with scikit-learn, and by ops elsewhere."""
+"""Convert fitted estimators to models, by skl2onnx where it is correct, and by ops elsewhere."""
 
 from __future__ import annotations
 

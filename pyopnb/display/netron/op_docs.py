@@ -11,7 +11,7 @@ from pyopnb.models.nodes import imported_versions, walk
 
 __all__ = ["document_ops"]
 
-# Netron calls the default domain so.
+# Netron's name for the default domain.
 _ONNX = "ai.onnx"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 __all__ = ["ChartAxis", "axis_for", "quantity", "tick_texts"]
 
-# Numbers that are told apart by more digits only are written as differences.
+# Numbers that need more digits to be told apart are written as differences.
 _MOST_DIGITS = 6
 _PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 

@@ -40,7 +40,7 @@ class Box:
         A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as
         ``+fused`` and ``-fused``, is drawn like ``added`` or ``removed``.
     about : str
-        Everything else that there is to say, line by line, for who points at the box.
+        The text, line by line, that a reader sees who points at the box.
     names : tuple of str
         What the box stands for, by which tables refer to it.
     """

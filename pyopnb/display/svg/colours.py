@@ -44,9 +44,9 @@ SPECIAL: Mapping[str, tuple[int, int, int]] = {
     "inf": (0, 121, 107),
     "-inf": (0, 77, 140),
 }
-"""What is not finite has colours that no palette has."""
+"""The colours of NaN and infinities, which no palette has."""
 
-# PNG's 256 colours then have room for the special ones and for nothing.
+# This leaves room among PNG's 256 colours for the special ones and for transparency.
 _SHADES = 250
 
 # Colours at equal distances along a palette, chosen in OKLab, where equal steps look equally large
@@ -58,7 +58,7 @@ _PALETTES = {
     ),
     # From blue over pale to red.
     "diverging": "0267c7 488bdd 82aee6 bad0ed f2f2f2 ebc3bc e09488 d16353 be2517",
-    # As a photograph's pixels are shown everywhere else.
+    # The greys in which photographs are shown everywhere else.
     "grey": "000000 ffffff",
 }
 
@@ -205,6 +205,6 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "
     if log is None:
         log = low >= 0 and high > 1000 * least > 0
     if log and least:
-        # A decade at least, so that what is nearly equal looks so.
+        # The scale spans a decade at least, so that nearly equal numbers look so.
         return ColourScale(min(least, high / 10), high, log=True, unit=unit)
     return ColourScale(min(0.0, low) if low < high / 2 else low, high, unit=unit)

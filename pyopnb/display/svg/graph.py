@@ -18,7 +18,7 @@ __all__ = ["GraphPicture", "draw", "draw_within"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
-# Boxes from which on rows and labels are left out: they take space, and nobody reads them.
+# From so many boxes on, rows and labels are left out, as nobody reads them in so large a picture.
 _PLAIN_FROM = 800
 # A box of a network takes at least about so many bytes.
 _LEAST_BOX = 58
@@ -130,7 +130,7 @@ def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
     -------
     GraphPicture
     """
-    # A layout takes long, so that what cannot fit is not tried.
+    # A layout takes long, so a graph that cannot fit is not tried.
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
     is_plain = count > _PLAIN_FROM
     while True:

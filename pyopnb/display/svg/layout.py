@@ -172,7 +172,7 @@ def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
                 order.append(after)
     for _ in range(_ROUNDS):
         for box in reversed(order):
-            # What reads a box only once would get a longer line above than it saves below.
+            # A box with as many lines above as below would save nothing by moving down.
             if below[box] and len(below[box]) >= len(above[box]) + bool(above[box]):
                 ranks[box] = min([ranks[after] for after in below[box]]) - 1
     return _break_wide_layers(ranks, sizes)
@@ -266,7 +266,7 @@ class _Layers:
 
 
 def _order(graph: _Layers) -> None:
-    """Order layers so that few links cross: of several sweeps down and up, the best counts."""
+    """Order layers so that few links cross, by the best of several sweeps down and up."""
     layers = _depth_first(graph)
     fewest = _crossings(graph, layers)
     graph.layers = layers
@@ -325,7 +325,7 @@ def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
                 near = [positions[neighbour] for neighbour in links[vertex]]
                 keys[vertex] = sum(near) / len(near)
         moved = iter(sorted(keys, key=keys.__getitem__))
-        # The others go where one of them was, so that a vertex without
+        # Vertices with neighbours swap positions among themselves, so that one without
         # neighbours keeps its position.
         ordered.append([next(moved) if vertex in keys else vertex for vertex in layer])
         for position, vertex in enumerate(ordered[-1]):
@@ -387,11 +387,11 @@ def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
     for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):
         root, roots = _align(layers, links, longest)
         candidates.append(np.array(_compact(graph, layers, root, roots)))
-        # Towards the other side is the same in a mirror.
+        # Compacting towards the other side is the same in a mirror.
         mirrored = [layer[::-1] for layer in layers]
         root, roots = _align(mirrored, links, longest)
         candidates.append(-np.array(_compact(graph, mirrored, root, roots)))
-    # All four get the borders of the narrowest, on the side to which they were compacted.
+    # All four move to the narrowest one's border, on the side to which they were compacted.
     extents = [_extent(graph, xs) for xs in candidates]
     low, high = min(extents, key=lambda extent: extent[1] - extent[0])
     for number, (left, right) in enumerate(extents):

@@ -116,7 +116,7 @@ def line_chart(
     stems : bool
         Whether each number stands on a line from 0 instead of being joined to the next.
     dashed : sequence of str
-        Names of lines through whose gaps one below them is seen.
+        Names of lines that are dashed, so that a line below them shows through.
     joined : bool
         Whether points are joined over the gaps, as of lines that have numbers at other ``x``
         than their neighbours.

@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["png"]
 
-# The format has numbers for what pixels are: indices into a palette, or RGBA.
+# PNG's numbers for kinds of pixels: indices into a palette, or RGBA.
 _INDEXED, _RGBA = 3, 6
 _MOST_INDEXED = 256
 

@@ -121,7 +121,7 @@ class _AxesPrinter:
     def _add(self, patch: Any) -> None:
         patch.set_clip_on(False)
         patch.set_zorder(self._level)
-        # add_patch would look for new limits each time, and they are set.
+        # add_patch would compute limits each time, although they are set already.
         self._axes.add_artist(patch)
 
     def _text(self, shape: Text, x: float, y: float) -> None:

@@ -24,8 +24,8 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     ----------
     drawing : Drawing
     titles : bool
-        Whether what groups are about becomes their titles, which a browser shows where the mouse
-        is. In an ``<img>`` none does.
+        Whether the texts of groups become their titles, which a browser shows under the mouse,
+        but not in an ``<img>``.
 
     Returns
     -------
@@ -76,7 +76,7 @@ class _SvgPrinter:
         self._classes: dict[str, str] = {}
 
     def body(self, shape: Shape) -> str:
-        """Write the elements of a shape; of a group those in it."""
+        """Write the elements of a shape, or of all shapes in a group."""
         if isinstance(shape, Group):
             return "".join([self._element(inner) for inner in shape.shapes])
         return self._element(shape)
