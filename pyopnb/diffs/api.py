@@ -130,12 +130,12 @@ def diff(
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
-    # Most calls in a notebook compare two arrays: nothing else has to be found out about them.
+    # Most calls in a notebook compare two arrays, so these go straight to the comparison.
     tolerances = Tolerances(rtol, atol, stol)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return compared(a, b, tolerances)
     a, b = _read_arrays(a, b)
-    # What one side is decides what the other has to be. A trace may also be compared with arrays,
+    # The kind of one side decides what the other must be. A trace may also be compared with arrays,
     # and everything else only with its own kind.
     sides = a, b
     if isinstance(a, Trace) or isinstance(b, Trace):

@@ -123,7 +123,7 @@ def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
 
 
 def _described(schema: Schema) -> dict[tuple[str, str], str]:
-    """Put a schema into words: each fact by what it is called, and by what tells it apart."""
+    """Put a schema into words, with a kind and a name for each fact."""
     texts = {("attr", attr.name): str(attr) for attr in schema.attrs}
     for index, port in enumerate(schema.inputs):
         texts[f"input {index}:", ""] = str(port)

@@ -40,7 +40,7 @@ class NodeChange:
 
     @property
     def verdict(self) -> str:
-        """``"slower"``, ``"faster"``, ``"same"``, ``"only in a"`` or ``"only in b"``.
+        """Return ``"slower"``, ``"faster"``, ``"same"``, ``"only in a"`` or ``"only in b"``.
 
         It is slower or faster if the middle halves of the runs do not overlap, and the medians
         are over 1 µs apart.

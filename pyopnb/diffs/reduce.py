@@ -47,7 +47,7 @@ _Judge = Callable[[ModelProto, dict[str, Any]], Failure | None]
 _ALL = "ORT_ENABLE_ALL"
 _NONE = "ORT_DISABLE_ALL"
 _NODES_SHOWN = 6
-# Names, sizes and paths in what ONNX Runtime says are others in a smaller model.
+# Names, sizes and paths in ONNX Runtime's messages, which differ for a smaller model.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
 
 
@@ -314,7 +314,7 @@ def _error(outcome: Outcome, where: str = "") -> Failure:
 
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
     """Run a model on ONNX's reference implementation; None if it cannot run it."""
-    # An op of the registry that has the name of ONNX's operator is what may be wrong.
+    # An op of the registry with the name of an ONNX operator may itself be wrong.
     imported = imported_versions(model)
     defined = set()
     for node in (site.node for site in walk(model)):
@@ -405,7 +405,7 @@ class _Search:
 
         # From the end: the first node with which it fails is the last one.
         end = shortest(lambda count: nodes[:count], len(nodes))
-        # What runs before it gives the feeds of what is left.
+        # The nodes before it give the feeds of the remaining ones.
         self._record(parts, nodes[: end - 1])
         nodes = nodes[:end]
         # From the beginning: the last node from which on it fails.

@@ -38,7 +38,7 @@ from pyopnb.traces.trace import Trace, model_with_weights
 
 __all__ = ["SensitiveNode", "Sensitivity", "sensitivity"]
 
-# These move numbers and leave them as they are: in float, they would give back what others lose.
+# These only move numbers: in float, they would regain accuracy that other nodes lose.
 _MOVERS = frozenset(
     {
         "Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice",

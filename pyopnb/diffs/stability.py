@@ -267,7 +267,7 @@ def _first_line(error: Exception) -> str:
 
 
 class _Way(NamedTuple):
-    """The outputs of two runs by name, and what compares their traces where a node is wanted."""
+    """The outputs of two runs by name, and a function that compares their traces."""
 
     a: Mapping[str, Any]
     b: Mapping[str, Any]
@@ -400,7 +400,7 @@ class _Trials:
             raise _CannotBeError("no output has a row for each sample")
 
         def find() -> TraceDiff:
-            # Of all samples, the trace is of the one with the largest error.
+            # The trace is that of the sample with the largest error.
             facts = compared(a, b, self.tolerances).worst.facts
             index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
             trace_alone = _traced(self.session, samples[index])

@@ -133,7 +133,7 @@ class Tolerances(NamedTuple):
 
     @property
     def by_dtype(self) -> bool:
-        """Tell whether none is given but a ``stol`` of True: then those of each dtype apply."""
+        """Tell whether each dtype's own tolerances apply, as none is given but ``stol=True``."""
         return self[:2] == (None, None) and (self.stol is None or self.stol is True)
 
     def or_scaled(self) -> Tolerances:

@@ -82,8 +82,7 @@ def merge(
     Raises
     ------
     ModelError
-        Some of them need what b computes only after what is made of them, so that
-        there is no such graph.
+        There is no such graph, as some of the nodes need results of b that depend on them.
     """
     merger = _Merger(a, b, set(only_a), tensors)
     marks = {}

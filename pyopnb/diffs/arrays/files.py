@@ -1,4 +1,4 @@
-"""Arrays in files. Nothing in a file is executed: what only pickle can read is refused."""
+"""Read arrays from files, and refuse those that only pickle can read, which would run code."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FEW = 20
 # A curve has all elements up to this many, and else the extremes of so many cells.
 _MOST = 300
 _CELLS = 100
-# Of longer arrays there are no curves, as looking for the extremes would take longer than the diff.
+# Longer arrays have no curves, as the search for extremes would take longer than the diff.
 _LONGEST = 2**20
 
 
@@ -63,7 +63,7 @@ def pairs_of(a: np.ndarray, b: np.ndarray) -> Pairs | None:
 
 def _difference(x: Any, y: Any) -> float:
     if isinstance(x, (np.integer, np.bool_)):
-        # Integers of 64 bits are no float64, and their difference may be one.
+        # Integers of 64 bits do not all fit into float64, but their difference may.
         return float(int(x) - int(y))
     return float(x) - float(y)
 

@@ -157,7 +157,7 @@ def _passes(facts: ArrayStats, rtol: float, atol: float, floor: float) -> bool:
 
 
 def largest_difference(part: Part) -> float:
-    """Return the largest ``|a - b|``; infinite without such a number: other types, NaN, text."""
+    """Return the largest ``|a - b|``; infinite for other types, NaN and text."""
     if part.verdict in VERDICTS[:2]:
         return 0.0
     facts = part.facts

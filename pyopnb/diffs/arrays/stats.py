@@ -61,7 +61,7 @@ _CLASSES = (
     "nonzero in a where b is 0",
     "zeros of opposite sign",
 )
-"""What the native module counts beside differences, in its order; then it has the next ones."""
+"""The special values that the native module counts, in its order, before `_TOTALS`."""
 _TOTALS = ("bits", "differing", "over", "finite", "odd")
 
 ODD = frozenset((*_CLASSES[1:3], *_CLASSES[4:8]))
@@ -138,7 +138,7 @@ class ArrayStats:
     odd : int
         The number of mismatches that no tolerance covers: NaN against a number, infinities.
     frontier : Frontier
-        What tolerances pass, of floats.
+        The tolerances that pass, for floats.
     largest, mean, rms, bias : float or None
         Maximum, mean and root mean square of ``|a - b|``, and the mean of ``a - b``. The maximum is
         exact for integers. Where all bits are the same, nothing but that is known.
@@ -344,7 +344,7 @@ def _blocks(
         raw = np.dtype(f"u{native.stored.itemsize}")
         sides = [side.astype(native.stored, copy=False).view(raw) for side in sides]
     in_place = all(side.flags.c_contiguous and side.dtype == counted for side in sides)
-    # What lies in memory as it is counted is not copied.
+    # Arrays that lie in memory as they are counted are not copied.
     blocks = np.nditer(  # type: ignore[call-overload]  # whose stub misspells contig
         sides,
         ["external_loop", "buffered", "zerosize_ok"],
@@ -467,12 +467,12 @@ def _moments(counts: dict[str, Any], finite: int, kind: str) -> dict[str, Any]:
     if 0 < norms < math.inf:
         product = counts["product"]
         if noise < 0.01 * norms:
-            # The sum of products would not show how nearly the same the two are.
+            # The sum of products is too coarse for two that are nearly equal.
             product = (squares_a + squares_b - noise) / 2
         moments["cosine"] = max(-1.0, min(1.0, product / norms))
     if squares_a or squares_b:
         moments["snr"] = _decibel(squares_b, noise)
-        # The square of a larger peak is no float64.
+        # The square of a larger peak overflows float64.
         moments["psnr"] = _decibel(peak**2 * finite if peak < 1e150 else math.inf, noise)
     return moments
 

@@ -1,4 +1,4 @@
-"""Which tolerances two arrays pass, from a few points, however many elements they have.
+"""Tell from a few points which tolerances two arrays pass, however many elements they have.
 
 An element passes where ``|a - b| <= atol + rtol * |b|``. As a point at ``(|b|, |a - b|)`` it lies
 on or below a line; all elements pass if the corners of the upper hull of their points do. The

@@ -29,7 +29,7 @@ _MAX_CHAIN = 64
 
 @dataclass(frozen=True)
 class _Level:
-    """Two graphs to be compared, and what tensors outside them correspond."""
+    """Two graphs to be compared, and the tensors outside them that correspond."""
 
     path: str
     a: HashedGraph
@@ -98,7 +98,7 @@ def _port_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iter
 
 
 def _fact_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
-    """Yield a change for each name of which the two say something else."""
+    """Yield a change for each name whose texts differ."""
     for name in {**a, **b}:
         fact = Fact(name, a.get(name), b.get(name))
         if fact.a != fact.b:
@@ -311,7 +311,7 @@ def _node_at(graph: HashedGraph, place: int) -> NodeAt:
 
 
 def _op_name(node: NodeProto) -> str:
-    """Name the op with its domain, ONNX's own without."""
+    """Name the op with its domain, unless that is ONNX's own."""
     return sanitize(full_name(node).removeprefix("::"), _TEXT)
 
 

@@ -107,7 +107,7 @@ class ModelDiff(ToleranceDiff):
         """Say how many nodes of the two models have changed, if any has."""
         changed: tuple[set[Any], set[Any]] = (set(), set())
         for change in self.changes:
-            # A node whose weight changed is itself as it was.
+            # A changed weight does not make its node a changed one.
             if change.kind != "weight":
                 changed[0].update((change.path, node.place) for node in change.a)
                 changed[1].update((change.path, node.place) for node in change.b)

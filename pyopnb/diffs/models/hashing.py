@@ -84,8 +84,8 @@ class Contents:
         try:
             array = self.array(tensor)
         except (ValueError, TypeError, KeyError):
-            # Damaged ones, and those in a file that nobody has, are equal where their
-            # bytes and entries are.
+            # Damaged tensors, and those in a missing file, are equal if their bytes and entries
+            # are.
             return stored.raw_data, tuple(sorted(entries(stored).items()))
         flat = np.ascontiguousarray(array).reshape(-1)
         return hashlib.sha256(flat.view(np.uint8).data).digest()

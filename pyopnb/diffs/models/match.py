@@ -104,13 +104,13 @@ class Matching:
     # ---- nodes
 
     def _pair_nodes(self) -> None:
-        # Nodes that are computed alike and used alike first, then those of which
-        # one of the two holds.
+        # First nodes that are both computed and used alike, then those that are only one of the
+        # two.
         self._pair_by(lambda side, index: (self._up(side, index), self._down(side, index)))
         for equal_counts in (True, False):
             self._pair_by(self._up, equal_counts)
             self._pair_by(self._down, equal_counts)
-        # From what is paired, the search goes on to the neighbours.
+        # From the pairs, the search goes on to their neighbours.
         for name_a, name_b in self.inputs:
             self._spread(self._pair_clear(self.a.readers(name_a), self.b.readers(name_b)))
         for name_a, name_b in self.outputs:
@@ -118,7 +118,7 @@ class Matching:
                 makers = [self.a.producers[name_a][0]], [self.b.producers[name_b][0]]
                 self._spread(self._pair_clear(*makers))
         self._spread(list(self.forward.items()))
-        # What is left has no paired neighbour. Its weights or its names may still tell it.
+        # The remaining nodes have no paired neighbour, but their weights or names may still tell.
         for key in (self._weights, self._name, self._outputs):
             self._spread(self._pair_by(key, equal_counts=True))
 

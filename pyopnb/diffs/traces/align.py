@@ -1,9 +1,10 @@
-"""Which tensor of one run corresponds to which of another.
+"""Pair the tensors of one run with those of another.
 
 Inputs and outputs of one name are paired first. The graphs are matched without their values
-(`pyopnb.diffs.models.match`); then one sweep over b in topological order decides tensor by tensor:
-the partner is the matched one, if its node has the same op; or else a tensor of a that holds the
-same values up to rounding, as behind nodes that were fused or split; or else the matched one.
+(`pyopnb.diffs.models.match`). Then one sweep over b in topological order decides tensor by tensor.
+The partner is the matched tensor, if its node has the same op. Otherwise, it is a tensor of a with
+the same values up to rounding, as after nodes that were fused or split. If there is none, it is the
+matched tensor after all.
 
 So structure finds nodes again under other names and in another order, and values find tensors again
 behind a change. The others are paired by name, and outputs by position.

@@ -167,7 +167,7 @@ class TraceComparison:
         self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
         self.is_half = any(map(self._narrower, self.pairs))
         if self.is_half:
-            # What was rounded to half precision is so in the wider tensors after it.
+            # Wider tensors after a rounding to half precision keep its error.
             self.tolerances = self.tolerances.or_scaled()
         if self.coarse is None:
             self.coarse = {}

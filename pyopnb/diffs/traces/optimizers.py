@@ -90,7 +90,7 @@ class OptimizerDiff(Displayable):
         if self.remaining is not None:
             lines.append(f"without: {self.remaining.headline()[0]}")
         for text in self.nodes[:_NODES_SHOWN]:
-            # What many nodes became is shown even where not all of them are.
+            # The result of many nodes is shown even where not all of them are.
             nodes, arrow, kernels = text.rpartition(" → ")
             lines.append(f"  {sanitize(nodes, 110)}{arrow}{sanitize(kernels, 60)}")
         if len(self.nodes) > _NODES_SHOWN:
@@ -202,7 +202,7 @@ def _kernels(graph: GraphProto, executed: GraphProto) -> dict[tuple[int, ...], t
     kernels = {}
     for origin in origins(graph, executed):
         kernels[origin.nodes] = tuple(executed.node[index].op_type for index in origin.executed)
-    # What ONNX Runtime inserted for none of them has no nodes.
+    # Nodes that ONNX Runtime inserted replace none of the model's nodes.
     kernels.pop((), None)
     return kernels
 

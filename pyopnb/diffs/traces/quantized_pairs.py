@@ -461,7 +461,7 @@ def signal_to_noise(result: Any, values: np.ndarray) -> float | None:
     facts = compared(result, values).worst.facts
     if facts is None:
         return None
-    # Of arrays that are the same to the bit, nothing else was counted.
+    # Nothing else was counted for bit-identical arrays.
     if not facts.bits and np.any(values):
         return math.inf
     return facts.snr

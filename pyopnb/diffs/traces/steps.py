@@ -181,8 +181,8 @@ class ComparedStep:
     def verdict(self) -> str:
         """Say how the node changes the difference between the runs.
 
-        - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES`
-          times as far off as from what each run itself recorded of it; or its inputs are the same
+        - ``origin``: in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES`
+          times as far off as isolation is from each run's own record; or its inputs are the same
           in both runs and its outputs are not,
         - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is
           `AMPLIFIES` times theirs,
