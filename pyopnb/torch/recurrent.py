@@ -13,7 +13,7 @@ import torch
 from onnxscript import opset18
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
+__all__ = ["OPEN_OPS", "OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,13 @@ def _define(name: str) -> Any:
 
 _ops = {name: _define(name) for name in _CELLS}
 
+OPEN_OPS = {cell.target: _ops[name] for name, cell in _CELLS.items()}
+"""By torch's recurrent ops, those of `OpenSequences`."""
+
 
 def as_torch(nodes: Iterable[Any]) -> None:
     """Write the ops of `OpenSequences` among calls as torch's own."""
-    targets = {_ops[name]: cell.target for name, cell in _CELLS.items()}
+    targets = {op: target for target, op in OPEN_OPS.items()}
     for node in nodes:
         node.target = targets.get(node.target, node.target)
 
@@ -179,12 +182,11 @@ def as_torch(nodes: Iterable[Any]) -> None:
 @contextmanager
 def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
     """Write torch's recurrent ops among calls so that the exporter takes their sizes as they are."""
-    ops = {cell.target: _ops[name] for name, cell in _CELLS.items()}
     exchanged = []
     for node in nodes:
-        if node.target in ops and _has_operator(_values(node)):
+        if node.target in OPEN_OPS and _has_operator(_values(node)):
             exchanged.append((node, node.target))
-            node.target = ops[node.target]
+            node.target = OPEN_OPS[node.target]
     try:
         yield
     finally:

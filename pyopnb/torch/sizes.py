@@ -486,11 +486,15 @@ class OpenSizes:
                 if size is None or size < 0:
                     return None
                 shape.append(size)
-            if array.size:
-                # Indices and probabilities stay valid.
-                resized.append(np.resize(array, shape).astype(array.dtype, copy=False))
-            else:
+            if not array.size:
                 resized.append(np.ones(shape, array.dtype))
+                continue
+            # Indices and probabilities stay valid.
+            numbers = np.resize(array, shape).astype(array.dtype, copy=False)
+            if array.ndim == 1 and array.dtype.kind in "iu" and (np.diff(array) >= 0).all():
+                # Of offsets without order, torch reads beyond its memory (torch 2.13).
+                numbers.sort()
+            resized.append(numbers)
         return tuple(resized)
 
 

@@ -29,6 +29,7 @@ from pyopnb.torch.calls import (
     decode,
     encode,
 )
+from pyopnb.torch.recurrent import OPEN_OPS
 from pyopnb.torch.stand_in import own_memory
 
 __all__ = ["is_put_in", "put_node", "take_back", "translations"]
@@ -165,18 +166,18 @@ def _opaque(call: Call) -> Any:
     target, attrs = call.target, call.attrs
     complex_positions = frozenset(attrs.get(COMPLEX, ()))
 
-    def run(*values: Any) -> Any:
+    def run(*values: Any, function: Any = target) -> Any:
         inputs = _spread(values[0] if packed else values, present)
         for position in complex_positions:
             inputs[position] = torch.view_as_complex(inputs[position].contiguous())
         args, kwargs = decode(target, attrs, inputs)
-        return target(*args, **kwargs)
+        return function(*args, **kwargs)
 
     def run_with_own_memory(*values: Any) -> Any:
         return own_memory(run(*values), values[0] if packed else values)
 
     def fake(*values: Any) -> Any:
-        results = run(*values)
+        results = run(*values, function=OPEN_OPS.get(target, target))
         if isinstance(results, torch.Tensor):
             return results.clone()
         # Results of the fake run may be views, and torch wants new tensors of a custom op.
