@@ -57,7 +57,7 @@ def _output_text(value: Any) -> str:
         return short_text(value.item())
     summary = summary_of(value)
     type_text, span, *_, special = summary.cells
-    # What is neither numbers nor texts has no range, and says its type instead.
+    # An output that is neither numbers nor texts has no range, and shows its type instead.
     text = span or type_text
     # The mean of equal elements is the range itself.
     if summary.mean is not None and summary.least != summary.greatest:

@@ -172,7 +172,7 @@ def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
-    """Inline local functions, but for those in whose place an op with ``backward`` serves."""
+    """Inline local functions, except those that an op with ``backward`` replaces."""
     if not model.functions:
         return model
     copy = ModelProto()
@@ -208,7 +208,7 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
 
 
 def _loss(graph: GraphProto, loss: str | None) -> str:
-    """Return the output that is derived: the one that was asked for, or the only scalar."""
+    """Return the output to derive: the one that was asked for, or the only scalar."""
     types = {info.name: type_of_proto(info.type) for info in graph.output}
     scalars: list[str] = []
     for name, tensor_type in types.items():

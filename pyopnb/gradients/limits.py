@@ -66,4 +66,4 @@ def _is_small(
 _fold_once = bound(fold._fold_once, _evaluate=_evaluate)
 _fold_constants = bound(fold.fold_constants, _fold_once=_fold_once)
 expand_functions = bound(expand.expand_functions, fold_constants=_fold_constants)
-"""onnx-ad's, which evaluates no node whose output is large."""
+"""onnx-ad's `expand_functions`, which here evaluates no node with a large output."""

@@ -1,4 +1,4 @@
-"""What an estimator is called with, and how the tensors of a graph become that again."""
+"""The form of an estimator's argument, and how a graph's tensors are put into it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ __all__ = ["mend_missing_values"]
 
 _ENSEMBLES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _Shape = tuple[tuple[int, int], ...]
-"""The node and the feature of each branch of a tree: what tells a forest's trees apart."""
+"""The node and the feature of each branch of a tree, which tell a forest's trees apart."""
 
 
 def mend_missing_values(model: ModelProto, estimator: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the estimators inside another one are called with: seen by calling it once, on a copy."""
+"""Find the arguments of the estimators inside another one, by one call of a copy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def nested(estimator: Any) -> Iterator[Any]:
 
 @contextmanager
 def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
-    """Record the calls of everything inside an estimator, which must be nobody else's.
+    """Record the calls of everything inside an estimator, which nobody else may use.
 
     Yields
     ------

@@ -188,7 +188,7 @@ def _try_gradient(subject: Subject) -> str:
 def _judge(
     name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]
 ) -> Verdict:
-    # The trial of the schema is the first to run the op, and the others' errors
+    # The trial of the schema is the first to run the op, and if it fails, the others' errors
     # would all be that one.
     if not subject.runs and name != "schema":
         return Verdict(name, _SKIP, "the op does not run on the examples: see schema")

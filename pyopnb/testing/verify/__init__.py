@@ -1,4 +1,4 @@
-"""Compare what was converted with its original, on inputs that are not kind."""
+"""Compare a converted function with its original, on inputs that are hard to convert."""
 
 from pyopnb.testing.verify.rounding import KernelError
 from pyopnb.testing.verify.trials import Trial, draw_trials, mild_trials

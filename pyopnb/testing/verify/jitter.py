@@ -1,6 +1,6 @@
-"""Arrays whose functions round otherwise than NumPy's, as those of another library do.
+"""Arrays whose functions round otherwise than NumPy's, as another library's do.
 
-What a body makes of a rounding error is its own affair: it may subtract 1 from ``exp(x)``,
+A body may make much of a rounding error: it may subtract 1 from ``exp(x)``,
 or divide by a sum that cancels. Running it on such arrays shows how far two right
 computations of it may be apart.
 """

@@ -20,12 +20,12 @@ _TEXTS = ["", " ", "a", "A", "ab", "ä", "ß", "日本", "1", "-1.5", "nan", "a 
 
 
 def has_fractions(dtype: np.dtype) -> bool:
-    """Tell floats, ml_dtypes' among them, from everything else."""
+    """Tell whether a dtype has fractions, as floats do, those of ml_dtypes included."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("bfloat", "float")))
 
 
 def _is_integer(dtype: np.dtype) -> bool:
-    """Tell integers, ml_dtypes' among them, from everything else."""
+    """Tell whether a dtype is an integer, those of ml_dtypes included."""
     return dtype.kind in "iu" or (dtype.kind == "V" and dtype.name.startswith(("int", "uint")))
 
 
@@ -68,7 +68,7 @@ def sets_of(
 
 
 def mild_sets(array: np.ndarray, reach: float, integer_reach: float | None) -> dict[str, list[Any]]:
-    """Return the sets of an input without what is far from its own numbers."""
+    """Return the sets of an input without values that are far from its own numbers."""
     limit = reach * max(1.0, largest(array))
     if integer_reach is not None and _is_integer(array.dtype) and array.dtype.itemsize > 1:
         limit = max(10.0, integer_reach * largest(array))
@@ -122,7 +122,7 @@ def _within(values: list[int], lowest: int, highest: int) -> list[Any]:
 def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
     eps, smallest, highest = float(info.eps), float(info.tiny), float(info.max)
-    # The same numbers in every run, so that a disagreement comes again when it is looked into.
+    # The same numbers in every run, so that a disagreement can be reproduced.
     random = np.random.default_rng(1)
     near_constants = []
     for value in map(float, constants):
@@ -146,7 +146,7 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
     # Ties decide on the order of a sort, and on which of two equal elements argmax takes.
     yield "few values with many ties", [-1.0, 0.0, 1.0, 2.0]
     yield "equal numbers", [0.1]
-    # What cancels shows a sum whose terms were added in a narrower dtype.
+    # Terms that cancel show a sum that was added up in a narrower dtype.
     yield "tiny beside large numbers", _paired([1 / eps, 1.0, eps])
     # Exponential functions leave their dtype here, and approximations clamp.
     yield "numbers up to a hundred", _paired([10.0, 20.0, 50.0, 88.0, 100.0])
