@@ -56,7 +56,7 @@ suppress_warnings = ["config.cache"]
 
 
 def _state_of_the_package() -> str:
-    """Digest the package under test and the runtime: what ran with another one has to run again."""
+    """Digest the package under test and the runtime, as a page must run again when one changes."""
     digest = hashlib.sha256(f"{sys.version} {version_of('onnxruntime')}".encode())
     for path in sorted(Path(pyopnb.__file__).parent.rglob("*")):
         if path.suffix in {".py", ".so"}:

@@ -15,7 +15,7 @@ __all__ = ["broken"]
 
 
 class _Page(HTMLParser):
-    """Where a page's links lead, and what can be linked to in it."""
+    """The targets of a page's links, and the anchors in it that links can lead to."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Page(HTMLParser):
 
 
 def broken(folder: Path) -> list[str]:
-    """``page: target`` of each link in a folder of HTML pages that leads nowhere."""
+    """List ``page: target`` for each link in a folder of HTML pages that leads nowhere."""
     pages = {
         path.resolve(): _Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
     }

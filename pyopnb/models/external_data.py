@@ -216,7 +216,7 @@ def take_in_all(model: ModelProto, folder: str | os.PathLike[str]) -> None:
 
 
 def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> TensorProto:
-    """Return the tensor with its data: a copy where that is in a file, else the tensor itself.
+    """Return a copy of a tensor with the data from its file, or the tensor itself without one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a model must not have: names, operators, attributes and inputs that are wrong.
+"""Find wrong names, operators, attributes and inputs in a model.
 
 One list serves all. `pyopnb.model` and `pyopnb.parse` refuse the first fault, and the explanation
 of a refusal by ONNX Runtime picks the fault that the runtime's own text mentions.
@@ -33,7 +33,7 @@ _EXAMPLES = {"INT": "0", "FLOAT": "1.0", "INTS": "[1, 1]", "FLOATS": "[1.0]"}
 
 
 class ModelFault(NamedTuple):
-    """What is wrong and where.
+    """One fault of a model, as an error that says where it is.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]
 
 
 class Expansion(NamedTuple):
-    """What a model is with all calls written out.
+    """The size that a model has with all calls written out.
 
     Attributes
     ----------

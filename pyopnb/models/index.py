@@ -109,7 +109,7 @@ class GraphIndex:
 
     @cached_property
     def inputs(self) -> list[str]:
-        """Return the inputs that must be fed: those that are no initializers."""
+        """Return the inputs that must be fed, which are those without an initializer."""
         return [name for name in self.declared_inputs if name not in self.initializers]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Models read from what a session takes: a ModelProto, bytes or a path."""
+"""Read models as a session takes them: a ModelProto, bytes or a path."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:
 
 
 def _size(tensor: TensorProto) -> int:
-    """Bytes of a tensor's data by its dims; 0 for external data and strings."""
+    """Compute the bytes of a tensor's data from its dims; 0 for external data and strings."""
     if is_external(tensor):
         return 0
     bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)

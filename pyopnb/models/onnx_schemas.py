@@ -1,4 +1,4 @@
-"""Schemas of operators in onnx's form: ONNX's own, and those of ops."""
+"""Find and make schemas in onnx's form, for ONNX's own operators and for ops."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def check_arguments(
 def _suggest_call(
     where: str, signature: inspect.Signature, kwargs: Collection[str], remedies: Mapping[str, str]
 ) -> str | None:
-    """Suggest what to type for an unknown keyword, or else the call with what it needs."""
+    """Suggest what to type for an unknown keyword, or else the call with its required arguments."""
     for name in kwargs:
         if name in signature.parameters:
             continue
@@ -189,7 +189,7 @@ def check_by_name(value: object, where: str, next: str) -> None:
 
 
 _Rule = tuple[str, Callable[[Any], bool]]
-"""What an annotation takes, in words and as a function."""
+"""The values that an annotation takes, in words and as a function."""
 
 
 def _is_flag(value: object) -> bool:
@@ -284,4 +284,4 @@ _RULES: dict[str, _Rule] = {
     "Callable[[str], None] | None": _optional(_CALLABLE),
     "Callable[[list[Any], Any, str], Any]": _CALLABLE,
 }
-"""What is checked, by annotation."""
+"""The rules that are checked, by annotation."""

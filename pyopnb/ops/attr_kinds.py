@@ -1,4 +1,4 @@
-"""The kinds of attrs, one row each: which Python values have them, and what ONNX calls them.
+"""The kinds of attrs, one row each, with their Python classes and ONNX's names.
 
 Schemas, the definitions that `onnx.defs` gets, messages and the cells that `skeleton` writes read
 this table, so that a new kind is a row here and its conversion in `pyopnb.models.nodes`.

@@ -1,4 +1,4 @@
-"""Make the gradient op of an op whose class has ``backward``, and check what that returns.
+"""Make the gradient op of an op whose class has ``backward``, and check the gradients.
 
 ``backward(self, inputs, outputs, grads)`` gets tuples of arrays and returns the gradients of the
 inputs. None stands for an optional input that is left out, and for a gradient that is missing. The
@@ -34,7 +34,7 @@ __all__ = [
 
 
 GRADIENT = "Grad"
-"""The suffix of a gradient op's name: ``demo::SoftClipGrad`` is that of ``demo::SoftClip``."""
+"""The suffix of a gradient op's name: ``demo::SoftClip`` has ``demo::SoftClipGrad``."""
 
 
 def has_backward(cls: type) -> bool:

@@ -1,4 +1,4 @@
-"""The user's cache folder, in which no one else can leave what this process would load or run."""
+"""Find the user's cache folder, and refuse one where others could leave code for us to load."""
 
 from __future__ import annotations
 

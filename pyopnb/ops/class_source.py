@@ -1,4 +1,4 @@
-"""Where a class was written: its lines in a file, or the whole cell of a notebook."""
+"""Find the text of a class: its lines in a file, or the whole cell of a notebook."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def class_source(cls: type) -> str | None:
 
 
 def _text_in_cells(name: str) -> str | None:
-    """Return the text of a class without methods, where all cells that have one agree on it."""
+    """Return the text of a class without methods, if all cells with a class of that name agree."""
     texts = set()
     for file in list(linecache.cache):
         if os.path.exists(file):
@@ -66,7 +66,7 @@ def _text_in_cells(name: str) -> str | None:
         for span in _class_spans(text):
             if span.name == name:
                 texts.add("".join(text.splitlines(True)[span.first - 1 : span.last]))
-    # Of two, nothing tells which one made the class.
+    # If two texts differ, nothing tells which of them made the class.
     return texts.pop() if len(texts) == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""What lower rooms use of higher ones: handed down by name, and imported when it is first used."""
+"""Give lower rooms things of higher ones by name, imported when they are first used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _places: dict[str, str] = {}
 
 
 def hand_down(**places: str) -> None:
-    """Say where a thing of a higher room is.
+    """Register where things of higher rooms are.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def hand_down(**places: str) -> None:
 
 
 def handed_down(thing: str) -> Any:
-    """Return a thing of a higher room; its module is imported when it is first asked for."""
+    """Return a thing of a higher room, and import its module at the first request."""
     module, _, name = _places[thing].partition(":")
     imported = importlib.import_module(module)
     return getattr(imported, name) if name else imported

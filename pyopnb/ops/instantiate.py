@@ -1,4 +1,4 @@
-"""The instance of an op at a node, and the notes on what the op's code raises there."""
+"""Make the instance of an op at a node, and write notes on exceptions of the op's code."""
 
 from __future__ import annotations
 

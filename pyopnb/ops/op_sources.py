@@ -1,4 +1,4 @@
-"""Sources of the ops of a model's nodes: the registry, or the ops that came with a pickle."""
+"""Find the ops of a model's nodes, in the registry or among ops that came with a pickle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OpSource(Protocol):
 
 
 class ReceivedOps:
-    """The ops that came with a session from another process. Nothing else serves it.
+    """The ops that came with a session from another process, which uses no others.
 
     Parameters
     ----------

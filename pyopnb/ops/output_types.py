@@ -89,7 +89,7 @@ def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, .
 def _merge(
     types: Sequence[TensorType], hints: Sequence[TensorType], where: str
 ) -> tuple[TensorType, ...]:
-    """Fill in from the hints what ``infer`` leaves open; refuse what contradicts them."""
+    """Complete the types of ``infer`` by the hints, and refuse types that contradict them."""
     merged = []
     for position, inferred in enumerate(types):
         hint = hints[position] if position < len(hints) else ANY

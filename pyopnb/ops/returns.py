@@ -1,4 +1,4 @@
-"""The check of what ``compute`` returned, and the message if it is refused.
+"""Check the results of ``compute``, and explain why one is refused.
 
 Nothing is recorded while ``compute`` runs. If a result is refused, the lines that return are read
 from the code of the function; often there is only one.
@@ -28,7 +28,7 @@ _MAX_TEXT = 60  # characters of a statement that a message shows
 
 
 def describe_none(method: str = "compute") -> str:
-    """Say what came where None did."""
+    """Describe a missing result for a message."""
     return f"None: {method} ended without a return, or returned None"
 
 
@@ -91,7 +91,7 @@ def origin_of(function: Any) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a node, which checks what ``compute`` returned for it or explains a refusal.
+    """One output of a node, which checks its result of ``compute`` and explains a refusal.
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class Output:
         )
 
     def _hint(self, type_: TensorType) -> str:
-        """Write the hints of compute with that of this output replaced."""
+        """Write the hints of compute with another one for this output."""
         hints = list(self.schema.outputs or (ANY,) * self.count)
         hints[self.number] = type_
         listed = ", ".join(f'"{hint}"' for hint in hints)

@@ -1,4 +1,4 @@
-"""Ops as a module that defines them: their classes, and what these use.
+"""Write ops as a module that defines them, with their classes and all that these use.
 
 The rule for each global name that a class uses, directly or through a function or class:
 
@@ -174,7 +174,7 @@ class _ModuleText:
                 self._add_class(cls.__name__, cls, version.source)
 
     def _add_module(self, version: Version, text: str) -> None:
-        """Add the text that a class writes itself, its imports to those of all."""
+        """Add the module text that a class writes itself, with its imports at the top."""
         definitions = []
         for statement in _statements(text):
             source = ast.get_source_segment(text, statement) or ""
@@ -200,7 +200,7 @@ class _ModuleText:
         return False
 
     def _add_name(self, name: str, user: str, scope: _Scope) -> None:
-        """Add what a name stands for that the text of ``user`` uses."""
+        """Add the object of a name that the text of ``user`` uses."""
         if name.startswith("__"):
             return  # every module has its own
         if name not in scope.namespace:
@@ -312,7 +312,7 @@ class _ModuleText:
 
 
 def _known_source(cls: type) -> str | None:
-    """Return the text of a class: that of the op that it is, or of its file."""
+    """Return the text of a class, from the op that it defines or else from its file."""
     for op in registry:
         for version in op.versions:
             if version.cls is cls and version.source:

@@ -249,7 +249,7 @@ def _attrs(declared: Any, where: str) -> dict[str, type]:
 def _class_of(
     opdef: Opdef, inputs: Sequence[int], outputs: Sequence[int], attrs: Mapping[str, type]
 ) -> type:
-    """Build the class of an op, whose signatures say what was declared."""
+    """Build the class of an op, with signatures made of the declared dtypes and attrs."""
 
     def __init__(self: Any, **values: Any) -> None:  # noqa: N807  # it becomes a method
         self._attrs = {name: values[name] for name in attrs}
@@ -299,7 +299,7 @@ def _type(number: int) -> TensorType:
 
 
 def _converted(value: Any, number: int, where: str) -> Any:
-    """Convert numbers to the declared dtype where their values stay, but for digits of a float."""
+    """Convert numbers to the declared dtype, and refuse to change more than digits of a float."""
     array = np.asarray(value)
     # An output of undefined dtype has that of the first input, which the session checks.
     if not number or array.dtype == dtype(number).numpy:
@@ -327,7 +327,7 @@ def _converted(value: Any, number: int, where: str) -> Any:
 
 
 def _source(func: Callable[..., Any]) -> str | None:
-    """Return the function's text, for what compares versions."""
+    """Return the function's text, to compare versions by."""
     try:
         return inspect.getsource(func)
     except (OSError, TypeError):

@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RunLog:
-    """What happened in one run.
+    """The events of one run.
 
     Attributes
     ----------

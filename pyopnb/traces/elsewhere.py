@@ -305,7 +305,7 @@ class _Job:
         }
 
     def outputs(self) -> list[list[dict[str, Any]]]:
-        """Read what the sessions gave for the feeds."""
+        """Read the outputs of the sessions for the feeds."""
         sessions = []
         for session, model in enumerate(self.job["models"]):
             runs = range(self.job["runs"])

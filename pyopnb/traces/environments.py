@@ -162,7 +162,7 @@ def _packages(requirement: str) -> list[str]:
 
 
 def _call(command: Sequence[str]) -> str:
-    """Run a command; return what it said where it failed."""
+    """Run a command, and return its error output if it failed."""
     try:
         process = subprocess.Popen(  # noqa: S603  # this Python
             command,

@@ -15,7 +15,7 @@ __all__ = ["Exposure", "exposure_of"]
 
 @dataclass(frozen=True)
 class Exposure:
-    """How the final outputs of an unexposed run differ from those of the exposed one.
+    """The differences between the final outputs of an unexposed run and of the exposed one.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _largest(a: Any, b: Any) -> float | None:
-    """Find the largest difference of two arrays; None where no number says it."""
+    """Find the largest difference of two arrays; None if it is not a number."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return None
     if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind == "O":

@@ -183,7 +183,7 @@ def profiled_runs(
 
 
 class _Places:
-    """Indices of nodes in the optimised graph, by what the profile says of a kernel.
+    """Indices of nodes in the optimised graph, by a kernel's name, op type and number.
 
     Names can be the same or missing, and the profile numbers nodes otherwise than the
     file. Nodes of the same name and op type are taken in the order in which they run,

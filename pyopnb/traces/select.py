@@ -105,7 +105,7 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 
 
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
-    """Select what a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
+    """Select the tensors whose dtypes ONNX Runtime gives to custom ops, and so to taps."""
     # Inferring the types of a large model takes longer than most traces, which
     # look at outputs alone.
     if not named:

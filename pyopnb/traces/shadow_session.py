@@ -85,7 +85,7 @@ def session_beside(
     changes: Mapping[str, Any] | None = None,
     entries: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Session, GraphProto | None]]:
-    """Build a session beside the user's; what ONNX Runtime writes for it is removed in the end.
+    """Build a session beside the user's, and remove the files that ONNX Runtime wrote for it.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ DOMAIN = "pyopnb.trace"
 
 @dataclass
 class Sink:
-    """Collects what the taps of one run see.
+    """Collects the tensors or summaries that the taps of one run see.
 
     Attributes
     ----------

@@ -142,7 +142,7 @@ def _place_of(node: NodeProto, number: int) -> int:
 
 
 class _KindsByName(dict[str, str | None]):
-    """The types of a graph's values as the runtime writes them: "" where nothing is connected."""
+    """The types of a graph's values as the runtime writes them, and "" for an empty name."""
 
     def __init__(self, types: Types, scope: GraphProto | FunctionProto) -> None:
         super().__init__({"": ""})
@@ -155,7 +155,7 @@ class _KindsByName(dict[str, str | None]):
 
 
 class _Judge:
-    """What the nodes of one model are judged by."""
+    """Judges whether the runtime can run the nodes of one model."""
 
     def __init__(self, versions: Mapping[str, int]) -> None:
         self.versions = versions
@@ -238,7 +238,7 @@ class _Judge:
         return Unsupported(label if unserved else first.kind, reason, operator.since, kernel=True)
 
     def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
-        """Say what is unknown about a node whose operator the runtime lacks in that version."""
+        """Say what the runtime does not know: the domain, the operator, or its version."""
         name = sanitize(full_name(node))
         self._guesses -= 1
         versions = operators().get((domain, node.op_type))

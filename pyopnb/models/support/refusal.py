@@ -103,7 +103,7 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
 
 
 def _cast_of_weight(site: Site) -> str:
-    """Advise the cast of a weight that was made by hand; empty where the node has none."""
+    """Advise to cast a weight that was made by hand; empty if the node has no such weight."""
     for tensor in site.scope.initializer if isinstance(site.scope, GraphProto) else ():
         if tensor.name in site.node.input and tensor.data_type in _MEANT:
             name = tensor.name if tensor.name.isidentifier() else "array"

@@ -48,7 +48,7 @@ _Described = GraphProto | FunctionProto | NodeProto
 
 
 def _described_items(model: ModelProto) -> list[_Described]:
-    """List what can have a note above it, in the order of the text."""
+    """List the graphs, functions and nodes that notes can describe, in the order of the text."""
     items: list[_Described] = []
     for scope in (model.graph, *model.functions):
         items.append(scope)
@@ -89,7 +89,7 @@ def _notes_of(item: Any, start: str) -> Iterator[str]:
 
 
 def _unicode(text: str | bytes) -> str:
-    """Replace what is no UTF-8: protobuf gives such a field of a damaged file as bytes."""
+    """Replace characters that are not UTF-8, in a text that protobuf gives as bytes for them."""
     if isinstance(text, bytes):
         return text.decode("utf-8", "replace")
     return text

@@ -113,7 +113,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
 
 
 def read_text(text: str, name: str) -> ModelProto:
-    """Read a text without checking the graph or adding what the text need not say.
+    """Read a text without checking the graph or adding the parts that a text may leave out.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def read_text(text: str, name: str) -> ModelProto:
 
 
 def complete(model: ModelProto, text: str) -> None:
-    """Refuse what no graph may have, and add to a model what its text need not say.
+    """Refuse a model with faults, and add the imports and types that its text may leave out.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def _word(text: str) -> str:
-    """Return a name where the text form takes only a word: the nearest one."""
+    """Turn a name into the nearest word, where the text form takes nothing else."""
     if _WORD.fullmatch(text):
         return text
     return re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))

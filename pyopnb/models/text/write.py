@@ -114,7 +114,7 @@ def text(
 
 
 def _check_drop(drop: Any) -> None:
-    """Refuse what is no list of the words that can be dropped."""
+    """Refuse a value that is not a list of the words that ``drop`` takes."""
     words = drop if isinstance(drop, (list, tuple, set, frozenset)) else [drop]
     if not all(isinstance(word, str) and word in _DROPPED for word in words):
         expected, got = '("metadata", "docs"), or one of them', sanitize(repr(drop), 60)
@@ -203,7 +203,7 @@ def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
 
 
 def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
-    """Take the descriptions out of a message, and write what is left in one way of several."""
+    """Take the descriptions out of a message, and normalize fields that can be written two ways."""
     for field, value in message.ListFields():
         field_path = f"{path}.{field.name}".lstrip(".")
         # The text form has only identifiers for the names of graphs in attributes.
@@ -261,7 +261,7 @@ def _lost_field(original: ModelProto, copy: ModelProto) -> str:
 
 
 def _refuse_unknown_fields(model: ModelProto) -> None:
-    """Refuse fields of a newer onnx, of which nobody here knows what they mean."""
+    """Refuse fields of a newer onnx, because their meaning is not known."""
     copy = ModelProto()
     copy.CopyFrom(model)
     copy.DiscardUnknownFields()
