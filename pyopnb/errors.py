@@ -64,7 +64,8 @@ class PyopError(Exception):
     --------
     >>> print(PyopError("demo::SoftClip, output 0", expected="float32[N,3]", got="float64[2,3]",
     ...                 next="return y.astype(np.float32)"))
-    demo::SoftClip, output 0: expected float32[N,3], got float64[2,3]. Try: return y.astype(np.float32)
+    demo::SoftClip, output 0: expected float32[N,3], got float64[2,3].
+    Try: return y.astype(np.float32)
     """
 
     def __init__(

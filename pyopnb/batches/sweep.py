@@ -218,7 +218,9 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     ...         self.limit = limit
     ...     def compute(self, x):
     ...         return np.clip(x, -self.limit, self.limit).astype(x.dtype)
-    >>> session = Session(pyopnb.model([pyopnb.node("doctest::Clip", "x", "y")], {"x": "float32[N]"}, "y"))
+    >>> session = Session(
+    ...     pyopnb.model([pyopnb.node("doctest::Clip", "x", "y")], {"x": "float32[N]"}, "y")
+    ... )
     >>> found = sweep(session, x=np.float32([1, 2, 3]), limit=np.linspace(1, 3, 3))
     >>> found.array("y").tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [1.0, 2.0, 3.0]]

@@ -187,7 +187,8 @@ def reduce(
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Exp(x)  b = Sqrt(a)  c = Neg(b)  d = Sqrt(c)  y = Abs(d) }")
+    >>> model = pyopnb.parse('''(float[N] x) => (float[N] y)
+    ...     { a = Exp(x)  b = Sqrt(a)  c = Neg(b)  d = Sqrt(c)  y = Abs(d) }''')
     >>> nan = lambda model, feeds: any(np.isnan(y).any() for y in pyopnb.run(model, feeds))
     >>> smallest = reduce(model, {"x": np.float32([1, 2, 3])}, nan)
     >>> [node.op_type for node in smallest.model.graph.node], smallest.feeds["c"].shape

@@ -105,7 +105,9 @@ def lower(
     >>> function = lower("doctest::SoftClip", np.float32([-2, 0, 2]))
     >>> [node.op_type for node in function.node]
     ['Constant', 'Div', 'Tanh', 'Mul']
-    >>> model = pyopnb.model([pyopnb.node("doctest::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y")
+    >>> model = pyopnb.model(
+    ...     [pyopnb.node("doctest::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y"
+    ... )
     >>> plain = lower(model)
     >>> [(function.domain, function.name) for function in plain.functions]
     [('doctest', 'SoftClip')]

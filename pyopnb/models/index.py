@@ -68,7 +68,9 @@ class GraphIndex:
     Examples
     --------
     >>> import pyopnb
-    >>> graph = GraphIndex(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Add(a, x) }").graph)
+    >>> graph = GraphIndex(
+    ...     pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Add(a, x) }").graph
+    ... )
     >>> graph.producers, graph.consumers["x"]
     ({'a': (0, 0), 'y': (1, 0)}, [(0, 0), (1, 1)])
     """

@@ -188,7 +188,9 @@ def load(
     ...         return x / np.float32(2)
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = pathlib.Path(folder.name, "halve.onnx")
-    >>> ops = pyopnb.save(pyopnb.model(pyopnb.node("doctest::Halve", "x", "y"), {"x": "float32[N]"}, "y"), path)
+    >>> ops = pyopnb.save(
+    ...     pyopnb.model(pyopnb.node("doctest::Halve", "x", "y"), {"x": "float32[N]"}, "y"), path
+    ... )
     >>> pyopnb.registry.remove("doctest::Halve")
     >>> list(pyopnb.load(path).ops), "doctest::Halve" in pyopnb.registry
     (['doctest::Halve'], False)

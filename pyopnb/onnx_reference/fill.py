@@ -110,7 +110,9 @@ def fill(
     Examples
     --------
     >>> import warnings, numpy as np, pyopnb
-    >>> celu = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    >>> celu = pyopnb.model(
+    ...     pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
+    ... )
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
     ...     filled = pyopnb.fill(celu)

@@ -113,7 +113,8 @@ def gradient_schema(schema: Schema, name: str) -> Schema:
     ...     def compute(self, x: "float32[N,3]") -> "float32[N,3]": ...
     ...     def backward(self, inputs, outputs, grads): ...
     >>> print(gradient_schema(schema_of(SoftClip), "demo::SoftClip"))
-    (x: float32[N,3], output_0: float32[N,3], grad_0: float32[N,3] = None)<limit: float = 1.0> -> float32[N,3]
+    (x: float32[N,3], output_0: float32[N,3], grad_0: float32[N,3] = None)<limit: float = 1.0>
+    -> float32[N,3]
     """
     doc = f"The gradient of {name}, by its backward."
     base = replace(schema, infers=True, differentiable=False, doc=doc)

@@ -149,8 +149,10 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
     --------
     >>> progress_text(3, 31, "tensors"), progress_text(51380224, 100000000, "elements")
     ('3 of 31 tensors', '51,380,224 of 100,000,000 elements')
-    >>> progress_text(3000, 10000, "batches", 7.5), progress_text(10000, 10000, "batches", 25)
-    ('3,000 of 10,000 batches, 400 a second, 18 s left', '10,000 of 10,000 batches, 400 a second, in 25 s')
+    >>> progress_text(3000, 10000, "batches", 7.5)
+    '3,000 of 10,000 batches, 400 a second, 18 s left'
+    >>> progress_text(10000, 10000, "batches", 25)
+    '10,000 of 10,000 batches, 400 a second, in 25 s'
     >>> progress_text(3, 0, "batches", 7.5)  # of a generator
     '3 batches, 2.5 s each'
     """

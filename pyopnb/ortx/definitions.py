@@ -177,12 +177,15 @@ def onnx_op(
     --------
     >>> import numpy as np, pyopnb
     >>> double = [PyCustomOpDef.dt_double]
-    >>> @onnx_op(op_type="Shift", inputs=double, outputs=double, attrs={"by": PyCustomOpDef.dt_float})
+    >>> attrs = {"by": PyCustomOpDef.dt_float}
+    >>> @onnx_op(op_type="Shift", inputs=double, outputs=double, attrs=attrs)
     ... def shift(x, by):
     ...     return x + by
     >>> shift(np.array([1.0]), by=2.0)
     array([3.])
-    >>> model = pyopnb.parse("(double[N] x) => (double[N] y) { y = ai.onnx.contrib.Shift<by = 0.5>(x) }")
+    >>> model = pyopnb.parse(
+    ...     "(double[N] x) => (double[N] y) { y = ai.onnx.contrib.Shift<by = 0.5>(x) }"
+    ... )
     >>> pyopnb.run(model, x=[1.0])["y"]
     array([1.5])
     """

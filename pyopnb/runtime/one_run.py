@@ -65,7 +65,10 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
+    >>> run(
+    ...     pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"),
+    ...     x=np.float32([-1, 2]),
+    ... )["y"]
     array([1., 2.], dtype=float32)
     """
     return session_for_run(model, fill)(*feeds, **named)

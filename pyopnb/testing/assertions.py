@@ -65,14 +65,16 @@ def assert_close(
     >>> assert_close(np.float32([1, 2]), np.float32([1, 2.5]), where="clipper, y")
     Traceback (most recent call last):
         ...
-    AssertionError: clipper, y: different: float32[2], 1 of 2 elements (50 %) outside rtol 1e-05, atol 1e-05
+    AssertionError: clipper, y: different: float32[2], 1 of 2 elements (50 %) outside rtol 1e-05,
+    atol 1e-05
     where: [1], a = 2.0, b = 2.5
     how much: |a-b| 0.5, 20 % of |b|; atol=0.5 or rtol=0.2 would pass
     ...
     >>> assert_close(np.zeros(2), -np.zeros(2), at_least="bit-identical")
     Traceback (most recent call last):
         ...
-    AssertionError: expected bit-identical, got value-identical: float64[2], equal values, but 2 of 2 elements...
+    AssertionError: expected bit-identical, got value-identical: float64[2], equal values, but 2 of
+    2 elements...
       2 zeros of opposite sign
     """
     __tracebackhide__ = True

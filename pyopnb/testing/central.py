@@ -100,7 +100,9 @@ def central_differences(moves: Sequence[Move], precision: float) -> Differences:
     Examples
     --------
     >>> x = np.array([2.0, 0.0])
-    >>> differences = central_differences([move_element(np.abs, x, n, 1.0) for n in (0, 1)], 2.0**-52)
+    >>> differences = central_differences(
+    ...     [move_element(np.abs, x, n, 1.0) for n in (0, 1)], 2.0**-52
+    ... )
     >>> round(float(differences.values[0]), 9), differences.kinks.tolist()
     (1.0, [False, True])
     """

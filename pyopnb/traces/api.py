@@ -96,7 +96,9 @@ def trace(
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    >>> model = pyopnb.model(
+    ...     [pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y"
+    ... )
     >>> trace(model, np.float32([0, 1]), on="reference")["e"].round(4)
     array([1.    , 2.7183], dtype=float32)
     """

@@ -50,7 +50,9 @@ def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     Examples
     --------
     >>> import pyopnb
-    >>> user = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Add(a, x)  y = Gelu(b) }").graph
+    >>> user = pyopnb.parse(
+    ...     "(float[N] x) => (float[N] y) { a = Abs(x)  b = Add(a, x)  y = Gelu(b) }"
+    ... ).graph
     >>> fused = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Max(a, x) }").graph
     >>> origins(user, fused)
     [Origin(nodes=(0,), executed=(0,)), Origin(nodes=(1, 2), executed=(1,))]

@@ -87,8 +87,11 @@ def profile(
     ...     def compute(self, x):
     ...         return np.sort(x)
     >>> model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Exp(x)  y = doctest.Slow(a) }")
-    >>> found = pyopnb.profile(Session(model), x=np.random.default_rng(0).random(100_000, np.float32), runs=5)
-    >>> [node.op_type for node in found.ranked()], found["y"].python.median > found["a"].total.median
+    >>> profile = pyopnb.profile(
+    ...     Session(model), x=np.random.default_rng(0).random(100_000, np.float32), runs=5
+    ... )
+    >>> slowest = [node.op_type for node in profile.ranked()]
+    >>> slowest, profile["y"].python.median > profile["a"].total.median
     (['Slow', 'Exp'], True)
     """
     __tracebackhide__ = True

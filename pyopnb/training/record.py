@@ -57,7 +57,8 @@ class TrainingRecord:
 
         Examples
         --------
-        >>> print(TrainingRecord("SGD()", "loss", (4.0, 2.0), (1.5, 0.5), ((2, 1.75),)).to_csv(), end="")
+        >>> record = TrainingRecord("SGD()", "loss", (4.0, 2.0), (1.5, 0.5), ((2, 1.75),))
+        >>> print(record.to_csv(), end="")
         step,training_loss,gradient_norm,validation_loss
         1,4.0,1.5,
         2,2.0,0.5,1.75

@@ -144,9 +144,20 @@ def train(
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> model = pyopnb.model([pyopnb.node("Mul", "x w", "y")], {"x": "float32[N]"}, "y", initializers={"w": np.float32([0])})
+    >>> model = pyopnb.model(
+    ...     [pyopnb.node("Mul", "x w", "y")],
+    ...     {"x": "float32[N]"},
+    ...     "y",
+    ...     initializers={"w": np.float32([0])},
+    ... )
     >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
-    >>> result = train(model, {"x": x, "target": 3 * x}, loss="mse", optimizer=pyopnb.training.SGD(0.5), epochs=20)
+    >>> result = train(
+    ...     model,
+    ...     {"x": x, "target": 3 * x},
+    ...     loss="mse",
+    ...     optimizer=pyopnb.training.SGD(0.5),
+    ...     epochs=20,
+    ... )
     >>> result.steps, result.weights["w"].round(3).tolist()
     (40, [3.0])
     """

@@ -63,7 +63,8 @@ def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
 
     Examples
     --------
-    >>> count_verdicts(iter(["close", "different", "close"])), count_verdicts(iter(["close", "close"]), "tensor")
+    >>> mixed, alike = ["close", "different", "close"], ["close", "close"]
+    >>> count_verdicts(iter(mixed)), count_verdicts(iter(alike), "tensor")
     ('1 of 3 parts; 2 close', 'all 2 tensors')
     """
     counts = Counter(verdicts)

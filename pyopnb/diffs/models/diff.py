@@ -153,8 +153,12 @@ def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
     Examples
     --------
     >>> from onnx import parser
-    >>> model = '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'
-    >>> diff_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
+    >>> model = '''<ir_version: 10, opset_import: ["": 20]>
+    ...     g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'''
+    >>> diff_models(
+    ...     parser.parse_model(model % "Gelu(x)"),
+    ...     parser.parse_model(model % 'Gelu<approximate="tanh">(x)'),
+    ... )
     different: 1 changed node
     where: Gelu 'v'
     how much: 1 of 2 nodes

@@ -103,7 +103,8 @@ def first_divergence(
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> graph = "(float[N] x) => (float[N] y) { a = Abs(x)  b = Elu<alpha = %s>(a)  c = Neg(b)  y = Elu<alpha = %s>(c) }"
+    >>> graph = '''(float[N] x) => (float[N] y)
+    ...     { a = Abs(x)  b = Elu<alpha = %s>(a)  c = Neg(b)  y = Elu<alpha = %s>(c) }'''
     >>> a, b = (pyopnb.parse(graph % alphas) for alphas in (("1.0", "1.0"), ("1.0", "2.0")))
     >>> diff = first_divergence(a, b, {"x": np.float32([1, 2])})
     >>> diff.origin.name, diff.origin.changes

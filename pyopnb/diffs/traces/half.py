@@ -49,7 +49,8 @@ def narrower(a: Any, b: Any) -> str:
 
     Examples
     --------
-    >>> narrower(np.zeros(2, np.float16), np.zeros(2, np.float32)), narrower(np.zeros(2), np.zeros(2))
+    >>> half, single = np.zeros(2, np.float16), np.zeros(2, np.float32)
+    >>> narrower(half, single), narrower(single, single)
     ('float16', '')
     """
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype == b.dtype:

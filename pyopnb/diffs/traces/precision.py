@@ -40,7 +40,9 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
     Examples
     --------
     >>> import pyopnb
-    >>> model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Cast<to = 10>(x)  b = Abs(a)  y = Cast<to = 1>(b) }")
+    >>> model = pyopnb.parse(
+    ...     "(float[N] x) => (float[N] y) { a = Cast<to = 10>(x)  b = Abs(a)  y = Cast<to = 1>(b) }"
+    ... )
     >>> precisions(model, TraceGraph(model), {})
     {'y': 'float16'}
     """

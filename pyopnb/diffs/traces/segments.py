@@ -77,7 +77,9 @@ class TraceGraph:
     Examples
     --------
     >>> import pyopnb
-    >>> graph = TraceGraph(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }"))
+    >>> graph = TraceGraph(
+    ...     pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }")
+    ... )
     >>> graph.between("y", {"a"})
     Segment(nodes=(1, 2), ends=('x', 'a'), weights=())
     """

@@ -236,7 +236,9 @@ def netron(
     Examples
     --------
     >>> import pyopnb
-    >>> view = pyopnb.netron(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Neg(a) }"), name="small")
+    >>> view = pyopnb.netron(
+    ...     pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Neg(a) }"), name="small"
+    ... )
     >>> view
     <Netron: small: 2 nodes>
     """

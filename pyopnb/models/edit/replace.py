@@ -83,7 +83,11 @@ def replace(
     ...     def compute(self, x):
     ...         e = np.exp(x - x.max(axis=self.axis, keepdims=True))
     ...         return e / e.sum(axis=self.axis, keepdims=True)
-    >>> model = pyopnb.model([pyopnb.node("Softmax", "x", "y"), pyopnb.node("Neg", "y", "z")], {"x": "float32[2]"}, "z")
+    >>> model = pyopnb.model(
+    ...     [pyopnb.node("Softmax", "x", "y"), pyopnb.node("Neg", "y", "z")],
+    ...     {"x": "float32[2]"},
+    ...     "z",
+    ... )
     >>> mine = replace(model, "Softmax", "doctest::MySoftmax")
     >>> pyopnb.Session(mine)(x=np.float32([1, 1]))["z"]
     array([-0.5, -0.5], dtype=float32)

@@ -113,7 +113,9 @@ def wrap(
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    >>> model = pyopnb.model(
+    ...     [pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y"
+    ... )
     >>> seen = []
     >>> session = pyopnb.Session(wrap(model, "Exp", seen.append))
     >>> session(x=np.float32([0, 1]))["y"]

@@ -108,7 +108,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ... class Twice:
     ...     def compute(self, x):
     ...         return x * 2
-    >>> session = Session(pyopnb.model([pyopnb.node("doctest::Twice", "x", "y")], {"x": "float32[N]"}, "y"))
+    >>> session = Session(
+    ...     pyopnb.model([pyopnb.node("doctest::Twice", "x", "y")], {"x": "float32[N]"}, "y")
+    ... )
     >>> session(x=np.float32([1, 2]))
     y: float32[2]
     [2. 4.]
@@ -396,7 +398,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ...         self.by = by
         ...     def compute(self, x):
         ...         return x * np.float32(self.by)
-        >>> session = Session(pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y"))
+        >>> session = Session(
+        ...     pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y")
+        ... )
         >>> x = np.float32([1])
         >>> session.with_attrs(by=10.0)(x)["y"].tolist(), session(x)["y"].tolist()
         ([10.0], [2.0])
@@ -447,7 +451,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ...         self.by = by
         ...     def compute(self, x):
         ...         return x * np.float32(self.by)
-        >>> session = Session(pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y"))
+        >>> session = Session(
+        ...     pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y")
+        ... )
         >>> session.set_attrs(by=10.0)
         >>> session.attrs, session(x=np.float32([1]))["y"].tolist()
         ({'y': {'by': 10.0}}, [10.0])
@@ -725,7 +731,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Examples
         --------
         >>> import numpy as np, pyopnb
-        >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+        >>> model = pyopnb.model(
+        ...     [pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")],
+        ...     {"x": "float32[2]"},
+        ...     "y",
+        ... )
         >>> trace = Session(model).trace(x=np.float32([0, 1]))
         >>> trace["e"]
         array([1.       , 2.7182817], dtype=float32)
