@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from pyopnb.torch.calls import insert_call
 from pyopnb.torch.program import calls_in
 
 __all__ = ["zero_masked_rows"]
@@ -37,30 +38,12 @@ def zero_masked_rows(program: Any) -> None:
 def _zero_rows(node: Any, mask: Any) -> None:
     """Follow a call of attention by a choice between its result and 0."""
     aten = torch.ops.aten
-    users = list(node.users)
-    with node.graph.inserting_after(node):
-        chosen = _call(node, aten.masked_fill.Scalar, node, None, 0.0)
-    with node.graph.inserting_before(chosen):
-        if mask.meta["val"].dtype == torch.bool:
-            has_key = _call(node, aten.any.dim, mask, -1, True)
-            is_masked = _call(node, aten.logical_not.default, has_key)
-        else:
-            largest = _call(node, aten.amax.default, mask, [-1], True)
-            is_masked = _call(node, aten.eq.Scalar, largest, float("-inf"))
-    chosen.args = (node, is_masked, 0.0)
+    if mask.meta["val"].dtype == torch.bool:
+        has_key = insert_call(node, aten.any.dim, mask, -1, True)
+        is_masked = insert_call(node, aten.logical_not.default, has_key)
+    else:
+        largest = insert_call(node, aten.amax.default, mask, [-1], True)
+        is_masked = insert_call(node, aten.eq.Scalar, largest, float("-inf"))
+    chosen = insert_call(node, aten.masked_fill.Scalar, node, is_masked, 0.0, after=True)
     chosen.meta["val"] = node.meta["val"]
-    for user in users:
-        user.replace_input_with(node, chosen)
-
-
-def _call(attention: Any, target: Any, *args: Any) -> Any:
-    """Insert a call at the attention's own line."""
-    call = attention.graph.call_function(target, args)
-    for name in ("stack_trace", "nn_module_stack", "source_fn_stack"):
-        if name in attention.meta:
-            call.meta[name] = attention.meta[name]
-    if None not in args:
-        values = [getattr(arg, "meta", {}).get("val", arg) for arg in args]
-        with attention.meta["val"].fake_mode:
-            call.meta["val"] = target(*values)
-    return call
+    node.replace_all_uses_with(chosen, delete_user_cb=lambda user: user is not chosen)

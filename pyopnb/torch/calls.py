@@ -27,9 +27,12 @@ __all__ = [
     "Call",
     "Unwritable",
     "arguments_of",
+    "as_list",
+    "as_returned",
     "attr_name",
     "decode",
     "encode",
+    "insert_call",
     "op_name",
     "target_name",
 ]
@@ -84,6 +87,40 @@ class Call:
         return repr((str(self.target), types, attrs, self.returns, self.outputs))
 
 
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a torch op's schema, whose own attributes take a microsecond each to read."""
+
+    name: str
+    attr: str
+    type_text: str
+    is_tensor: bool
+    is_tensor_list: bool
+    kwarg_only: bool
+    has_default: bool
+    default: Any  # None where there is none
+
+
+@cache
+def _parameters(target: Any) -> tuple[Parameter, ...]:
+    parameters = []
+    for argument in target._schema.arguments:
+        type_text = str(argument.type)
+        is_tensor = "Tensor" in type_text
+        parameter = Parameter(
+            name=argument.name,
+            attr=attr_name(argument.name),
+            type_text=type_text,
+            is_tensor=is_tensor,
+            is_tensor_list=is_tensor and "List[" in type_text,
+            kwarg_only=argument.kwarg_only,
+            has_default=argument.has_default_value(),
+            default=argument.default_value,
+        )
+        parameters.append(parameter)
+    return tuple(parameters)
+
+
 # ---- names -----------------------------------------------------------------------------------
 
 
@@ -134,8 +171,8 @@ def encode(node: Any) -> Call:
     results, returns = _outputs(node)
     dtypes = [str(result.dtype).removeprefix("torch.") for result in results]
     writer = _Writer(where, {DTYPES: dtypes})
-    for argument, value in arguments_of(node):
-        writer.write(argument, value)
+    for parameter, value in arguments_of(node):
+        writer.write(parameter, value)
     return Call(target, writer.inputs(), writer.attrs, returns, len(results))
 
 
@@ -163,22 +200,20 @@ class _Writer:
             inputs.pop()
         return tuple(inputs)
 
-    def write(self, argument: Any, value: Any) -> None:
+    def write(self, parameter: Parameter, value: Any) -> None:
         """Write an argument."""
-        type_text = str(argument.type)
-        is_tensor = "Tensor" in type_text
-        if is_tensor and "List[" in type_text:
+        if parameter.is_tensor_list:
             self._note(LENGTHS, -1 if value is None else len(value))
             self._tensors += value or ()
             return
-        if is_tensor and (value is None or _is_symbolic(value)):
+        if parameter.is_tensor and (value is None or _is_symbolic(value)):
             self._tensors.append(value)
             return
-        if is_tensor:
+        if parameter.is_tensor:
             # There is a number in the place of a tensor.
             self._tensors.append(None)
-        if not (argument.has_default_value() and _is_same(value, argument.default_value)):
-            self._write_value(attr_name(argument.name), value, type_text)
+        if not (parameter.has_default and _is_same(value, parameter.default)):
+            self._write_value(parameter.attr, value, parameter.type_text)
 
     def _write_value(self, name: str, value: Any, type_text: str) -> None:
         if _is_symbolic(value):
@@ -209,30 +244,41 @@ class _Writer:
 def _outputs(node: Any) -> tuple[list[Any], str]:
     """Return the outputs as fake tensors, and how the op returns them."""
     where, value = str(node.target), node.meta.get("val")
+    expected = "tensors as results"
     types = [str(entry.type) for entry in node.target._schema.returns]
     if types == ["Tensor"]:
-        values, returns = [value], "Tensor"
+        returns = "Tensor"
     elif types == ["List[Tensor]"]:
-        values, returns = list(value), "Tensor[]"
-    elif len(types) > 1 and set(types) == {"Tensor"}:
-        values, returns = list(value), f"({', '.join(types)})"
+        returns = "Tensor[]"
+    elif set(types) == {"Tensor"}:
+        returns = f"({', '.join(types)})"
     else:
-        got = ", ".join(types) or "nothing"
-        raise Unwritable(where, expected="tensors as results", got=got)
+        raise Unwritable(where, expected=expected, got=", ".join(types) or "nothing")
+    values = as_list(value)
     if not values:
-        raise Unwritable(where, expected="tensors as results", got="none")
+        raise Unwritable(where, expected=expected, got="none")
+    # Where torch traces, these give a tensor that is not quantized.
+    quantizes = node.target._schema.name.startswith("aten::quantize_per_")
     for tensor in values:
         if not isinstance(tensor, torch.Tensor):
-            raise Unwritable(where, expected="tensors as results", got="something else")
-        # Where torch traces, these give a tensor that is not quantized.
-        quantizes = node.target._schema.name.startswith("aten::quantize_per_")
+            raise Unwritable(where, expected=expected, got="something else")
         if quantizes or tensor.layout is not torch.strided:
             raise Unwritable(where, expected="dense tensors", got="quantized or sparse ones")
     return values, returns
 
 
-def arguments_of(node: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the arguments of a call's op with their values, in the op's order.
+def as_list(results: Any) -> list[Any]:
+    """List the results of a torch op, which are one or several."""
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def as_returned(results: Sequence[Any]) -> Any:
+    """Return one result as it is and several as a tuple, which is what torch's schemas have."""
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def arguments_of(node: Any) -> Iterator[tuple[Parameter, Any]]:
+    """Yield the parameters of a call's op with their values, in the op's order.
 
     Parameters
     ----------
@@ -240,16 +286,16 @@ def arguments_of(node: Any) -> Iterator[tuple[Any, Any]]:
 
     Yields
     ------
-    argument : torch.Argument
+    parameter : Parameter
     value : object
     """
-    for position, argument in enumerate(node.target._schema.arguments):
-        if position < len(node.args) and not argument.kwarg_only:
-            yield argument, node.args[position]
-        elif argument.name in node.kwargs:
-            yield argument, node.kwargs[argument.name]
-        elif argument.has_default_value():
-            yield argument, argument.default_value
+    for position, parameter in enumerate(_parameters(node.target)):
+        if position < len(node.args) and not parameter.kwarg_only:
+            yield parameter, node.args[position]
+        elif parameter.name in node.kwargs:
+            yield parameter, node.kwargs[parameter.name]
+        elif parameter.has_default:
+            yield parameter, parameter.default
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -302,6 +348,32 @@ def _survives(value: float) -> bool:
         return value != value or _from_float32(value) == value
 
 
+def insert_call(node: Any, target: Any, *args: Any, after: bool = False) -> Any:
+    """Insert a call of a torch op before or after another, at that one's line.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+    target : torch._ops.OpOverload
+    *args
+        Of which the first is a call as well.
+    after : bool
+
+    Returns
+    -------
+    torch.fx.Node
+    """
+    with node.graph.inserting_before(node.next if after else node):
+        call = node.graph.call_function(target, args)
+    for name in ("stack_trace", "nn_module_stack", "source_fn_stack"):
+        if name in node.meta:
+            call.meta[name] = node.meta[name]
+    values = torch.fx.map_arg(args, lambda entry: entry.meta["val"])
+    with values[0].fake_mode:
+        call.meta["val"] = target(*values)
+    return call
+
+
 # ---- from a node -----------------------------------------------------------------------------
 
 
@@ -315,13 +387,17 @@ def decode(
     target : torch._ops.OpOverload
     attrs : mapping
     inputs : sequence of tensors
-        None where one is left out. What is computed in the graph comes after the tensors.
+        None where one is left out. What is computed in the graph comes after the tensors. Of complex
+        tensors, the last dimension has the real and imaginary parts.
 
     Returns
     -------
     args : list
     kwargs : dict
     """
+    inputs = list(inputs)
+    for position in attrs.get(COMPLEX, ()):
+        inputs[position] = torch.view_as_complex(inputs[position].contiguous())
     parameters = _parameters(target)
     tensors, computed = _tensor_arguments(parameters, attrs.get(LENGTHS, ()), inputs)
     dynamic = {}
@@ -341,44 +417,12 @@ def decode(
     return args, kwargs
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    """A parameter of a torch op's schema, whose own attributes take a microsecond each to read."""
-
-    name: str
-    attr: str
-    type_text: str
-    is_tensor: bool
-    is_tensor_list: bool
-    kwarg_only: bool
-    default: Any  # None where there is none
-
-
-@cache
-def _parameters(target: Any) -> tuple[_Parameter, ...]:
-    parameters = []
-    for argument in target._schema.arguments:
-        type_text = str(argument.type)
-        is_tensor = "Tensor" in type_text
-        parameter = _Parameter(
-            name=argument.name,
-            attr=attr_name(argument.name),
-            type_text=type_text,
-            is_tensor=is_tensor,
-            is_tensor_list=is_tensor and "List[" in type_text,
-            kwarg_only=argument.kwarg_only,
-            default=argument.default_value if argument.has_default_value() else None,
-        )
-        parameters.append(parameter)
-    return tuple(parameters)
-
-
 def _tensor_arguments(
-    parameters: Sequence[_Parameter], lengths: Sequence[int], inputs: Sequence[Any]
+    parameters: Sequence[Parameter], lengths: Sequence[int], inputs: list[Any]
 ) -> tuple[dict[str, Any], list[Any]]:
     """Split inputs into the tensors by their parameters, and what is computed in the graph."""
     tensors: dict[str, Any] = {}
-    lengths_ahead, ahead = list(lengths), list(inputs)
+    lengths_ahead, ahead = list(lengths), inputs
     for parameter in parameters:
         if parameter.is_tensor_list:
             length = lengths_ahead.pop(0) if lengths_ahead else -1
@@ -391,7 +435,7 @@ def _tensor_arguments(
     return tensors, ahead
 
 
-def _argument(parameter: _Parameter, attrs: Mapping[str, Any], dynamic: Mapping[str, Any]) -> Any:
+def _argument(parameter: Parameter, attrs: Mapping[str, Any], dynamic: Mapping[str, Any]) -> Any:
     """Read an argument that is no tensor."""
     name = parameter.attr
     if name in dynamic:

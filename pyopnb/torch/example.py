@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import closest, plural, sanitize
@@ -28,6 +29,7 @@ __all__ = [
     "check_runs",
     "enlarged",
     "example_of",
+    "first_line",
     "is_tensor_or_number",
     "line_of_error",
     "tensors_in",
@@ -89,7 +91,7 @@ class Example:
         ModelError
             The model has other inputs than there are tensors.
         """
-        leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        leaves = tree_leaves((self.args, self.kwargs))
         arrays = []
         for index in _input_indices(leaves, count):
             leaf = leaves[index]
@@ -98,20 +100,20 @@ class Example:
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
         """Return args and kwargs with arrays in the place of the tensors and numbers."""
-        leaves, structure = torch.utils._pytree.tree_flatten((self.args, self.kwargs))
+        leaves, structure = tree_flatten((self.args, self.kwargs))
         for index, array in zip(_input_indices(leaves, len(arrays)), arrays, strict=True):
             if isinstance(leaves[index], torch.Tensor):
                 leaves[index] = to_tensor(array)
             else:
                 # A number of Python's is an input of the model, and stays one for forward.
                 leaves[index] = array.item()
-        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, structure)
+        args, kwargs = tree_unflatten(leaves, structure)
         return args, kwargs
 
 
 def tensors_in(values: Any) -> list[Any]:
     """List the tensors among values."""
-    leaves = torch.utils._pytree.tree_leaves(values)
+    leaves = tree_leaves(values)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
@@ -169,7 +171,7 @@ def example_of(
     ModelError
         The module trains, or has no values.
     """
-    for leaf in torch.utils._pytree.tree_leaves((args, kwargs)):
+    for leaf in tree_leaves((args, kwargs)):
         if type(leaf).__module__ == "transformers.cache_utils":
             exporting = importlib.import_module("transformers.integrations.executorch")
             exporting.register_dynamic_cache_export_support()
@@ -273,8 +275,6 @@ def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
     seen: set[int] = set()
 
     def cloned(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
         is_repeated = id(leaf) in seen
         seen.add(id(leaf))
         is_part = leaf.layout == torch.strided and not leaf.is_contiguous()
@@ -282,7 +282,7 @@ def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
             return leaf
         return leaf.detach().clone(memory_format=torch.contiguous_format)
 
-    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, values)
+    pair: tuple[Any, Any] = tree_map_only(torch.Tensor, cloned, values)
     return pair
 
 
@@ -405,8 +405,6 @@ def _repeated(example: Example, places: Collection[tuple[int, int]]) -> Example:
     numbers = itertools.count()
 
     def repeated(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
         number = next(numbers)
         for axis in [axis for position, axis in places if position == number]:
             if leaf.shape[axis] > 0:
@@ -415,7 +413,7 @@ def _repeated(example: Example, places: Collection[tuple[int, int]]) -> Example:
                 leaf = leaf.new_zeros((*leaf.shape[:axis], 2, *leaf.shape[axis + 1 :]))
         return leaf
 
-    args, kwargs = torch.utils._pytree.tree_map(repeated, (example.args, example.kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, repeated, (example.args, example.kwargs))
     return replace(example, args=args, kwargs=kwargs)
 
 
@@ -426,7 +424,7 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
     except Exception:  # of sizes that forward does not take
         return None
     types: list[Any] = []
-    for leaf in torch.utils._pytree.tree_leaves(results):
+    for leaf in tree_leaves(results):
         is_tensor = isinstance(leaf, torch.Tensor)
         types.append((leaf.dtype, leaf.dim()) if is_tensor else type(leaf))
     return types
@@ -459,27 +457,33 @@ def check_runs(example: Example) -> None:
         _run_quietly(call, example)
     except Exception as error:
         line = line_of_error(error)
-        lines = [text.strip() for text in str(error).splitlines() if text.strip()]
-        text = lines[0].removesuffix(".") if lines else "no text"
-        got = f"{type(error).__name__}: {text}"
         raise ModelError(
             f"{example.where}, {line}" if line else example.where,
             expected="arguments that forward takes",
-            got=sanitize(got, 600),
+            got=sanitize(first_line(error), 600),
             next="an example for which module(*args) runs in torch",
         ) from None
 
 
 def _run_quietly(function: Callable[..., Any], example: Example) -> Any:
     """Call a function with copies of an example's arguments, without warnings, gradients and numbers drawn."""
-    args, kwargs = torch.utils._pytree.tree_map(_copied, (example.args, example.kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, _copied, (example.args, example.kwargs))
     with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*args, **kwargs)
 
 
 def _copied(leaf: Any) -> Any:
-    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+    return leaf.detach().clone()
+
+
+def first_line(error: BaseException) -> str:
+    """Write the type of an error and the first line of its text, which may be a page."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    name = type(error).__name__
+    if lines:
+        return f"{name}: {lines[0].removesuffix('.')}"
+    return name
 
 
 def line_of_error(error: BaseException) -> str:

@@ -15,16 +15,16 @@ from onnx import ModelProto
 from pyopnb.errors import InputError, ModelError, PyopError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
 from pyopnb.ops.messages import closest, plural, sanitize
-from pyopnb.ops.names import split_name
+from pyopnb.ops.names import fresh_name, split_name
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
-from pyopnb.torch.example import Example
+from pyopnb.torch.example import Example, first_line
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.part_ops import part_of
-from pyopnb.torch.program import calls_in, quiet, where_of
+from pyopnb.torch.program import calls_in, fake_mode_of, quiet, where_of
 from pyopnb.torch.recurrent import as_onnx, translations_of_sequences
 from pyopnb.torch.sizes import FixedSize, write_derived_sizes, write_fixed_sizes
 from pyopnb.torch.stand_in import define
@@ -157,12 +157,9 @@ def _call_exporter(program: Any, example: Example) -> Any:
 
 def _forget_pending_sizes(program: Any) -> None:
     """Let a program be decomposed again: torch complains of sizes that an earlier attempt left open."""
-    for node in program.graph_module.graph.nodes:
-        mode = getattr(node.meta.get("val"), "fake_mode", None)
-        environment = getattr(mode, "shape_env", None)
-        pending = getattr(environment, "pending_fresh_unbacked_symbols", None)
-        if pending:
-            pending.clear()
+    environment = getattr(fake_mode_of(program), "shape_env", None)
+    if environment is not None:
+        environment.pending_fresh_unbacked_symbols.clear()
 
 
 def _recompile(program: Any) -> None:
@@ -189,7 +186,7 @@ def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None
         source = node.inputs[0]
         name = source.name.removesuffix("_orig")
         if position >= named_outputs and result.name in (name, source.name):
-            result.name = _fresh_name(graph, f"{name}_out")
+            result.name = fresh_name(f"{name}_out", _names_in(graph))
         is_renamed = name in user_inputs and source.name not in user_inputs
         if id(source) in free_inputs and is_renamed and name not in _names_in(graph):
             source.name = name
@@ -215,14 +212,6 @@ def _name_transposed_weights(exported: Any) -> None:
                 break
 
 
-def _fresh_name(graph: Any, name: str) -> str:
-    names, fresh, number = _names_in(graph), name, 0
-    while fresh in names:
-        number += 1
-        fresh = f"{name}{number}"
-    return fresh
-
-
 def _names_in(graph: Any) -> set[str]:
     names = {value.name for value in graph.inputs}
     for node in graph:
@@ -246,17 +235,17 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
 
 def _failed(error: BaseException) -> NoStandIn:
     """Make the error for what the exporter refuses for another reason than an op."""
-    failed, cause = failed_call(error), error
+    failed, _ = failed_call(error)
+    cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    text = str(cause).strip().partition("\n")[0]
     where = "torch.onnx.export"
     if failed is not None:
         where = f"{where}, {sanitize(failed.name)}"
     return NoStandIn(
         where,
         expected="a program that the exporter takes",
-        got=sanitize(f"{type(cause).__name__}: {text}", 400),
+        got=sanitize(first_line(cause), 400),
         next="torch.onnx.export(module, args), whose own error says more",
     )
 

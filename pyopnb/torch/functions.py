@@ -6,11 +6,12 @@ import functools
 import itertools
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.models.build import node
@@ -25,6 +26,7 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import ANY, Dim, TensorType
 from pyopnb.torch.arrays import to_array, to_tensor
+from pyopnb.torch.calls import as_returned
 
 __all__ = ["TorchFunction", "exported_as", "op"]
 
@@ -210,9 +212,9 @@ class TorchFunction:
         self._current()
         outputs = [f"y{number}" for number in range(self._outputs)]
         count = len(self._schema.inputs)
-        tensors = _flat(arguments)
+        tensors = tree_leaves(arguments)
         results = self._evaluate(self.name, tensors, count, outputs, attrs)
-        return _as_returned(results)
+        return as_returned(results)
 
     def _evaluate(
         self,
@@ -227,7 +229,7 @@ class TorchFunction:
         kernel = locked(_lock, self._kernel, key, name, count, outputs, attrs)
         devices = [tensor.device for tensor in tensors if tensor is not None]
         results = []
-        for array in kernel(*_if_present(to_array, tensors)):
+        for array in kernel(*tree_map_only(torch.Tensor, to_array, list(tensors))):
             # Torch has no place for a gradient that is left out, so an empty tensor stands for it.
             tensor = torch.zeros(0)
             if array is not None:
@@ -250,9 +252,9 @@ class TorchFunction:
     def _fake(self, *arguments: Any, **attrs: Any) -> Any:
         """Make empty results of the right types, where torch traces."""
         version, where = self._current(), f"op {self.name}"
-        tensors = _flat(arguments)
+        tensors = tree_leaves(arguments)
         sizes: dict[str, Any] = {}
-        types = _if_present(functools.partial(_type, sizes=sizes), tensors)
+        types = tree_map_only(torch.Tensor, functools.partial(_type, sizes=sizes), tensors)
         # What a class cannot take is refused here, before anything runs.
         self._schema.check_inputs(types, where)
         instance = instantiate(version, version.schema, _without_none(attrs), where)
@@ -270,7 +272,7 @@ class TorchFunction:
                 )
             shape = [_size(dim, sizes) for dim in result_type.shape]
             results.append(first.new_empty(shape, dtype=_torch_dtype(result_type.dtype.name)))
-        return _as_returned(results)
+        return as_returned(results)
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
         """Return the gradients of the arguments, for autograd."""
@@ -285,14 +287,14 @@ class TorchFunction:
         # Inputs and outputs were saved in one list.
         count = len(ctx.saved_tensors) - self._outputs
         ahead = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
-        results: list[Any] = []
-        # There is one for each argument, and a list for a list of tensors.
-        for needs in ctx.needs_input_grad[: len(self._schema.inputs)]:
-            if isinstance(needs, (list, tuple)):
-                results.append([_if_needed(next(ahead), need) for need in needs])
-            else:
-                results.append(_if_needed(next(ahead), needs))
-        return tuple(results)
+
+        def gradient(needs: bool) -> Any:
+            # There is one for each argument, needed or not.
+            derived = next(ahead)
+            return derived if needs else None
+
+        needs = ctx.needs_input_grad[: len(self._schema.inputs)]
+        return tree_map(gradient, tuple(needs))
 
     def _run_gradient(self, tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
         gradient = self._current().gradient
@@ -359,32 +361,8 @@ def _torch_attr_type(attr: Attr, where: str) -> str:
     return f"{base}{brackets}{'?' * (attr.default is None)}"
 
 
-def _as_returned(results: list[Any]) -> Any:
-    """Return one result as it is and several as a tuple, which is what torch's schemas have."""
-    return results[0] if len(results) == 1 else tuple(results)
-
-
 def _without_none(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attrs.items() if value is not None}
-
-
-def _if_present(function: Callable[[Any], Any], tensors: Sequence[Any]) -> list[Any]:
-    """Apply a function to the tensors that are there, and keep None for the others."""
-    results: list[Any] = []
-    for tensor in tensors:
-        results.append(None if tensor is None else function(tensor))
-    return results
-
-
-def _flat(arguments: Sequence[Any]) -> list[Any]:
-    """Unpack the lists of tensors among arguments."""
-    tensors: list[Any] = []
-    for value in arguments:
-        if isinstance(value, (list, tuple)):
-            tensors.extend(value)
-        else:
-            tensors.append(value)
-    return tensors
 
 
 # ---- gradients -------------------------------------------------------------------------------
@@ -394,7 +372,7 @@ def _keep_for_backward(
     ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None
 ) -> None:
     # backward of an op gets its outputs, too: that of tanh needs nothing else.
-    ctx.save_for_backward(*_flat(inputs), *_flat([output]))
+    ctx.save_for_backward(*tree_leaves((inputs, output)))
     ctx.pyopnb_attrs = dict(keyword_only_inputs or {})
 
 
@@ -406,10 +384,6 @@ def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any
         else:
             gradients.append(torch.empty(0))
     return gradients
-
-
-def _if_needed(gradient: Any, need: bool) -> Any:
-    return gradient if need else None
 
 
 # ---- types -----------------------------------------------------------------------------------

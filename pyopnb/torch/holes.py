@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,15 +10,11 @@ import torch
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
-from pyopnb.torch.calls import Unwritable, encode, target_name
+from pyopnb.torch.calls import Unwritable, as_list, encode, target_name
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of, path_of, submodule_of
 
-__all__ = ["FailedCall", "Hole", "NoStandIn", "failed_call", "find_holes", "hole_of"]
-
-_FAILED = re.compile(
-    r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"
-)
+__all__ = ["Hole", "NoStandIn", "failed_call", "find_holes", "hole_of"]
 
 # The types of so many inputs are written out.
 _MOST_TYPES = 6
@@ -77,31 +73,12 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     NoStandIn
         The call is one that no op can stand in for.
     """
-    failed = failed_call(failure)
+    failed, reason = failed_call(failure)
     if failed is None:
         return []
     # The exporter decomposes a program with a table of its own before it translates it, so the call need
     # not be one of the program's. It notes where it comes from.
-    node = _failed_node(failure, failed.name)
-    if node is not None:
-        return _holes_like(program, node, failed.reason)
-    for candidate, _ in calls_in(program.run_decompositions()):
-        if candidate.name == failed.name and str(candidate.target) == failed.target:
-            return _holes_like(program, candidate, failed.reason)
-    return []
-
-
-def _failed_node(failure: BaseException | None, name: str) -> Any:
-    """Find the call at which the exporter gave up in the frames of its errors."""
-    while failure is not None:
-        step = failure.__traceback__
-        while step is not None:
-            node = step.tb_frame.f_locals.get("node")
-            if isinstance(node, torch.fx.Node) and node.name == name:
-                return node
-            step = step.tb_next
-        failure = failure.__cause__
-    return None
+    return _holes_like(program, failed, reason)
 
 
 class NoStandIn(ModelError):
@@ -123,24 +100,18 @@ class NoStandIn(ModelError):
         return error
 
 
-@dataclass(frozen=True)
-class FailedCall:
-    """The call at which the exporter gave up, as its errors tell of it."""
-
-    name: str
-    target: str
-    reason: str
-
-
-def failed_call(failure: BaseException | None) -> FailedCall | None:
-    """Read from the exporter's errors at which call it gave up, and why."""
-    match, reason = None, ""
+def failed_call(failure: BaseException | None) -> tuple[Any, str]:
+    """Find the call at which the exporter gave up in the frames of its errors, and say why it did."""
+    call, reason = None, ""
     while failure is not None:
         # Its errors are chained: the outermost names the step, the next the call, the last the reason.
-        match = _FAILED.search(str(failure)) or match
+        if str(failure).startswith("Error when translating node"):
+            for frame, _ in traceback.walk_tb(failure.__traceback__):
+                node = frame.f_locals.get("node")
+                call = node if isinstance(node, torch.fx.Node) else call
         reason = str(failure).partition("\n")[0]
         failure = failure.__cause__
-    return None if match is None else FailedCall(match["name"], match["target"], reason)
+    return call, reason
 
 
 def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
@@ -211,9 +182,7 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
         # A part has its weights among these.
         inputs[_MOST_TYPES - 1 :] = [f"and {len(inputs) - _MOST_TYPES + 1} more"]
     results = node.meta["val"]
-    if isinstance(results, torch.Tensor):
-        results = [results]
-    types = f"({', '.join(inputs)}) -> {', '.join(map(_type_text, results))}"
+    types = f"({', '.join(inputs)}) -> {', '.join(map(_type_text, as_list(results)))}"
     # The exporter's own text is a sentence on its registry of functions.
     if reason.startswith("No ") and "complex" not in reason:
         reason = "no ONNX function"

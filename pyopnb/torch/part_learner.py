@@ -31,7 +31,7 @@ from pyopnb.torch.part_ops import (
     tables_of,
 )
 from pyopnb.torch.sizes import OpenSizes
-from pyopnb.torch.verify import CallLimit, arrays_of
+from pyopnb.torch.verify import CallLimit, agree, arrays_of
 
 __all__ = ["Learner", "Submodule", "replaced"]
 
@@ -79,9 +79,7 @@ class Learner:
             return False
         self._foreign = spy.seen
         refuse_changes(self.example.where, before, tables)
-        # LAPACK rounds differently from call to call.
-        same = zip(first, second, strict=True)
-        if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
+        if drew or not agree(first, second):
             raise ModelError(
                 self.example.where,
                 expected="what gives the same numbers each time",
@@ -140,47 +138,27 @@ class Learner:
             ops[form] = PartOp(part, form, calls, about, numbers=not path)
         return Submodule(path, ops)
 
-    @property
-    def count_of_open_sizes(self) -> int:
-        """Count the dimensions that are to stay open, wherever they stand."""
-        return sum(len(request) for request in self.example.requests)
-
     def places_of_other_sizes(
         self, wanted: Sequence[tuple[int, int]] | None
     ) -> set[tuple[int, int]]:
         """Find the open dimensions, by tensor and axis, at whose other sizes the module runs."""
         sizes = self._open_sizes()
         axes = set()
-        for number, request in enumerate(self.example.requests):
-            for axis, wish in request.items():
-                if wanted is not None and (number, axis) not in wanted:
-                    continue
-                symbol = _symbol(wish, number, axis)
-                groups = [group for group in _groups(sizes.example) if symbol in group]
-                if any(self._takes_other_sizes_of(group, sizes) for group in groups):
-                    axes.add((number, axis))
+        for symbol, places in sizes.places.items():
+            axes_of_symbol = {(number, axis) for number, axis, _ in places}
+            if wanted is not None:
+                axes_of_symbol.intersection_update(wanted)
+            groups = [group for group in _groups(sizes.example) if symbol in group]
+            if axes_of_symbol and any(self._takes_other_sizes_of(group, sizes) for group in groups):
+                axes |= axes_of_symbol
         return axes
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
-        for changed in sizes.steps(symbols):
-            # One row alone is taken where it is broadcast, which says nothing of others.
-            if all(changed[symbol] == 1 for symbol in symbols):
-                continue
-            resized = sizes.resize(changed)
-            if resized is not None and self._try(resized):
-                return True
-        return False
+        # One row alone is taken where it is broadcast, which says nothing of others.
+        return any(self._try(resized) for _, resized in sizes.examples(symbols))
 
     def _open_sizes(self) -> OpenSizes:
-        dims: list[list[int | str]] = []
-        for number, (array, request) in enumerate(
-            zip(self._arrays, self.example.requests, strict=True)
-        ):
-            row: list[int | str] = list(array.shape)
-            for axis, wish in request.items():
-                row[axis] = _symbol(wish, number, axis)
-            dims.append(row)
-        return OpenSizes(dims, self._arrays, {})
+        return OpenSizes.of_requests(self._arrays, self.example.requests)
 
     def _calls_at_one(self, part: Any, numbers: bool) -> dict[str, list[_Call]]:
         """Note what a submodule gets and returns where the module's open dimensions are 1."""
@@ -188,7 +166,7 @@ class Learner:
         sizes = self._open_sizes()
         with replaced(part, functools.partial(_recorded, calls, numbers)):
             for group in _groups(sizes.example):
-                resized = sizes.resize({**sizes.example, **dict.fromkeys(group, 1)})
+                resized = sizes.example_of_ones(group)
                 if resized is not None:
                     self._try(resized)
         return calls
@@ -199,10 +177,8 @@ class Learner:
         sizes = self._open_sizes()
         for group in _groups(sizes.example):
             accepted = 0
-            for changed in sizes.steps(group):
-                is_one = all(changed[symbol] == 1 for symbol in group)
-                resized = sizes.resize(changed)
-                if resized is not None and accepted < _FURTHER_SIZES and not is_one:
+            for _, resized in sizes.examples(group):
+                if accepted < _FURTHER_SIZES:
                     accepted += self._try(resized)
         # Code that is not torch's may read without looking, so it gets the example's values alone.
         if not self._foreign:
@@ -220,12 +196,6 @@ def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
         if group and group not in distinct:
             distinct.append(group)
     return distinct
-
-
-def _symbol(wish: Any, number: int, axis: int) -> str:
-    """Name a dimension; two that the user gave one name are one."""
-    name = wish if isinstance(wish, str) else getattr(wish, "__name__", "")
-    return name if name.isidentifier() else f"size_{number}_{axis}"
 
 
 def _recorded(

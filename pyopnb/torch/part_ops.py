@@ -15,6 +15,7 @@ import torch
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
+from pyopnb.torch.calls import as_list, as_returned
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 
@@ -270,7 +271,7 @@ class PartOp:
         # As inputs, weights are initializers of the model, which can be trained.
         weights = [getattr(*slots[0]) for slots in self._weights]
         results = self._overload([*tensors, *weights])
-        return self._returned([results] if isinstance(results, torch.Tensor) else results)
+        return self._returned(as_list(results))
 
     def _register(self) -> None:
         # Torch takes letters, digits and underscores, and every name once in a process.
@@ -310,10 +311,7 @@ class PartOp:
             weight_tensors = [tensor for _, table in tables for tensor in table.values()]
         self._check(where, sizes_of(inputs), description)
         contiguous = [result.contiguous() for result in results]
-        fresh = own_memory(contiguous, (*weight_tensors, *copies))
-        if len(fresh) == 1:
-            return fresh[0]
-        return tuple(fresh)
+        return as_returned(own_memory(contiguous, (*weight_tensors, *copies)))
 
     @contextmanager
     def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:
@@ -370,7 +368,7 @@ class PartOp:
         for dtype, rank in zip(self._like.dtypes, self._like.ranks, strict=True):
             results.append(tensors[0].new_empty(shape[:rank], dtype=dtype))
             shape = shape[rank:]
-        return results[0] if len(results) == 1 else tuple(results)
+        return as_returned(results)
 
 
 _HOLE = object()

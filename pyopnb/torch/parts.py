@@ -7,6 +7,7 @@ sizes are learned from runs of the module, and the capture is tried again.
 from __future__ import annotations
 
 import copy
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -20,12 +21,7 @@ from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.part_learner import Learner, Submodule, replaced
 from pyopnb.torch.part_ops import NotLearned
 from pyopnb.torch.program import capture
-from pyopnb.torch.sizes import (
-    FixedSize,
-    fixed_by_torch,
-    has_derived_sizes,
-    rewritten_shapes,
-)
+from pyopnb.torch.sizes import FixedSize, fixed_by_torch, has_derived_sizes
 
 __all__ = ["capture_around", "capture_narrowed", "capture_with_parts", "fixed_sizes"]
 
@@ -194,7 +190,7 @@ def _with_open_sizes(
     if learner is None:
         return None
     changeable = learner.places_of_other_sizes(fixed)
-    if not changeable or (fixed is None and len(changeable) < learner.count_of_open_sizes):
+    if not changeable or (fixed is None and len(changeable) < sum(map(len, example.requests))):
         return None
 
     def accept(program: Any) -> Any:
@@ -254,9 +250,11 @@ def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any
 
 def _names_of(dynamic_shapes: Any) -> Any:
     """Write names for the dimensions that are a `torch.export.Dim` without bounds of the user's."""
-    return rewritten_shapes(
-        dynamic_shapes, lambda dim: dim.__name__ if type(dim) is torch.export.Dim else dim
-    )
+
+    def named(dim: Any) -> Any:
+        return dim.__name__ if type(dim) is torch.export.Dim else dim
+
+    return torch.utils._pytree.tree_map(named, dynamic_shapes)
 
 
 def _learner(example: Example) -> Learner | None:
@@ -292,13 +290,10 @@ def _paths_in(failure: BaseException, module: Any) -> list[str]:
     """List the submodules whose forward was running when a capture failed, the innermost first."""
     path_of = {id(part): path for path, part in module.named_modules()}
     paths: list[str] = []
-    step = failure.__traceback__
-    while step is not None:
-        running = step.tb_frame.f_locals.get("self")
-        path = path_of.get(id(running))
+    for frame, _ in traceback.walk_tb(failure.__traceback__):
+        path = path_of.get(id(frame.f_locals.get("self")))
         if path and path not in paths:
             paths.insert(0, path)
-        step = step.tb_next
     return [*paths, ""]
 
 

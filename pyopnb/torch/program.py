@@ -15,20 +15,21 @@ from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten_with_path, tree_map, tree_structure
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import arguments_of
-from pyopnb.torch.example import Example, check_runs, line_of_error
+from pyopnb.torch.example import Example, check_runs, first_line, line_of_error
 from pyopnb.torch.foreign import is_foreign
 from pyopnb.torch.recurrent import OpenSequences, as_torch
-from pyopnb.torch.sizes import rewritten_shapes
 from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
     "calls_in",
     "capture",
     "check_buffers",
+    "fake_mode_of",
     "is_random",
     "quiet",
     "runs_foreign_code",
@@ -49,7 +50,59 @@ _LOGGERS = (
 # A part in torch takes the place of a longer loop.
 _MOST_TURNS = 500
 
-_DECIDED_BY_VALUES = ("DynamicOutputShapeException", "DataDependentOutputException")
+_WITHOUT_VALUES = (
+    "torch ops that need no values to be captured",
+    "{}, which torch cannot capture without the values",
+    _OPAQUE,
+)
+
+# What torch's error has in it, what is expected, what there is instead, and what to write.
+_REFUSALS = (
+    (
+        ".numpy() is not supported",
+        "torch ops, which follow the arguments",
+        "NumPy: torch.export cannot follow it",
+        _OPAQUE,
+    ),
+    (
+        "Cannot access data pointer",
+        "torch ops",
+        "code that reads the memory of a tensor, as functions in C++ do",
+        "torch.library.custom_op of it, with register_fake",
+    ),
+    ("DynamicOutputShapeException", *_WITHOUT_VALUES),
+    ("DataDependentOutputException", *_WITHOUT_VALUES),
+    (
+        "__obj_flatten__",
+        "tensors as weights",
+        "weights that torch has packed for its own kernels",
+        "export the module first, and quantize the model in ONNX Runtime",
+    ),
+    (
+        # Ops in C++ have none as a rule.
+        "UnsupportedOperatorException",
+        "ops whose sizes torch knows",
+        "{}, of whose results torch does not know the sizes",
+        "torch.library.register_fake for it",
+    ),
+)
+
+# What a line has in it that does something with the values of a tensor, and what to write instead.
+# Torch's own advice is a page on its symbolic shapes.
+_DECIDED_BY_VALUES = (
+    (r"`(el)?if\b", "a branch that a tensor's values decide", "torch.cond, or torch.where"),
+    (
+        "`while",
+        "a loop that a tensor's values end",
+        "torch.while_loop, or a fixed number of turns",
+    ),
+    (
+        r"\b(float|int|bool)\(|\.item\(|\.tolist\(",
+        "a Python number of a tensor's value",
+        "leave it a tensor: x.sum() for float(x.sum())",
+    ),
+    ("", "a tensor's value as a Python number", "torch.cond, or torch.where"),
+)
 _WORDS_ABOUT_SIZES = (
     "dynamic_shapes",
     "Constraints violated",
@@ -193,8 +246,7 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
 def _write_numbers_as_tensors(program: Any, where: str) -> None:
     """Let a program return tensors in the place of Python numbers, of which the exporter has no name."""
     graph, specs = program.graph_module.graph, program.graph_signature.output_specs
-    modes = [getattr(node.meta.get("val"), "fake_mode", None) for node in graph.nodes]
-    mode = next(filter(None, modes), None)
+    mode = fake_mode_of(program)
     output = graph.output_node()
     results = list(output.args[0])
     for position, result in enumerate(results):
@@ -221,9 +273,9 @@ def _write_caches_as_dicts(program: Any) -> None:
     signature = program.module_call_graph[0].signature
     args, kwargs = program.example_inputs
     inputs = tuple(map(_as_dicts, args)), _as_dicts(dict(kwargs))
-    signature.in_spec = torch.utils._pytree.tree_structure(inputs)
+    signature.in_spec = tree_structure(inputs)
     results = [None] * signature.out_spec.num_leaves
-    signature.out_spec = torch.utils._pytree.tree_structure(results)
+    signature.out_spec = tree_structure(results)
     program.example_inputs = inputs
 
 
@@ -233,9 +285,7 @@ def _as_dicts(value: Any) -> Any:
         return type(value)(map(_as_dicts, value))
     if type(value) is dict:
         return {name: _as_dicts(item) for name, item in value.items()}
-    children, _ = torch.utils._pytree.tree_flatten_with_path(
-        value, is_leaf=lambda item: item is not value
-    )
+    children, _ = tree_flatten_with_path(value, is_leaf=lambda item: item is not value)
     names = [getattr(path[0], "key", None) for path, _ in children if path]
     if not names or not all(isinstance(name, str) for name in names):
         return value
@@ -275,6 +325,15 @@ def _calls(graph_module: Any, enclosing: tuple[Any, ...]) -> Iterator[tuple[Any,
                 yield from _calls(body, (node, *enclosing))
 
 
+def fake_mode_of(program: Any) -> Any:
+    """Return the mode in which a program was captured; None where it has no tensors."""
+    for node in program.graph_module.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None:
+            return mode
+    return None
+
+
 def where_of(node: Any, enclosing: tuple[Any, ...]) -> str:
     """Name a call as messages do: its line and its op."""
     line, target = line_of(node, *enclosing), sanitize(str(node.target))
@@ -305,7 +364,7 @@ def is_random(node: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     # The tag is on ops that may draw, as dropout and attention do.
-    values = {argument.name: value for argument, value in arguments_of(node)}
+    values = {parameter.name: value for parameter, value in arguments_of(node)}
     trains = values.get("train", values.get("training"))
     return trains is not False and values.get("dropout_p") != 0
 
@@ -315,9 +374,11 @@ def is_random(node: Any) -> bool:
 
 def _without_names(dynamic_shapes: Any) -> Any:
     """Write dimensions as `torch.export.export` takes them: it has no names."""
-    return rewritten_shapes(
-        dynamic_shapes, lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
-    )
+
+    def without_name(dim: Any) -> Any:
+        return torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
+
+    return tree_map(without_name, dynamic_shapes)
 
 
 def _fixing_line(example: Example) -> str:
@@ -326,7 +387,7 @@ def _fixing_line(example: Example) -> str:
     def decided_by_torch(dim: Any) -> Any:
         return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
 
-    shapes = rewritten_shapes(example.dynamic_shapes, decided_by_torch)
+    shapes = tree_map(decided_by_torch, example.dynamic_shapes)
     module, args, kwargs = example.module, example.args, example.kwargs
     try:
         with quiet():
@@ -334,13 +395,11 @@ def _fixing_line(example: Example) -> str:
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
     except Exception:  # many of torch's own; the message has no line then
         return ""
-    for node in program.graph_module.graph.nodes:
-        mode = getattr(node.meta.get("val"), "fake_mode", None)
-        stacks = getattr(getattr(mode, "shape_env", None), "specialization_stacks", {})
-        for stack in stacks.values():
-            line = line_in([(frame.filename, frame.lineno) for frame in stack])
-            if line:
-                return line
+    stacks = getattr(getattr(fake_mode_of(program), "shape_env", None), "specialization_stacks", {})
+    for stack in stacks.values():
+        line = line_in([(frame.filename, frame.lineno) for frame in stack])
+        if line:
+            return line
     return ""
 
 
@@ -365,7 +424,7 @@ def _size_refused(example: Example, error: Exception) -> ModelError:
         if re.search(r"\b(reshape|view|expand)\(", line):
             suggestion = f"-1 in the place of {fixed[1]} in that line, or x.shape[…]"
         return ModelError(where, expected=expected, got=got, next=suggestion)
-    got = _first_line(error)
+    got = first_line(error)
     for line in text.splitlines()[1:]:
         if line.lstrip().startswith("-"):
             got = f"{got} {line.strip(' -')}"
@@ -385,34 +444,25 @@ def _not_captured(example: Example, error: Exception) -> ModelError:
         return _size_refused(example, error)
     line = line_of_error(error)
     where = f"{example.where}, {line}" if line else example.where
-    expected, got = "a forward that torch.export.export takes", sanitize(_first_line(error), 600)
-    suggestion = "torch.export.export(module, args), whose own error says more"
-    if ".numpy() is not supported" in text:
-        expected, suggestion = "torch ops, which follow the arguments", _OPAQUE
-        got = "NumPy: torch.export cannot follow it"
-    elif "Cannot access data pointer" in text:
-        expected, got = (
-            "torch ops",
-            "code that reads the memory of a tensor, as functions in C++ do",
-        )
-        suggestion = "torch.library.custom_op of it, with register_fake"
-    elif _has_packed_sequence(error):
+    if _has_packed_sequence(error):
         expected, got = "padded sequences", "a packed sequence, whose sizes values decide"
         suggestion = "the padded sequence, and a mask of what its lengths leave"
-    elif name in _DECIDED_BY_VALUES:
-        expected, suggestion = "torch ops that need no values to be captured", _OPAQUE
-        got = sanitize(f"{text}, which torch cannot capture without the values")
-    elif "__obj_flatten__" in text:
-        expected, got = "tensors as weights", "weights that torch has packed for its own kernels"
-        suggestion = "export the module first, and quantize the model in ONNX Runtime"
-    elif name == "UnsupportedOperatorException":
-        # Ops in C++ have none as a rule.
-        expected, suggestion = "ops whose sizes torch knows", "torch.library.register_fake for it"
-        got = sanitize(f"{text}, of whose results torch does not know the sizes")
-    elif "data-dependent" in text:
+        return ModelError(where, expected=expected, got=got, next=suggestion)
+    for words, expected, got, suggestion in _REFUSALS:
+        if words in f"{name}: {text}":
+            got = sanitize(got.format(text))
+            return ModelError(where, expected=expected, got=got, next=suggestion)
+    if "data-dependent" in text:
         expected = "control flow that no values decide"
-        got, suggestion = _decided_by_values(line)
-    return ModelError(where, expected=expected, got=got, next=suggestion)
+        for pattern, got, suggestion in _DECIDED_BY_VALUES:
+            if re.search(pattern, line):
+                return ModelError(where, expected=expected, got=got, next=suggestion)
+    return ModelError(
+        where,
+        expected="a forward that torch.export.export takes",
+        got=sanitize(first_line(error), 600),
+        next="torch.export.export(module, args), whose own error says more",
+    )
 
 
 def _has_packed_sequence(error: Exception) -> bool:
@@ -422,27 +472,6 @@ def _has_packed_sequence(error: Exception) -> bool:
         if any(isinstance(value, torch.nn.utils.rnn.PackedSequence) for value in values):
             return True
     return False
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    name = type(error).__name__
-    if lines:
-        return f"{name}: {lines[0].removesuffix('.')}"
-    return name
-
-
-def _decided_by_values(line: str) -> tuple[str, str]:
-    """Say what a line does with the values of a tensor, and what to write instead."""
-    # Torch's own advice is a page on its symbolic shapes.
-    if re.search(r"`(el)?if\b", line):
-        return "a branch that a tensor's values decide", "torch.cond, or torch.where"
-    if "`while" in line:
-        return "a loop that a tensor's values end", "torch.while_loop, or a fixed number of turns"
-    if re.search(r"\b(float|int|bool)\(|\.item\(|\.tolist\(", line):
-        suggestion = "leave it a tensor: x.sum() for float(x.sum())"
-        return "a Python number of a tensor's value", suggestion
-    return "a tensor's value as a Python number", "torch.cond, or torch.where"
 
 
 # ---- what no model can do --------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pyopnb.torch.example import Example, example_of
 from pyopnb.torch.exporter import convert
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
+from pyopnb.torch.reports import metadata_of
 from pyopnb.torch.source import line_of, submodule_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
@@ -30,9 +31,6 @@ __all__ = ["Recorder", "trace"]
 # What the exporter keeps of a tensor that it renamed, and of the call that became a node.
 _ORIGINAL, _CALL = "pkg.torch.onnx.original_node_name", "pkg.torch.onnx.fx_node"
 _CALLED = re.compile(r"%(?P<name>\w+)")
-
-# How the exporter names one of several results of a call, where no call of torch takes it out.
-_ITEM = re.compile(r"(?P<name>\w+?)_(?:_|split_)(?P<position>\d+)")
 
 _BATCH_STATISTICS = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
 
@@ -121,13 +119,21 @@ def trace(
     recorder.results(_inputs(decomposed, example.args, example.kwargs))
     if repeats:
         _check_steps(decomposed, comparison, example, len(feeds))
-    values = dict(_values(model, recorder.values))
-    sources, remarks = {}, {}
-    for name, call in _calls(model, decomposed):
-        sources[name] = _source(call)
-        remark = _remark(call, mended)
-        if remark:
-            remarks[name] = remark
+    values, sources, remarks = {}, {}, {}
+    original_names = _original_names(model)
+    for node in model.graph.node:
+        of_node = recorder.calls.get(_called_by(node))
+        for name in filter(None, node.output):
+            call_name = original_names.get(name, name)
+            if call_name in recorder.values:
+                values[name] = recorder.values[call_name]
+            call = recorder.calls.get(call_name, of_node)
+            if call is None:
+                continue
+            sources[name] = _source(call)
+            remark = _remark(call, mended)
+            if remark:
+                remarks[name] = remark
     return Trace(
         model,
         feeds=feeds,
@@ -148,14 +154,17 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
 
     Attributes
     ----------
-    values : dict
-        What each call gave, as arrays, by its name in the program: copies, as the module's weights may
+    values : dict of str to ndarray
+        What each call gave, by the name of the result in the program: copies, as the module's weights may
         change.
+    calls : dict of str to torch.fx.Node
+        The calls that gave them, by the same names.
     """
 
     def __init__(self, graph_module: Any) -> None:
         super().__init__(graph_module)
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, np.ndarray] = {}
+        self.calls: dict[str, Any] = {}
 
     def results(self, inputs: Sequence[Any]) -> Any:
         with torch.no_grad():
@@ -164,17 +173,20 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
     def run_node(self, n: Any) -> Any:
         value = super().run_node(n)
         if n.op in ("call_function", "placeholder"):
-            self.values[n.name] = _copied_arrays(value)
+            self._keep((n.name,), n, value)
         return value
 
-
-def _copied_arrays(value: Any) -> Any:
-    """Copy a tensor to an array, several to a list; return None for what has no place in a trace."""
-    if isinstance(value, torch.Tensor):
-        return np.array(to_array(value))
-    if isinstance(value, (list, tuple)):
-        return [_copied_arrays(item) for item in value]
-    return None
+    def _keep(self, names: Sequence[str], call: Any, value: Any) -> None:
+        """Keep a result under each of its names."""
+        if call.op == "call_function":
+            self.calls.update(dict.fromkeys(names, call))
+        if isinstance(value, torch.Tensor):
+            self.values.update(dict.fromkeys(names, np.array(to_array(value))))
+        elif isinstance(value, (list, tuple)):
+            for position, item in enumerate(value):
+                # So the exporter names one of several results, where no call of torch takes it out.
+                stems = [f"{name}{infix}" for name in names for infix in ("__", "_split_")]
+                self._keep([f"{stem}{position}" for stem in stems], call, item)
 
 
 def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
@@ -236,60 +248,20 @@ def _check_steps(program: Any, comparison: ModuleComparison, example: Example, c
 # ---- its tensors in the model ----------------------------------------------------------------
 
 
-def _values(model: ModelProto, values: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield torch's numbers by the names of the model's tensors, in the order of its nodes."""
-    original_names = _original_names(model)
-    for node in model.graph.node:
-        for name in filter(None, node.output):
-            call_name = original_names.get(name, name)
-            value = values.get(call_name)
-            item = _ITEM.fullmatch(call_name)
-            if call_name not in values and item is not None:
-                results, position = values.get(item["name"]), int(item["position"])
-                if isinstance(results, list) and position < len(results):
-                    value = results[position]
-            if isinstance(value, np.ndarray):
-                yield name, value
-
-
 def _original_names(model: ModelProto) -> dict[str, str]:
     """Find torch's names of the tensors that the exporter renamed."""
     names = {}
     for info in (*model.graph.value_info, *model.graph.output):
-        for entry in info.metadata_props:
-            if entry.key == _ORIGINAL:
-                names[info.name] = entry.value
+        name = metadata_of(info).get(_ORIGINAL)
+        if name is not None:
+            names[info.name] = name
     return names
-
-
-def _calls(model: ModelProto, program: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors that the model's nodes make, with the calls of torch that they come from."""
-    calls = {}
-    for call in program.graph_module.graph.nodes:
-        if call.op == "call_function":
-            calls[call.name] = call
-    original_names = _original_names(model)
-    for node in model.graph.node:
-        of_node = _called_by(node)
-        for name in filter(None, node.output):
-            call_name = original_names.get(name, name)
-            candidates = [call_name]
-            item = _ITEM.fullmatch(call_name)
-            if item is not None:
-                candidates.append(item["name"])
-            for candidate in (*candidates, of_node):
-                if candidate in calls:
-                    yield name, calls[candidate]
-                    break
 
 
 def _called_by(node: Any) -> str:
     """Read the name of the call that became a node."""
-    for entry in node.metadata_props:
-        match = _CALLED.match(entry.value)
-        if entry.key == _CALL and match is not None:
-            return match["name"]
-    return ""
+    match = _CALLED.match(metadata_of(node).get(_CALL, ""))
+    return "" if match is None else match["name"]
 
 
 # ---- what is said of a call ------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from pyopnb.display.show import show
 from pyopnb.models.nodes import first_output, nodes_in
@@ -18,7 +18,7 @@ from pyopnb.torch.holes import Hole
 from pyopnb.torch.sizes import FixedSize
 from pyopnb.traces.profiling import profile
 
-__all__ = ["Report", "StandIns", "note_holes", "report"]
+__all__ = ["Report", "StandIns", "metadata_of", "note_holes", "report"]
 
 # What is kept of a hole at its node in the model, so that a report needs the model alone.
 _NOTES = ("op", "line", "types", "reason", "path", "remedy")
@@ -93,7 +93,7 @@ def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:
         if calls is None:
             continue
         # The exporter merges equal calls, so that the order does not tell.
-        metadata = _metadata(node)
+        metadata = metadata_of(node)
         alike = [call for call in calls if _is_at(metadata, call.node)]
         hole = (alike or calls)[0]
         for name in _NOTES:
@@ -108,8 +108,9 @@ def _is_at(metadata: Mapping[str, str], call: Any) -> bool:
     return in_submodule and metadata.get(_STACK_TRACE) == call.meta.get("stack_trace")
 
 
-def _metadata(node: NodeProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in node.metadata_props}
+def metadata_of(entry: NodeProto | ValueInfoProto) -> dict[str, str]:
+    """Read what the exporter and `note_holes` write at a node or a tensor."""
+    return {pair.key: pair.value for pair in entry.metadata_props}
 
 
 @hide_internal_frames
@@ -159,7 +160,7 @@ class Report(Sequence[Hole]):
         self._holes: dict[str, Hole] = {}
         self.cells: dict[str, str] = {}
         for node in nodes_in(model.graph):
-            metadata = _metadata(node)
+            metadata = metadata_of(node)
             if f"{_NOTE}op" not in metadata:
                 continue
             notes = {name: metadata.get(f"{_NOTE}{name}", "") for name in _NOTES}

@@ -25,7 +25,6 @@ __all__ = [
     "has_derived_sizes",
     "renamed_by_forward",
     "requested_dimensions",
-    "rewritten_shapes",
     "write_derived_sizes",
     "write_fixed_sizes",
 ]
@@ -70,7 +69,7 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
     Parameters
     ----------
     dynamic_shapes : object
-        As for `torch.export.export`.
+        From `expanded_shapes`.
     arguments : mapping
         Forward's parameters and their values.
 
@@ -80,19 +79,14 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
         By axis; in the order of the tensors.
     """
     requests: list[dict[int, Any]] = []
-    for position, (name, value) in enumerate(arguments.items()):
-        entry = None
-        # By the names of parameters, or in their order.
-        if isinstance(dynamic_shapes, Mapping):
-            entry = dynamic_shapes.get(name)
-        elif dynamic_shapes is not None and position < len(dynamic_shapes):
-            entry = dynamic_shapes[position]
-        _collect_requests(entry, value, requests)
+    entries = dynamic_shapes if isinstance(dynamic_shapes, Mapping) else {}
+    for name, value in arguments.items():
+        _collect_requests(entries.get(name), value, requests)
     return requests
 
 
 def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
-    """Write the entries as torch takes them: one for each argument, and for each tensor in a cache.
+    """Write the entries by name, in the order of the arguments, with one for each tensor in a cache.
 
     Parameters
     ----------
@@ -105,17 +99,15 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
     -------
     object
     """
-    if isinstance(dynamic_shapes, Mapping):
-        # The exporter reads them in the order of the arguments.
-        entries = {}
-        for name, value in arguments.items():
-            entries[name] = _for_each(dynamic_shapes.get(name), value)
-        return entries | {n: e for n, e in dynamic_shapes.items() if n not in entries}
-    if not isinstance(dynamic_shapes, (list, tuple)):
+    if isinstance(dynamic_shapes, (list, tuple)) and len(dynamic_shapes) == len(arguments):
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=True))
+    if not isinstance(dynamic_shapes, Mapping):
         return dynamic_shapes
-    values = [*arguments.values(), *[None] * len(dynamic_shapes)]
-    pairs = zip(dynamic_shapes, values, strict=False)
-    return type(dynamic_shapes)(_for_each(entry, value) for entry, value in pairs)
+    entries = {}
+    for name, value in arguments.items():
+        entries[name] = _for_each(dynamic_shapes.get(name), value)
+    # The arguments come first; further names are refused.
+    return {**entries, **dynamic_shapes, **entries}
 
 
 def _for_each(entry: Any, value: Any) -> Any:
@@ -129,15 +121,6 @@ def _for_each(entry: Any, value: Any) -> Any:
     # With None the exporter would miss an entry, and name no dimension at all.
     entry = entry or {}
     return [[entry] * len(child) if isinstance(child, list) else entry for child in children]
-
-
-def rewritten_shapes(dynamic_shapes: Any, rewrite: Callable[[Any], Any]) -> Any:
-    """Rewrite each dimension of ``dynamic_shapes``."""
-    if isinstance(dynamic_shapes, Mapping):
-        return {name: rewritten_shapes(entry, rewrite) for name, entry in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (list, tuple)):
-        return type(dynamic_shapes)(rewritten_shapes(entry, rewrite) for entry in dynamic_shapes)
-    return rewrite(dynamic_shapes)
 
 
 def children_of(value: Any) -> list[Any]:
@@ -164,6 +147,12 @@ def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) ->
     entries_in_order += [None] * len(items)
     for item_entry, item in zip(entries_in_order, items, strict=False):
         _collect_requests(item_entry, item, requests)
+
+
+def _name_of(request: Any) -> str:
+    """Return the name that the user gave a dimension; return an empty text where there is none."""
+    name = request if isinstance(request, str) else getattr(request, "__name__", "")
+    return name if name.isidentifier() else ""
 
 
 def _axes_of(entry: Any) -> dict[int, Any]:
@@ -273,9 +262,8 @@ def renamed_by_forward(
     shapes = [value.shape for value in graph.inputs]
     for name, shape, request in zip(names, shapes, requests, strict=False):
         for axis, wish in request.items():
-            requested = wish if isinstance(wish, str) else getattr(wish, "__name__", "")
             dim = getattr(shape[axis], "value", None)
-            if requested.isidentifier() and isinstance(dim, str) and len(_symbols(dim)) > 1:
+            if _name_of(wish) and isinstance(dim, str) and len(_symbols(dim)) > 1:
                 sizes.append(FixedSize(name, axis, dim, "as forward takes no other"))
     return sizes
 
@@ -293,37 +281,25 @@ def _derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
             if isinstance(size, torch.SymInt):
                 environment = size.node.shape_env
                 positions.setdefault(size.node.expr, (number, axis))
-    bounds: dict[str, set[tuple[Any, Any]]] = {"upper": set(), "lower": set()}
+    at_most_zero = set()
     for guard in getattr(environment, "guards", ()):
-        for side, symbol, bound in _bounds_in(guard.expr):
-            bounds[side].add((symbol, bound))
+        condition = guard.expr
+        if isinstance(condition, (sympy.Le, sympy.Eq)):
+            at_most_zero.add(condition.lhs - condition.rhs)
+        if isinstance(condition, (sympy.Ge, sympy.Eq)):
+            at_most_zero.add(condition.rhs - condition.lhs)
     derived = {}
-    for symbol, bound in bounds["upper"] & bounds["lower"]:
-        if symbol in positions and bound.free_symbols <= positions.keys():
-            derived[positions[symbol]] = bound
+    for difference in at_most_zero:
+        if -difference not in at_most_zero:
+            continue
+        for symbol in difference.free_symbols & positions.keys():
+            bound = symbol - difference / difference.diff(symbol)
+            terms = bound.as_coefficients_dict()
+            # Of total = past + new, the symbol is total: a difference of sizes might be negative.
+            is_sum = len(bound.free_symbols) > 1 and min(terms.values()) > 0
+            if is_sum and bound.free_symbols <= positions.keys():
+                derived[positions[symbol]] = bound
     return derived
-
-
-def _bounds_in(condition: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Read the upper and lower bounds of symbols by sums of others from a condition of torch's."""
-    if not isinstance(condition, (sympy.Le, sympy.Ge, sympy.Eq)):
-        return
-    difference = condition.lhs - condition.rhs
-    if isinstance(condition, sympy.Ge):
-        difference = -difference
-    for symbol in difference.free_symbols:
-        factor = difference.diff(symbol)
-        if factor not in (1, -1):
-            continue
-        bound = symbol - factor * difference
-        terms = bound.as_coefficients_dict()
-        # Of total = past + new, the symbol is total: a difference of sizes might be negative.
-        if len(bound.free_symbols) < 2 or min(terms.values()) < 0:
-            continue
-        if isinstance(condition, sympy.Eq) or factor == 1:
-            yield "upper", symbol, bound
-        if isinstance(condition, sympy.Eq) or factor == -1:
-            yield "lower", symbol, bound
 
 
 # ---- dimensions of the model -----------------------------------------------------------------
@@ -423,35 +399,46 @@ class OpenSizes:
         By input the dimensions: a number, a name, or an expression of names.
     arrays : sequence of ndarray
         The example.
-    bounds : mapping of str to (int, int)
-        The least and the largest size by name, where the user has set them.
+    requests : sequence of mapping
+        From `requested_dimensions`.
 
     Attributes
     ----------
     example : dict of str to int
         The size of each free dimension in the example.
+    places : dict of str to list
+        The inputs and axes of each free dimension, and what the user wants there.
     """
 
     def __init__(
         self,
         dims: Sequence[Sequence[int | str]],
         arrays: Sequence[np.ndarray],
-        bounds: Mapping[str, tuple[int, int]],
+        requests: Sequence[Mapping[int, Any]],
     ) -> None:
-        self._dims, self._arrays, self._bounds = dims, arrays, bounds
+        self._dims, self._arrays = dims, arrays
         self.example: dict[str, int] = {}
-        for row, array in zip(dims, arrays, strict=True):
-            for dim, size in zip(row, array.shape, strict=True):
+        self.places: dict[str, list[tuple[int, int, Any]]] = {}
+        self._bounds: dict[str, tuple[int, int]] = {}
+        for number, (row, array) in enumerate(zip(dims, arrays, strict=True)):
+            for axis, (dim, size) in enumerate(zip(row, array.shape, strict=True)):
                 # Others are computed from these, as 2*s0 is.
-                if isinstance(dim, str) and _symbols(dim) == {dim}:
-                    self.example[dim] = size
+                if not isinstance(dim, str) or _symbols(dim) != {dim}:
+                    continue
+                # Numbers of Python's may be inputs after the tensors.
+                request = requests[number].get(axis) if number < len(requests) else None
+                self.example[dim] = size
+                self.places.setdefault(dim, []).append((number, axis, request))
+                least, largest = getattr(request, "min", None), getattr(request, "max", None)
+                if isinstance(least, int) or isinstance(largest, int):
+                    self._bounds[dim] = int(least or 1), int(min(largest or _LARGEST, _LARGEST))
 
     @classmethod
     def of_model(
         cls,
         model: ModelProto,
         arrays: Sequence[np.ndarray],
-        bounds: Mapping[str, tuple[int, int]],
+        requests: Sequence[Mapping[int, Any]],
     ) -> OpenSizes:
         """Read the dimensions from the inputs of a model."""
         dims: list[list[int | str]] = []
@@ -461,20 +448,45 @@ class OpenSizes:
             for dim, size in zip(declared, array.shape, strict=True):
                 row.append(dim.dim_param or size)
             dims.append(row)
-        return cls(dims, arrays, bounds)
+        return cls(dims, arrays, requests)
 
-    def steps(self, symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-        """Yield other sizes of some symbols, in the end 1; the others keep the example's."""
-        drawn = [self.example]
-        for step in (*_STEPS, None):
+    @classmethod
+    def of_requests(
+        cls, arrays: Sequence[np.ndarray], requests: Sequence[Mapping[int, Any]]
+    ) -> OpenSizes:
+        """Open the dimensions that the user wants to be open; two that have one name are one."""
+        dims: list[list[int | str]] = []
+        for number, (array, request) in enumerate(zip(arrays, requests, strict=True)):
+            row: list[int | str] = list(array.shape)
+            for axis, entry in request.items():
+                row[axis] = _name_of(entry) or f"size_{number}_{axis}"
+            dims.append(row)
+        return cls(dims, arrays, requests)
+
+    def examples(
+        self, symbols: Sequence[str]
+    ) -> Iterator[tuple[dict[str, int], tuple[np.ndarray, ...]]]:
+        """Yield examples of other sizes of some symbols, but 1; the others keep the example's."""
+        drawn = [self.example, self._with_ones(symbols)]
+        for step in _STEPS:
             sizes = dict(self.example)
             for symbol in symbols:
-                size = 1 if step is None else self.example[symbol] + step
                 least, largest = self._bounds.get(symbol, (1, _LARGEST))
-                sizes[symbol] = min(max(size, least), largest)
-            if sizes not in drawn:
+                sizes[symbol] = min(max(self.example[symbol] + step, least), largest)
+            resized = None if sizes in drawn else self.resize(sizes)
+            if resized is not None:
                 drawn.append(sizes)
-                yield sizes
+                yield sizes, resized
+
+    def example_of_ones(self, symbols: Sequence[str]) -> tuple[np.ndarray, ...] | None:
+        """Give 1 to some symbols; return None where that is the example, or fits none."""
+        ones = self._with_ones(symbols)
+        if ones == self.example or any(self._bounds.get(name, (1, 1))[0] > 1 for name in symbols):
+            return None
+        return self.resize(ones)
+
+    def _with_ones(self, symbols: Sequence[str]) -> dict[str, int]:
+        return {**self.example, **dict.fromkeys(symbols, 1)}
 
     def resize(self, sizes: Mapping[str, int]) -> tuple[np.ndarray, ...] | None:
         """Repeat the example's numbers in other sizes; return None if these fit no example."""

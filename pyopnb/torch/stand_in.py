@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY
 from pyopnb.torch.arrays import to_array, to_tensor
-from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
+from pyopnb.torch.calls import DTYPES, as_list, decode, op_name, target_name
 
 __all__ = ["PARTS", "OtherResults", "TorchOp", "define", "own_memory"]
 
@@ -61,7 +62,6 @@ class TorchOp:
 
     def __init__(self, **attrs: Any) -> None:
         self._attrs = attrs
-        self._complex = frozenset(attrs.get(COMPLEX, ()))
         self._dtypes = [_PARTS_OF_COMPLEX.get(name, name) for name in attrs.get(DTYPES, ())]
 
     def infer(self, *types: Any) -> list[str]:
@@ -69,7 +69,7 @@ class TorchOp:
 
     def compute(self, *inputs: Any) -> Any:
         with torch.no_grad():
-            results = self._results(self._with_complex(_tensors(inputs)))
+            results = self._results(_tensors(inputs))
         # Some ops return a list of one.
         arrays = tuple(map(to_array, results))
         return arrays if len(arrays) > 1 else arrays[0]
@@ -82,7 +82,7 @@ class TorchOp:
             if tensor is not None and tensor.is_floating_point():
                 tensors[position] = leaves[position] = torch.nn.Parameter(tensor)
         with torch.enable_grad():
-            results = self._results(self._with_complex(tensors))
+            results = self._results(tensors)
         used, seeds = [], []
         for result, grad in zip(results, grads, strict=True):
             if grad is not None and result.requires_grad:
@@ -102,16 +102,10 @@ class TorchOp:
             gradients[position] = None if gradient is None else to_array(gradient)
         return tuple(gradients)
 
-    def _with_complex(self, tensors: list[Any]) -> list[Any]:
-        """Make complex tensors of those that hold real and imaginary parts."""
-        for position in self._complex:
-            tensors[position] = torch.view_as_complex(tensors[position].contiguous())
-        return tensors
-
     def _results(self, tensors: list[Any]) -> list[Any]:
         args, kwargs = decode(self.target, self._attrs, tensors)
         results = (self.function or self.target)(*args, **kwargs)
-        return [results] if isinstance(results, torch.Tensor) else list(results)
+        return as_list(results)
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
@@ -165,28 +159,26 @@ def define(target: Any, function: Any = None) -> str:
     return name
 
 
-def own_memory(results: Any, inputs: Any) -> Any:
+def own_memory(results: Sequence[Any], inputs: Iterable[Any]) -> list[Any]:
     """Clone the results that share memory with an input, or with another result.
 
     Parameters
     ----------
-    results : torch.Tensor, or list or tuple of them
+    results : sequence of torch.Tensor
     inputs : iterable
         Of which the tensors count.
 
     Returns
     -------
-    torch.Tensor, list or tuple
+    list of torch.Tensor
     """
     used = set()
     for value in inputs:
         if isinstance(value, torch.Tensor):
             used.add(value.untyped_storage().data_ptr())
     clones = []
-    for result in [results] if isinstance(results, torch.Tensor) else results:
+    for result in results:
         address = result.untyped_storage().data_ptr()
         clones.append(result.clone() if address in used else result)
         used.add(address)
-    if isinstance(results, torch.Tensor):
-        return clones[0]
-    return clones if isinstance(results, list) else tuple(clones)
+    return clones

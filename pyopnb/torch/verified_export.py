@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from onnx import ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
@@ -20,11 +19,6 @@ from pyopnb.torch.sizes import FixedSize, fix_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
 
 __all__ = ["export_verified"]
-
-_LARGEST = 2**12
-
-_Place = tuple[str, int, Any]
-"""An input, an axis, and what the user wants there."""
 
 
 def export_verified(conversion: Conversion, example: Example) -> Conversion:
@@ -42,11 +36,10 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
     Conversion
     """
     program = conversion.program
-    axes_of = _places_of_dimensions(conversion.model, example.requests)
     parts = parts_in(program)
     foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     # One comparison for all attempts: they are judged on the same inputs.
-    comparison = ModuleComparison(example, _bounds(axes_of), foreign=foreign, limited=bool(parts))
+    comparison = ModuleComparison(example, foreign=foreign, limited=bool(parts))
 
     def fault_of(candidate: Conversion) -> Fault | None:
         return comparison.fault(candidate.model)
@@ -70,19 +63,21 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
         return mended
     # … or what forward does depends on the size, as a loop over it does.
     wrong = comparison.wrong_sizes(conversion.model)
-    for symbol, text in wrong.items():
-        if not _may_be_fixed(axes_of[symbol]):
-            name, axis, _ = axes_of[symbol][0]
-            text = f"{sanitize(name)}, axis {axis}, cannot change: {sanitize(text, 400)}"
-            return replace(conversion, fault=Fault(text))
-    feeds = comparison.feeds(conversion.model)
+    places = comparison.open_sizes(conversion.model).places
+    feeds = list(comparison.feeds(conversion.model).items())
     fixed = []
     for symbol, text in wrong.items():
-        reason = f"as the model is wrong at other sizes: {sanitize(text, 300)}"
-        for name, axis, _ in axes_of[symbol]:
-            size = feeds[name].shape[axis]
-            fixed.append(FixedSize(name, axis, size, reason))
-        fix_dimensions(conversion.exported.model.graph, symbol, size)
+        for number, axis, request in places[symbol]:
+            name, array = feeds[number]
+            if not _is_for_torch_to_decide(request):
+                text = f"{sanitize(name)}, axis {axis}, cannot change: {sanitize(text, 400)}"
+                return replace(conversion, fault=Fault(text))
+            reason = f"as the model is wrong at other sizes: {sanitize(text, 300)}"
+            fixed.append(FixedSize(name, axis, array.shape[axis], reason))
+    graph = conversion.exported.model.graph
+    for symbol in wrong:
+        number, axis, _ = places[symbol][0]
+        fix_dimensions(graph, symbol, feeds[number][1].shape[axis])
     return replace(conversion, fixed=fixed)
 
 
@@ -111,34 +106,7 @@ def _mended(
     return None
 
 
-# ---- dimensions ------------------------------------------------------------------------------
-
-
-def _places_of_dimensions(
-    model: ModelProto, requests: Sequence[Mapping[int, Any]]
-) -> dict[str, list[_Place]]:
-    """Find the inputs and axes of each free dimension."""
-    axes_of: dict[str, list[_Place]] = {}
-    for info, request in zip(model.graph.input, requests, strict=False):
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-            if dim.dim_param:
-                axes_of.setdefault(dim.dim_param, []).append((info.name, axis, request.get(axis)))
-    return axes_of
-
-
-def _bounds(axes_of: Mapping[str, Sequence[_Place]]) -> dict[str, tuple[int, int]]:
-    """Read the least and the largest sizes that the user has given to dimensions."""
-    bounds = {}
-    for symbol, entries in axes_of.items():
-        for _, _, request in entries:
-            least, largest = getattr(request, "min", None), getattr(request, "max", None)
-            if isinstance(least, int) or isinstance(largest, int):
-                bounds[symbol] = int(least or 1), int(min(largest or _LARGEST, _LARGEST))
-    return bounds
-
-
-def _may_be_fixed(axes_of: Sequence[_Place]) -> bool:
+def _is_for_torch_to_decide(request: Any) -> bool:
     """Tell whether a dimension is open for torch to decide, and not by a name of the user's."""
     hint = torch.export.Dim.AUTO
-    requests = [request for _, _, request in axes_of]
-    return all(type(request) is type(hint) and request.type == hint.type for request in requests)
+    return type(request) is type(hint) and request.type == hint.type

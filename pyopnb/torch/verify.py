@@ -22,7 +22,7 @@ from pyopnb.torch.example import Example, check_runs, is_tensor_or_number
 from pyopnb.torch.sizes import OpenSizes
 from pyopnb.torch.stand_in import OtherResults
 
-__all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "arrays_of"]
+__all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "agree", "arrays_of"]
 
 Function = Callable[..., Sequence[np.ndarray]]
 
@@ -102,8 +102,6 @@ class ModuleComparison:
     Parameters
     ----------
     example : Example
-    bounds : mapping, optional
-        By name of a free dimension the least and the largest size that the user wants.
     foreign : bool
         Whether the module runs code that is not torch's. Such code is neither run on values that the
         user has not given, nor in float64.
@@ -114,13 +112,12 @@ class ModuleComparison:
     def __init__(
         self,
         example: Example,
-        bounds: Mapping[str, tuple[int, int]] | None = None,
         *,
         foreign: bool = False,
         limited: bool = False,
     ) -> None:
         self._limit = CallLimit() if limited else nullcontext()
-        self._example, self._bounds = example, bounds or {}
+        self._example = example
         self._foreign = foreign
         self._trial_inputs: Arrays = ()
         self._trial_name = ""
@@ -199,9 +196,13 @@ class ModuleComparison:
         trials = self._value_trials(example)
         if sizes:
             # Values come first: what is wrong at the example's own sizes is an op's fault.
-            open_sizes = OpenSizes.of_model(model, example, self._bounds)
-            trials = itertools.chain(trials, self._size_trials(open_sizes))
+            trials = itertools.chain(trials, self._size_trials(self.open_sizes(model)))
         return self._first_fault(_runner(session), trials)
+
+    def open_sizes(self, model: ModelProto) -> OpenSizes:
+        """Read the free dimensions of a model."""
+        example = self._example.arrays(len(model.graph.input))
+        return OpenSizes.of_model(model, example, self._example.requests)
 
     def fault_of_steps(self, converted: Function, count: int) -> Fault | None:
         """Compare the module with another way to run it in torch, on the example."""
@@ -216,8 +217,7 @@ class ModuleComparison:
             What is wrong, by name. Sizes that torch itself does not take are none of them.
         """
         converted = _runner(_session(model))
-        example = self._example.arrays(len(model.graph.input))
-        open_sizes = OpenSizes.of_model(model, example, self._bounds)
+        open_sizes = self.open_sizes(model)
         faults = {}
         for symbol in open_sizes.example:
             fault = self._first_fault(converted, self._resized(open_sizes, [symbol]))
@@ -268,16 +268,13 @@ class ModuleComparison:
             ]
         except Exception:  # of the example itself, which the comparison reports
             return
-        # LAPACK rounds differently from call to call.
-        for first, second in zip(*runs, strict=False):
-            same_shape = first.shape == second.shape
-            if not same_shape or not np.allclose(first, second, 1e-3, 1e-3, equal_nan=True):
-                raise ModelError(
-                    self._example.where,
-                    expected="what gives the same numbers each time",
-                    got="a forward that remembers earlier calls",
-                    next="take what it remembers as an argument, and return what it becomes",
-                )
+        if not agree(*runs):
+            raise ModelError(
+                self._example.where,
+                expected="what gives the same numbers each time",
+                got="a forward that remembers earlier calls",
+                next="take what it remembers as an argument, and return what it becomes",
+            )
         self._repeats = True
 
     def _returns_others(self, trial: Trial) -> bool:
@@ -320,31 +317,38 @@ class ModuleComparison:
     def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Trial]:
         """Yield other sizes of some dimensions until torch has accepted two of them, and one of size 1."""
         accepted = 0
-        for changed in sizes.steps(symbols):
-            inputs = sizes.resize(changed)
-            is_one = all(changed[symbol] == 1 for symbol in symbols)
-            if inputs is None or (accepted >= _FURTHER_SIZES and not is_one):
-                continue
+        for changed, inputs in sizes.examples(symbols):
             runs_before = self._runs_of_torch
             yield Trial(_described(changed, symbols), inputs)
             # The trial was run meanwhile; sizes at which torch itself raises do not count.
-            if self._runs_of_torch > runs_before:
-                accepted += 1
+            accepted += self._runs_of_torch > runs_before
+            if accepted == _FURTHER_SIZES:
+                break
+        ones = sizes.example_of_ones(symbols)
+        if ones is not None:
+            yield Trial(_described(dict.fromkeys(symbols, 1), symbols), ones)
 
 
 _FURTHER_SIZES = 2
 
 
-def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
-    """Tell whether arrays are a trial's inputs, to the bit."""
-    if len(arrays) != len(inputs):
-        return False
-    for array, expected in zip(arrays, inputs, strict=True):
-        if expected is None or array.shape != expected.shape or array.dtype != expected.dtype:
+def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
+    """Tell whether two runs gave the same numbers, of which LAPACK rounds some differently from call to call."""
+    for array, repeated in zip(first, second, strict=False):
+        if array.shape != repeated.shape:
             return False
-        if array.tobytes() != expected.tobytes():
+        if not np.allclose(array, repeated, 1e-3, 1e-3, equal_nan=True):
             return False
     return True
+
+
+def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
+    """Tell whether arrays are a trial's inputs, to the bit."""
+    bits = []
+    for values in (arrays, inputs):
+        present = [array for array in values if array is not None]
+        bits.append([(array.dtype, array.shape, array.tobytes()) for array in present])
+    return bits[0] == bits[1]
 
 
 def _session(model: ModelProto) -> Session:

@@ -7,7 +7,7 @@ The exporter's public ways are used: `torch.library.custom_op` makes the op, and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,11 @@ from pyopnb.torch.calls import (
     SPECIAL,
     Call,
     Unwritable,
+    as_list,
+    as_returned,
     decode,
     encode,
+    insert_call,
 )
 from pyopnb.torch.recurrent import OPEN_OPS
 from pyopnb.torch.stand_in import own_memory
@@ -60,7 +63,6 @@ _ALL_TYPES = [f"tensor({TensorProto.DataType.Name(row.onnx).lower()})" for row i
 _MOST_PARAMETERS = 64
 
 _PUT_IN = "pyopnb_put_in"
-_META_OF_THE_CALL = ("stack_trace", "nn_module_stack", "source_fn_stack")
 
 
 def translations() -> Mapping[Any, Callable[..., Any]]:
@@ -106,9 +108,9 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
     for position in call.attrs.get(COMPLEX, ()):
         inputs[position] = _real_parts(node, inputs[position])
     node.target = _opaque_ops[key]
-    node.args = tuple(value for value in inputs if value is not None)
+    node.args = tuple(inputs)
     if _is_packed(call):
-        node.args = (list(node.args),)
+        node.args = (inputs,)
     node.kwargs = {}
     return call
 
@@ -138,13 +140,8 @@ def is_put_in(node: Any) -> bool:
 def _real_parts(node: Any, value: Any) -> Any:
     """Insert calls that make real numbers of a complex input, the parts in a last dimension."""
     for target in (torch.ops.aten.resolve_conj.default, torch.ops.aten.view_as_real.default):
-        with node.graph.inserting_before(node):
-            call = node.graph.call_function(target, (value,))
-        call.meta = {name: node.meta[name] for name in _META_OF_THE_CALL if name in node.meta}
-        with value.meta["val"].fake_mode:
-            call.meta["val"] = target(value.meta["val"])
-        call.meta[_PUT_IN] = True
-        value = call
+        value = insert_call(node, target, value)
+        value.meta[_PUT_IN] = True
     return value
 
 
@@ -154,35 +151,29 @@ def _real_parts(node: Any, value: Any) -> Any:
 def _opaque(call: Call) -> Any:
     """Make a torch op that makes this call, of the inputs alone; it must not keep the graph."""
     name = f"pyopnb::{call.target._schema.name.replace('::', '_')}_{next(_numbers)}"
-    present = [value is not None for value in call.inputs]
     parameters: list[str] = []
-    for value in call.inputs:
-        if value is not None:
-            parameters.append(f"{_input_type(value)} x{len(parameters)}")
+    for position, value in enumerate(call.inputs):
+        parameters.append(f"{_input_type(value)} x{position}")
     packed = _is_packed(call)
     if packed:
-        parameters = ["Tensor[] x"]
+        parameters = ["Tensor?[] x"]
     schema = f"({', '.join(parameters)}) -> {call.returns}"
     target, attrs = call.target, call.attrs
-    complex_positions = frozenset(attrs.get(COMPLEX, ()))
 
-    def run(*values: Any, function: Any = target) -> Any:
-        inputs = _spread(values[0] if packed else values, present)
-        for position in complex_positions:
-            inputs[position] = torch.view_as_complex(inputs[position].contiguous())
-        args, kwargs = decode(target, attrs, inputs)
-        return function(*args, **kwargs)
+    def run(*values: Any, function: Any = target) -> list[Any]:
+        args, kwargs = decode(target, attrs, values[0] if packed else values)
+        return as_list(function(*args, **kwargs))
+
+    def returned(results: list[Any]) -> Any:
+        return results if call.returns.endswith("[]") else as_returned(results)
 
     def run_with_own_memory(*values: Any) -> Any:
-        return own_memory(run(*values), values[0] if packed else values)
+        return returned(own_memory(run(*values), values[0] if packed else values))
 
     def fake(*values: Any) -> Any:
-        results = run(*values, function=OPEN_OPS.get(target, target))
-        if isinstance(results, torch.Tensor):
-            return results.clone()
         # Results of the fake run may be views, and torch wants new tensors of a custom op.
-        clones = [result.clone() for result in results]
-        return clones if call.returns.endswith("[]") else tuple(clones)
+        results = run(*values, function=OPEN_OPS.get(target, target))
+        return returned([result.clone() for result in results])
 
     opaque = torch.library.custom_op(name, run_with_own_memory, mutates_args=(), schema=schema)
     opaque.register_fake(fake)
@@ -194,18 +185,10 @@ def _is_packed(call: Call) -> bool:
     return len(call.inputs) > _MOST_PARAMETERS
 
 
-def _spread(values: Sequence[Any], present: list[bool]) -> list[Any]:
-    """Put None where an input is left out."""
-    ahead = iter(values)
-    spread: list[Any] = []
-    for is_present in present:
-        spread.append(next(ahead) if is_present else None)
-    return spread
-
-
 def _input_type(node: Any) -> str:
-    value = node.meta["val"]
-    return "Tensor" if isinstance(value, torch.Tensor) else _SCALAR_TYPES[type(value).__name__]
+    if node is None or isinstance(node.meta["val"], torch.Tensor):
+        return "Tensor?"
+    return _SCALAR_TYPES[type(node.meta["val"]).__name__]
 
 
 # ---- its node --------------------------------------------------------------------------------
@@ -218,14 +201,13 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
     if natural:
         attrs = _natural(call.attrs)
     attrs = {name: _as_attribute(value) for name, value in attrs.items()}
-    present = [value is not None for value in call.inputs]
-    schema = _schema(domain, op_type, version, len(present), call.outputs, attrs)
+    schema = _schema(domain, op_type, version, len(call.inputs), call.outputs, attrs)
     operator = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
 
     packed = _is_packed(call)
 
     def translate(*values: Any) -> Any:
-        return operator(*_spread(values[0] if packed else values, present), **attrs)
+        return operator(*(values[0] if packed else values), **attrs)
 
     return translate
 

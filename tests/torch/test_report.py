@@ -220,6 +220,8 @@ def test_every_kind_of_argument_comes_back_from_its_attribute():
             kept = pyopnb.node("demo::X", "x", "y", **{name: value}).attribute
             proto.attribute.extend(kept)
         attrs = attribute_values(proto, None, "")
+        # Calls in a graph have no numbers to be viewed.
+        attrs.pop("torch_complex", None)
         args, kwargs = decode(call.target, attrs, call.inputs)
         given = {
             **dict(zip((a.name for a in call.target._schema.arguments), node.args, strict=False)),
