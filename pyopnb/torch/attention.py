@@ -25,7 +25,7 @@ def zero_masked_rows(program: Any) -> None:
     program : torch.export.ExportedProgram
         It is changed.
     """
-    for node, _ in list(calls_in(program)):
+    for node in list(calls_in(program)):
         if node.target is not _ATTENTION:
             continue
         mask = node.kwargs.get("attn_mask")

@@ -6,6 +6,8 @@ Tensors are inputs of the node, and every other argument becomes an attribute.
 from __future__ import annotations
 
 import keyword
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +36,7 @@ __all__ = [
     "encode",
     "insert_call",
     "op_name",
+    "register_op",
     "target_name",
 ]
 
@@ -47,6 +50,9 @@ SPECIAL = (DTYPES, COMPLEX, LENGTHS, NONE, EMPTY, DYNAMIC)
 that are None or an empty list; ``torch_dynamic`` arguments that are computed in the graph, and come as
 inputs after the tensors.
 """
+
+
+_numbers: Counter[tuple[str, str]] = Counter()
 
 
 class Unwritable(PyopError):
@@ -346,6 +352,30 @@ def _survives(value: float) -> bool:
     """Tell whether a number comes back from an attribute, which has 32 bits."""
     with np.errstate(over="ignore"):
         return value != value or _from_float32(value) == value
+
+
+def register_op(namespace: str, stem: str, function: Any, fake: Any, schema: str) -> Any:
+    """Register an op in torch that changes none of its arguments.
+
+    Parameters
+    ----------
+    namespace, stem : str
+        Torch takes letters, digits and underscores, and every name once in a process.
+    function, fake : callable
+        What it does, and what it returns where torch traces.
+    schema : str
+        ``(Tensor x) -> Tensor``
+
+    Returns
+    -------
+    torch._ops.OpOverload
+    """
+    namespace, stem = (re.sub(r"\W", "_", text, flags=re.ASCII) for text in (namespace, stem))
+    _numbers[namespace, stem] += 1
+    name = f"{stem}_{_numbers[namespace, stem]}"
+    op = torch.library.custom_op(f"{namespace}::{name}", function, mutates_args=(), schema=schema)
+    op.register_fake(fake)
+    return getattr(getattr(torch.ops, namespace), name).default
 
 
 def insert_call(node: Any, target: Any, *args: Any, after: bool = False) -> Any:

@@ -95,7 +95,7 @@ class Example:
         arrays = []
         for index in _input_indices(leaves, count):
             leaf = leaves[index]
-            arrays.append(to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf))
+            arrays.append(to_array(leaf) if _is_tensor(leaf) else np.asarray(leaf))
         return tuple(arrays)
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
@@ -113,8 +113,7 @@ class Example:
 
 def tensors_in(values: Any) -> list[Any]:
     """List the tensors among values."""
-    leaves = tree_leaves(values)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return list(filter(_is_tensor, tree_leaves(values)))
 
 
 def is_tensor_or_number(leaf: Any) -> bool:
@@ -124,17 +123,17 @@ def is_tensor_or_number(leaf: Any) -> bool:
 
 def _input_indices(leaves: Sequence[Any], count: int) -> list[int]:
     """Find the arguments that are inputs of the model."""
-    tensors, numbers = [], []
-    for index, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
-            tensors.append(index)
-        if is_tensor_or_number(leaf):
-            numbers.append(index)
     # Torch makes inputs of the tensors, and of numbers as well where these may change.
-    for indices in (tensors, numbers):
+    for is_input in (_is_tensor, is_tensor_or_number):
+        indices = [index for index, leaf in enumerate(leaves) if is_input(leaf)]
         if len(indices) == count:
             return indices
-    raise ModelError("args", expected=plural(count, "tensor"), got=str(len(tensors)))
+    got = str(len(tensors_in(leaves)))
+    raise ModelError("args", expected=plural(count, "tensor"), got=got)
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor)
 
 
 def _signature(module: Any) -> inspect.Signature:
@@ -425,7 +424,7 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
         return None
     types: list[Any] = []
     for leaf in tree_leaves(results):
-        is_tensor = isinstance(leaf, torch.Tensor)
+        is_tensor = _is_tensor(leaf)
         types.append((leaf.dtype, leaf.dim()) if is_tensor else type(leaf))
     return types
 

@@ -102,7 +102,7 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
     filled = list(holes)
     for _ in range(_ATTEMPTS):
         try:
-            with as_onnx(node for node, _ in calls_in(program)):
+            with as_onnx(calls_in(program)):
                 _recompile(program)
                 return Conversion(program, _call_exporter(program, example), filled)
         except torch.onnx.OnnxExporterError as error:
@@ -137,7 +137,7 @@ def _call_exporter(program: Any, example: Example) -> Any:
         "dynamic_shapes": example.dynamic_shapes,
         "custom_translation_table": {**translations(), **translations_of_sequences()},
     }
-    if any(getattr(node.target, "namespace", "") == "onnx" for node, _ in calls_in(program)):
+    if any(getattr(node.target, "namespace", "") == "onnx" for node in calls_in(program)):
         # torch.onnx.ops are operators of this opset, and the exporter's own default is less.
         arguments["opset_version"] = _OPSET_OF_TORCH_OPS
     with quiet():
@@ -265,22 +265,22 @@ def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
 
 def _put_functions(program: Any) -> None:
     """Replace the calls of functions that `pyopnb.torch.op` made."""
-    for node, enclosing in list(calls_in(program)):
+    for node in list(calls_in(program)):
         function = exported_as(node.target)
         if function is not None:
             # None is the default of an attr that the node does not have.
             node.kwargs = {name: value for name, value in node.kwargs.items() if value is not None}
-            _put(node, enclosing, *function)
+            _put(node, *function)
 
 
 def _put_parts(program: Any) -> list[Hole]:
     """Replace the calls of submodules that torch could not capture."""
     holes = []
-    for node, enclosing in list(calls_in(program)):
+    for node in list(calls_in(program)):
         part = part_of(node)
         if part is None:
             continue
-        hole = hole_of(node, enclosing, part.reason)
+        hole = hole_of(node, part.reason)
         line, path = part.line or hole.line, part.path or hole.path
         holes.append(replace(hole, line=line, path=path, remedy=part.remedy))
         put_node(node, define(node.target, part.function))
@@ -292,9 +292,9 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
     calls = list(calls_in(program))
     for key, op in ops.items():
         matching = []
-        for node, enclosing in calls:
+        for node in calls:
             if key in (node.target, getattr(node.target, "overloadpacket", None)):
-                matching.append((node, enclosing))
+                matching.append(node)
         if not matching:
             expected = "a torch op that the module calls"
             got = sanitize(key if isinstance(key, str) else target_name(key))
@@ -311,13 +311,13 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
         version = 1
         if registered is not None:
             version = registered.current.opset
-        for node, enclosing in matching:
-            _put(node, enclosing, op, version)
+        for node in matching:
+            _put(node, op, version)
 
 
-def _put(node: Any, enclosing: tuple[Any, ...], op: str, version: int) -> None:
+def _put(node: Any, op: str, version: int) -> None:
     try:
         put_node(node, op, version=version, natural=True)
     except Unwritable as error:
-        where = f"{where_of(node, enclosing)}, as {op}"
+        where = f"{where_of(node)}, as {op}"
         raise ModelError(where, expected=error.expected, got=error.got) from None

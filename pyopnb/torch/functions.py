@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +24,7 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import ANY, Dim, TensorType
 from pyopnb.torch.arrays import to_array, to_tensor
-from pyopnb.torch.calls import as_returned
+from pyopnb.torch.calls import as_returned, register_op
 
 __all__ = ["TorchFunction", "exported_as", "op"]
 
@@ -35,7 +33,6 @@ _SCALARS = ("int", "float", "bool", "str")
 # Names that no attr has.
 _TENSORS, _COUNT = "pyopnb_tensors", "pyopnb_count"
 
-_numbers = itertools.count(1)
 _lock = threading.Lock()
 _functions: dict[tuple[str, str, int], TorchFunction] = {}
 _functions_by_overload: dict[Any, TorchFunction] = {}
@@ -139,25 +136,21 @@ class TorchFunction:
         self._fixed_inputs = sum(not port.variadic for port in version.schema.inputs)
         self._is_variadic = self._fixed_inputs < len(version.schema.inputs)
         self._kernels: dict[str, tuple[Op, Kernel]] = {}
-        namespace, name = _torch_name(version.op)
-        self._register(f"{namespace}::{name}", version)
-        self.overload = getattr(getattr(torch.ops, namespace), name).default
-
-    def _register(self, name: str, version: Version) -> None:
-        """Register the op and its gradient in torch."""
-        schema = _torch_schema(version, self._outputs)
-        custom_op = torch.library.custom_op(name, self._run, mutates_args=(), schema=schema)
-        custom_op.register_fake(self._fake)
-        custom_op.register_autograd(self._backward, setup_context=_keep_for_backward)
+        namespace, _, name = version.op.partition("::")
+        namespace = f"pyopnb_{namespace}"
+        schema = _torch_schema(version, outputs)
+        self.overload = register_op(namespace, name, self._run, self._fake, schema)
+        torch.library.register_autograd(
+            self.overload, self._backward, setup_context=_keep_for_backward
+        )
         # The gradient is an op of its own, so that the compiler does not look into it either.
         parameters = [f"Tensor?[] {_TENSORS}", f"int {_COUNT}"]
         if version.schema.attrs:
             parameters += ["*", _torch_attrs(version)]
         schema = f"({', '.join(parameters)}) -> Tensor[]"
-        self._gradient = torch.library.custom_op(
-            f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema
+        self._gradient = register_op(
+            namespace, f"{name}_backward", self._run_gradient, _fake_gradient, schema
         )
-        self._gradient.register_fake(_fake_gradient)
 
     def __repr__(self) -> str:
         return f"{self.name}, version {self._number}, as a function of torch: {self._schema}"
@@ -312,14 +305,6 @@ class TorchFunction:
 
 
 # ---- schemas ---------------------------------------------------------------------------------
-
-
-def _torch_name(op_name: str) -> tuple[str, str]:
-    """Make a namespace and a name that torch does not have yet."""
-    domain, _, op_type = op_name.partition("::")
-    # Torch takes letters, digits and underscores, and every name once in a process.
-    namespace = re.sub(r"\W", "_", f"pyopnb_{domain}", flags=re.ASCII)
-    return namespace, f"{op_type}_{next(_numbers)}"
 
 
 def _torch_schema(version: Version, outputs: int) -> str:

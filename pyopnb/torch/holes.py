@@ -118,19 +118,19 @@ def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
     """List the user's call that a failed one comes from, and all with that op and those dtypes."""
     # A body of control flow may use the names of the graph around it: an op more calls torch then,
     # which does no harm.
-    calls: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {}
-    for node, enclosing in calls_in(program):
-        calls.setdefault(node.name, []).append((node, enclosing))
+    calls: dict[str, list[Any]] = {}
+    for node in calls_in(program):
+        calls.setdefault(node.name, []).append(node)
     # Decomposition notes for each call which one it comes from, the first of them first.
     names = [source.name for source in reversed(failed.meta.get("from_node", []))]
     for name in (*names, failed.name):
         if name not in calls:
             continue
-        kinds = {_kind(node) for node, _ in calls[name]}
+        kinds = set(map(_kind, calls[name]))
         # The exporter names one call at a time, and an export takes a second: what fails once will
         # fail again.
-        alike = [pair for pair in calls_in(program) if _kind(pair[0]) in kinds]
-        return [hole_of(node, enclosing, reason) for node, enclosing in alike]
+        alike = [node for node in calls_in(program) if _kind(node) in kinds]
+        return [hole_of(node, reason) for node in alike]
     raise NoStandIn.of(
         failed,
         line_of(failed) or "module",
@@ -148,14 +148,12 @@ def _kind(node: Any) -> tuple[Any, ...]:
     return node.target, tuple(dtypes)
 
 
-def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
+def hole_of(node: Any, reason: str) -> Hole:
     """Describe a call as a hole.
 
     Parameters
     ----------
     node : torch.fx.Node
-    enclosing : tuple of torch.fx.Node
-        The calls in whose bodies it is.
     reason : str
 
     Returns
@@ -172,7 +170,7 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
     except Unwritable as error:
         why = f"{reason}; expected {error.expected}, got {error.got}"
         expected = "an op of the exporter's, or one that torch can stand in for"
-        where = where_of(node, enclosing)
+        where = where_of(node)
         got = sanitize(why, 400)
         raise NoStandIn.of(node, where, expected=expected, got=got) from None
     inputs = []
@@ -188,7 +186,7 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
         reason = "no ONNX function"
     return Hole(
         target_name(node.target),
-        line_of(node, *enclosing),
+        line_of(node),
         types,
         sanitize(reason),
         submodule_of(node),

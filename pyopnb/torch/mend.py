@@ -16,8 +16,6 @@ from pyopnb.torch.wrappers import is_put_in, put_node, take_back
 
 __all__ = ["mend"]
 
-_Call = tuple[Any, tuple[Any, ...]]
-
 
 def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hole]:
     """Let torch run the calls of a program that the exporter, or ONNX Runtime, gets wrong.
@@ -45,7 +43,7 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
     ops = _by_op(program)
     if not ops or _fault_with(program, ops, fault) is not None:
         return []
-    at_fault: list[tuple[list[_Call], str]] = []
+    at_fault: list[tuple[list[Any], str]] = []
     while True:
         in_torch = [calls for calls, _ in at_fault]
         # Right with the first `high` ops in torch, and wrong with the first `low`.
@@ -66,19 +64,19 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
         reason = text
 
 
-def _by_op(program: Any) -> list[list[_Call]]:
+def _by_op(program: Any) -> list[list[Any]]:
     """Group the calls that torch could take over by their ops, in the program's order."""
     calls = list(calls_in(program))
-    writes = any(_writes(node.target) for node, _ in calls)
-    grouped: dict[Any, list[_Call]] = {}
-    for node, enclosing in calls:
+    writes = any(_writes(node.target) for node in calls)
+    grouped: dict[Any, list[Any]] = {}
+    for node in calls:
         if not _can_take_over(node):
             continue
         returns = node.target._schema.returns
         # An op gives a copy, and what is written to a view must reach its tensor.
         if writes and any(entry.alias_info is not None for entry in returns):
             continue
-        grouped.setdefault(node.target, []).append((node, enclosing))
+        grouped.setdefault(node.target, []).append(node)
     return list(grouped.values())
 
 
@@ -99,10 +97,10 @@ def _writes(target: Any) -> bool:
 
 
 def _fault_with(
-    program: Any, ops: Sequence[list[_Call]], fault: Callable[[], str | None]
+    program: Any, ops: Sequence[list[Any]], fault: Callable[[], str | None]
 ) -> str | None:
     """Tell what is wrong with the model if torch runs these; the program is as it was then."""
-    nodes = [node for calls in ops for node, _ in calls]
+    nodes = [node for calls in ops for node in calls]
     before = [(node.target, node.args, node.kwargs) for node in nodes]
     for node in nodes:
         put_node(node, define(node.target))
@@ -114,11 +112,11 @@ def _fault_with(
             take_back(node, target, args, kwargs)
 
 
-def _put(at_fault: Sequence[tuple[list[_Call], str]]) -> list[Hole]:
+def _put(at_fault: Sequence[tuple[list[Any], str]]) -> list[Hole]:
     holes = []
     for calls, reason in at_fault:
-        for node, enclosing in calls:
-            holes.append(hole_of(node, enclosing, sanitize(reason, 200)))
+        for node in calls:
+            holes.append(hole_of(node, sanitize(reason, 200)))
     for hole in holes:
         put_node(hole.node, define(hole.node.target))
     return holes

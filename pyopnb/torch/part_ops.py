@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ import torch
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
-from pyopnb.torch.calls import as_list, as_returned
+from pyopnb.torch.calls import as_list, as_returned, register_op
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 
@@ -37,7 +35,6 @@ __all__ = [
 # What forward may be given beside tensors: values whose text tells them apart.
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
-_numbers = itertools.count(1)
 _parts: dict[Any, TorchPart] = {}
 
 
@@ -81,7 +78,7 @@ def part_of(node: Any) -> TorchPart | None:
 def parts_in(program: Any) -> list[TorchPart]:
     """List the parts that a program calls."""
     parts = []
-    for node, _ in calls_in(program):
+    for node in calls_in(program):
         part = part_of(node)
         if part is not None:
             parts.append(part)
@@ -274,16 +271,13 @@ class PartOp:
         return self._returned(as_list(results))
 
     def _register(self) -> None:
-        # Torch takes letters, digits and underscores, and every name once in a process.
-        name = f"{re.sub(r'[^A-Za-z0-9]', '', type(self._module).__name__)}_{next(_numbers)}"
         returns = ", ".join(["Tensor"] * len(self._like.dtypes))
         if len(self._like.dtypes) > 1:
             returns = f"({returns})"
         # A torch op has at most 64 parameters, and a part may have more weights.
         schema = f"(Tensor[] tensors) -> {returns}"
-        op = torch.library.custom_op(f"{PARTS}::{name}", self._run, mutates_args=(), schema=schema)
-        op.register_fake(self._fake)
-        self._overload = getattr(getattr(torch.ops, PARTS), name).default
+        stem = type(self._module).__name__.strip("_")
+        self._overload = register_op(PARTS, stem, self._run, self._fake, schema)
         _parts[self._overload] = replace(self._about, function=self._run)
 
     def _returned(self, tensors: Sequence[Any]) -> Any:

@@ -228,11 +228,11 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
         check_runs(example)
         # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
         raise _not_captured(example, error) from None
-    as_torch(node for node, _ in calls_in(program))
-    for node, enclosing in calls_in(program):
+    as_torch(calls_in(program))
+    for node in calls_in(program):
         if is_random(node) and not any_numbers:
             raise ModelError(
-                where_of(node, enclosing),
+                where_of(node),
                 expected="what gives the same numbers each time",
                 got="random numbers",
                 next="draw the numbers outside, and give them as an input",
@@ -295,7 +295,7 @@ def _as_dicts(value: Any) -> Any:
 # ---- calls -----------------------------------------------------------------------------------
 
 
-def calls_in(program: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def calls_in(program: Any) -> Iterator[Any]:
     """Yield the calls of a program, those in bodies of control flow included.
 
     Parameters
@@ -304,25 +304,23 @@ def calls_in(program: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
     Yields
     ------
-    node : torch.fx.Node
-    enclosing : tuple of torch.fx.Node
-        The calls in whose bodies it is, the innermost first.
+    torch.fx.Node
     """
-    yield from _calls(program.graph_module, ())
+    yield from _calls(program.graph_module)
 
 
-def _calls(graph_module: Any, enclosing: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _calls(graph_module: Any) -> Iterator[Any]:
     for node in graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        yield node, enclosing
+        yield node
         for entry in node.all_input_nodes:
             if entry.op != "get_attr":
                 continue
             # The bodies of torch.cond and of loops are attributes of the module around them.
             body = getattr(graph_module, str(entry.target), None)
             if isinstance(body, torch.fx.GraphModule):
-                yield from _calls(body, (node, *enclosing))
+                yield from _calls(body)
 
 
 def fake_mode_of(program: Any) -> Any:
@@ -334,9 +332,9 @@ def fake_mode_of(program: Any) -> Any:
     return None
 
 
-def where_of(node: Any, enclosing: tuple[Any, ...]) -> str:
+def where_of(node: Any) -> str:
     """Name a call as messages do: its line and its op."""
-    line, target = line_of(node, *enclosing), sanitize(str(node.target))
+    line, target = line_of(node), sanitize(str(node.target))
     if line:
         return f"{line}, {target}"
     return target
@@ -356,7 +354,7 @@ def runs_foreign_code(program: Any) -> bool:
     -------
     bool
     """
-    return any(is_foreign(node.target) for node, _ in calls_in(program))
+    return any(is_foreign(node.target) for node in calls_in(program))
 
 
 def is_random(node: Any) -> bool:
@@ -500,7 +498,7 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
     for input_name, buffer in program.graph_signature.inputs_to_buffers.items():
         if buffer == name:
             inputs.add(input_name)
-    for node, _ in calls_in(program):
+    for node in calls_in(program):
         schema = getattr(node.target, "_schema", None)
         writes = getattr(schema, "is_mutable", False)
         if writes and node.all_input_nodes[0].name in inputs:
@@ -516,18 +514,15 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
 
 def _check_inputs_and_outputs(program: Any, where: str) -> None:
     """Refuse complex, quantized and sparse tensors that go in or come out."""
-    signature = program.graph_signature
-    for node in program.graph_module.graph.nodes:
-        if node.op == "placeholder" and node.name in signature.user_inputs:
-            _check_tensor(node, f"input {node.name}", where)
-        elif node.op == "output":
-            for number, result in enumerate(node.args[0]):
-                if isinstance(result, torch.fx.Node) and result.name in signature.user_outputs:
-                    _check_tensor(result, f"output {number}", where)
+    nodes = {node.name: node for node in program.graph_module.graph.nodes}
+    for name in program.graph_signature.user_inputs:
+        _check_tensor(nodes.get(name), f"input {name}", where)
+    for number, name in enumerate(program.graph_signature.user_outputs):
+        _check_tensor(nodes.get(name), f"output {number}", where)
 
 
 def _check_tensor(node: Any, name: str, where: str) -> None:
-    value = node.meta.get("val")
+    value = None if node is None else node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return
     where = f"{line_of(node) or where}, {sanitize(name)}"

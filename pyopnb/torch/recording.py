@@ -298,7 +298,7 @@ def _draws(node: Any) -> bool:
 def _versions(program: Any) -> dict[str, Version]:
     """List the ops of the registry that ran, as the module calls them as functions."""
     called = set()
-    for node, _ in calls_in(program):
+    for node in calls_in(program):
         function = exported_as(node.target)
         if function is not None:
             called.add(function[0])

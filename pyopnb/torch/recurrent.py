@@ -13,6 +13,8 @@ import torch
 from onnxscript import opset18
 from torch.overrides import TorchFunctionMode
 
+from pyopnb.torch.calls import register_op
+
 __all__ = ["OPEN_OPS", "OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
 
 
@@ -68,7 +70,8 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
         self._turns: collections.Counter[Any] = collections.Counter()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._most_turns is not None:
+        # In the body of an op of control flow, Dynamo follows this function itself.
+        if self._most_turns is not None and not torch.compiler.is_dynamo_compiling():
             self._count_turn(self._most_turns)
         name = getattr(func, "__name__", "")
         if name in _CELLS and func is getattr(torch._VF, name) and _has_operator(args):
@@ -156,14 +159,8 @@ def _define(name: str) -> Any:
         outputs = inputs.new_empty((*inputs.shape[:2], size))
         return (outputs, *map(torch.empty_like, states))
 
-    op = torch.library.custom_op(
-        f"pyopnb_recurrent::{name}",
-        getattr(torch._VF, name),
-        mutates_args=(),
-        schema=parenthesis + signature,
-    )
-    op.register_fake(fake)
-    return getattr(torch.ops.pyopnb_recurrent, name).default
+    function = getattr(torch._VF, name)
+    return register_op("pyopnb_recurrent", name, function, fake, parenthesis + signature)
 
 
 _ops = {name: _define(name) for name in _CELLS}

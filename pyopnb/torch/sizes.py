@@ -12,6 +12,7 @@ import onnx_ir
 import sympy
 import torch
 from onnx import ModelProto
+from torch.utils._pytree import tree_is_leaf, tree_leaves
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.source import line_in
@@ -113,11 +114,9 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
 def _for_each(entry: Any, value: Any) -> Any:
     """Repeat an entry for each tensor of a value that torch has registered as a tree."""
     is_plain = isinstance(value, (torch.Tensor, Mapping, list, tuple))
-    if is_plain or not (entry is None or isinstance(entry, Mapping)):
+    if is_plain or tree_is_leaf(value) or not (entry is None or isinstance(entry, Mapping)):
         return entry
     children = children_of(value)
-    if len(children) == 1 and children[0] is value:
-        return entry
     # With None the exporter would miss an entry, and name no dimension at all.
     entry = entry or {}
     return [[entry] * len(child) if isinstance(child, list) else entry for child in children]
@@ -125,9 +124,7 @@ def _for_each(entry: Any, value: Any) -> Any:
 
 def children_of(value: Any) -> list[Any]:
     """List what a value directly holds that torch has registered as a tree, as transformers' caches are."""
-    children: list[Any] = torch.utils._pytree.tree_leaves(
-        value, is_leaf=lambda item: item is not value
-    )
+    children: list[Any] = tree_leaves(value, is_leaf=lambda item: item is not value)
     return children
 
 
@@ -135,17 +132,16 @@ def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) ->
     if isinstance(value, torch.Tensor):
         requests.append(_axes_of(entry))
         return
-    if isinstance(value, Mapping):
-        entries = entry if isinstance(entry, Mapping) else {}
-        for name, item in value.items():
-            _collect_requests(entries.get(name), item, requests)
+    if tree_is_leaf(value):
         return
-    items = value if isinstance(value, (list, tuple)) else children_of(value)
-    if value is None or (len(items) == 1 and items[0] is value):
-        return
-    entries_in_order = [*entry] if isinstance(entry, (list, tuple)) else []
-    entries_in_order += [None] * len(items)
-    for item_entry, item in zip(entries_in_order, items, strict=False):
+    entries: list[Any] = []
+    if isinstance(value, Mapping) and isinstance(entry, Mapping):
+        entries = [entry.get(name) for name in value]
+    elif isinstance(entry, (list, tuple)):
+        entries = list(entry)
+    items = children_of(value)
+    entries += [None] * len(items)
+    for item_entry, item in zip(entries, items, strict=False):
         _collect_requests(item_entry, item, requests)
 
 
@@ -429,9 +425,11 @@ class OpenSizes:
                 request = requests[number].get(axis) if number < len(requests) else None
                 self.example[dim] = size
                 self.places.setdefault(dim, []).append((number, axis, request))
-                least, largest = getattr(request, "min", None), getattr(request, "max", None)
-                if isinstance(least, int) or isinstance(largest, int):
-                    self._bounds[dim] = int(least or 1), int(min(largest or _LARGEST, _LARGEST))
+                least, largest = self._bounds.get(dim, (1, _LARGEST))
+                # Of a `torch.export.Dim`, the largest may be infinite.
+                least = max(least, getattr(request, "min", None) or 1)
+                largest = int(min(largest, getattr(request, "max", None) or _LARGEST))
+                self._bounds[dim] = least, largest
 
     @classmethod
     def of_model(
@@ -471,7 +469,7 @@ class OpenSizes:
         for step in _STEPS:
             sizes = dict(self.example)
             for symbol in symbols:
-                least, largest = self._bounds.get(symbol, (1, _LARGEST))
+                least, largest = self._bounds[symbol]
                 sizes[symbol] = min(max(self.example[symbol] + step, least), largest)
             resized = None if sizes in drawn else self.resize(sizes)
             if resized is not None:
@@ -481,7 +479,7 @@ class OpenSizes:
     def example_of_ones(self, symbols: Sequence[str]) -> tuple[np.ndarray, ...] | None:
         """Give 1 to some symbols; return None where that is the example, or fits none."""
         ones = self._with_ones(symbols)
-        if ones == self.example or any(self._bounds.get(name, (1, 1))[0] > 1 for name in symbols):
+        if ones == self.example or any(self._bounds[name][0] > 1 for name in symbols):
             return None
         return self.resize(ones)
 

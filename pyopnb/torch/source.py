@@ -21,28 +21,22 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), 
 _PYTHON = str(Path(contextlib.__file__).parent)
 
 
-def line_of(*nodes: Any) -> str:
+def line_of(node: Any) -> str:
     """Name the line that called an op: ``model.py:5, `y = torch.inverse(x)```.
 
     A line of a notebook is named as in IPython's tracebacks: ``Cell In[3], line 10``.
 
     Parameters
     ----------
-    *nodes : torch.fx.Node
-        The op, and the calls around the body that it is in.
+    node : torch.fx.Node
 
     Returns
     -------
     str
         Empty where the line is not known.
     """
-    for node in nodes:
-        trace = node.meta.get("stack_trace") or ""
-        frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(trace)]
-        line = line_in(frames)
-        if line:
-            return line
-    return ""
+    trace = node.meta.get("stack_trace") or ""
+    return line_in([(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(trace)])
 
 
 def submodule_of(call: Any) -> str:

@@ -13,6 +13,7 @@ import torch
 from onnx import ModelProto
 from onnxruntime import SessionOptions
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pyopnb.errors import ModelError
 from pyopnb.runtime.session.session import Session
@@ -109,18 +110,11 @@ class ModuleComparison:
         Whether the module may have loops that values end, for which some values have no end.
     """
 
-    def __init__(
-        self,
-        example: Example,
-        *,
-        foreign: bool = False,
-        limited: bool = False,
-    ) -> None:
+    def __init__(self, example: Example, *, foreign: bool = False, limited: bool = False) -> None:
         self._limit = CallLimit() if limited else nullcontext()
         self._example = example
         self._foreign = foreign
-        self._trial_inputs: Arrays = ()
-        self._trial_name = ""
+        self._trial = Trial("", ())
         self._runs_of_torch = 0
         self._repeats = False
 
@@ -133,10 +127,10 @@ class ModuleComparison:
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the module in torch, and return the tensors and numbers among its results."""
-        if self._foreign and not _equal(arrays, self._trial_inputs):
+        if self._foreign and not _equal(arrays, self._trial.inputs):
             raise ValueError("code that is not torch's runs on the values of the example alone")
         results = self._call(self._example.module, arrays)
-        is_masked = self._trial_name.startswith(_MASK) and _equal(arrays, self._trial_inputs)
+        is_masked = self._trial.name.startswith(_MASK) and _equal(arrays, self._trial.inputs)
         if is_masked and any(
             np.isnan(result).any() for result in results if result.dtype.kind == "f"
         ):
@@ -291,7 +285,7 @@ class ModuleComparison:
     def _noted(self, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Keep the inputs of the trial that runs."""
         for trial in trials:
-            self._trial_inputs, self._trial_name = trial.inputs, trial.name
+            self._trial = trial
             yield trial
 
     def _value_trials(self, example: tuple[np.ndarray, ...]) -> Iterator[Trial]:
@@ -382,7 +376,7 @@ def _of_error(error: Exception) -> Fault:
 def arrays_of(results: Any) -> list[np.ndarray]:
     """Convert the tensors and numbers among results to arrays."""
     arrays = []
-    for leaf in filter(is_tensor_or_number, torch.utils._pytree.tree_leaves(results)):
+    for leaf in filter(is_tensor_or_number, tree_leaves(results)):
         # A Python number has torch's dtype in a model: 0.5 is a float32.
         arrays.append(to_array(torch.as_tensor(leaf)))
     return arrays

@@ -6,7 +6,6 @@ The exporter's public ways are used: `torch.library.custom_op` makes the op, and
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,13 +30,12 @@ from pyopnb.torch.calls import (
     decode,
     encode,
     insert_call,
+    register_op,
 )
 from pyopnb.torch.recurrent import OPEN_OPS
 from pyopnb.torch.stand_in import own_memory
 
 __all__ = ["is_put_in", "put_node", "take_back", "translations"]
-
-_numbers = itertools.count(1)
 
 # An op of torch stays for as long as the process, so calls that differ in their inputs only share one.
 _opaque_ops: dict[tuple[str, str, int, bool], Any] = {}
@@ -150,7 +148,6 @@ def _real_parts(node: Any, value: Any) -> Any:
 
 def _opaque(call: Call) -> Any:
     """Make a torch op that makes this call, of the inputs alone; it must not keep the graph."""
-    name = f"pyopnb::{call.target._schema.name.replace('::', '_')}_{next(_numbers)}"
     parameters: list[str] = []
     for position, value in enumerate(call.inputs):
         parameters.append(f"{_input_type(value)} x{position}")
@@ -175,9 +172,8 @@ def _opaque(call: Call) -> Any:
         results = run(*values, function=OPEN_OPS.get(target, target))
         return returned([result.clone() for result in results])
 
-    opaque = torch.library.custom_op(name, run_with_own_memory, mutates_args=(), schema=schema)
-    opaque.register_fake(fake)
-    return getattr(torch.ops.pyopnb, name.partition("::")[2]).default
+    stem = str(call.target._schema.name)
+    return register_op("pyopnb", stem, run_with_own_memory, fake, schema)
 
 
 def _is_packed(call: Call) -> bool:

@@ -210,7 +210,7 @@ class Arguments(nn.Module):
 def test_every_kind_of_argument_comes_back_from_its_attribute():
     program = torch.export.export(Arguments(), (torch.randn(3, 3), torch.tensor([0, 1])))
     seen = 0
-    for node, _ in calls_in(program):
+    for node in calls_in(program):
         try:
             call = encode(node)
         except Unwritable:
