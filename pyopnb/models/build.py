@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -119,9 +120,15 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
         # onnx would take the keys of a dict, and a set in any order.
         if isinstance(value, (Mapping, Set)):
             raise TypeError
-        return attribute_of(key, value)
+        attribute = attribute_of(key, value)
+        # A finite number beyond float32 would become infinite.
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        for stored, number in zip(attribute.floats or [attribute.f], numbers, strict=False):
+            if math.isinf(stored) and not math.isinf(number):
+                raise ValueError
+        return attribute
     except (TypeError, ValueError):
-        expected = "a number, str, bytes, bool, array or model, or a list of one of these kinds"
+        expected = "a number of float32 or int64, str, bytes, bool, array or model, or a list of one of these"
         got = f"{type(value).__name__} {sanitize(repr(value), 60)}"
         raise ModelError(where, expected=expected, got=got) from None
 

@@ -205,11 +205,12 @@ def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{1, 2}, object(), 1 + 2j, [None], 10**30, np.float32, {}, [[1], [2, 3]]]
+    "value",
+    [{1, 2}, object(), 1 + 2j, [None], 10**30, 1e39, [1.0, -1e300], np.float32, {}, [[1], [2, 3]]],
 )
 def test_what_no_attr_can_be(value) -> None:
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list",
+        match="node a::B, attr k: expected a number of float32 or int64, str, bytes, bool, array",
     ):
         pyopnb.node("a::B", "x", "y", k=value)
