@@ -65,8 +65,8 @@ class Batches(Displayable, Sequence[Any]):
         number = range(self.total)[index]
         run = self._by_number.get(number)
         if run is None:
-            advice = "unfinished lists them"
-            raise InputError(f"batch {number}", expected="one that was run", next=advice)
+            advice = ".unfinished, which lists the others"
+            raise InputError(f"batch {number}", expected="a batch that was run", next=advice)
         if run.error is not None:
             raise run.error
         return run.result

@@ -95,7 +95,7 @@ def _words_of(variable: str) -> list[str]:
         got = f"{sanitize(text)} ({error})"
         raise DefinitionError(
             f"op in C++, {variable}",
-            expected="words as a shell has them",
+            expected="words with closed quotes, as in a shell",
             got=got,
             next=f"unset {variable}, or close the quotes",
         ) from None
@@ -315,7 +315,7 @@ def _refused(said: str, source: str, first: int) -> DefinitionError:
         about = [line for line in said.splitlines() if "error" in line]
         about = about or said.splitlines() or ["nothing was said"]
         got = sanitize("\n".join(about[:5]), 1500)
-        return DefinitionError("op in C++", expected="what the compiler takes", got=got)
+        return DefinitionError("op in C++", expected="code that compiles", got=got)
     blocks = []
     for number, column, message in match[:3]:
         # An error at the end of the text can be one line behind it.

@@ -60,7 +60,7 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
         work = inline_constant_ifs(expand_functions(lower(expand_recurrent(model))))
         nodes, added, outputs = _passes(work, wrt, loss, types, rules)
     except UnsupportedOperator as error:
-        expected, got = "operators that onnx-ad derives", sanitize(str(error))
+        expected, got = "operators that onnx-ad can differentiate", sanitize(str(error))
         raise ModelError("model, gradient", expected=expected, got=got) from None
     original_names = {tensor.name for tensor in initializers} | hidden
     folded = [tensor for tensor in work.graph.initializer if tensor.name not in original_names]
@@ -104,7 +104,7 @@ def _passes(
         if name not in influential:
             raise ModelError(
                 f"wrt '{sanitize(name)}'",
-                expected=f"what has an influence on the loss '{sanitize(loss)}'",
+                expected=f"a tensor that influences the loss '{sanitize(loss)}'",
                 got="none, or only through integers or bools",
                 next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
             )

@@ -129,7 +129,7 @@ class Rules:
                 raise ModelError(
                     f"{self.where(node)}, output {sanitize(name)}",
                     expected="a known rank, for its gradient",
-                    got="none that the model, a hint or infer tells",
+                    got="an unknown one",
                     next="declare the shapes of the inputs; in an op, def infer(self, x): return x",
                 )
 

@@ -302,8 +302,8 @@ class _Verification:
             return True
         raise ModelError(
             f"model, output '{sanitize(self.outputs[wrong[0]])}'",
-            expected="what the model computes without gradients",
-            got="something else, as onnx-ad wrote its nodes out",
+            expected="the result of the model without gradients",
+            got="another result after onnx-ad expanded its nodes",
             next="pyopnb.replace(model, …) of LSTM, GRU, RNN or Attention nodes",
         )
 
@@ -390,7 +390,7 @@ class _Verification:
             f"model, gradient in {where}",
             expected=f"{numeric:.6g} along a random direction, by differences of the loss",
             got=f"{analytic:.6g}, with {point.trial}",
-            next="pyopnb.check_grad of each op in it; verify=False if a backward means to differ",
+            next="pyopnb.check_grad of each op in it; verify=False if a backward differs on purpose",
         )
         return True, error
 
@@ -416,9 +416,9 @@ class _Verification:
 def _not_runnable(error: Exception) -> ModelError:
     return ModelError(
         "model, gradient",
-        expected="nodes of onnx-ad's rules that run where the model does",
+        expected="a gradient whose nodes run in ONNX Runtime",
         got=sanitize(str(error), 300),
-        next="pyopnb.replace(model, …) of what onnx-ad does not derive",
+        next="pyopnb.replace(model, …) for operators that onnx-ad cannot differentiate",
     )
 
 

@@ -261,7 +261,7 @@ def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
         if constant is None or not np.array_equal(constant, value):
             raise NotLowered(
                 f"{site.where}, input {sanitize(name)}",
-                expected="a constant, as its value decides on the nodes",
+                expected="a constant, because its value determines the nodes",
                 got="a tensor that changes from run to run",
             )
 

@@ -225,7 +225,7 @@ def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoRe
         raise error
     raise NotLowered(
         f"{subject.op.name}, for {example}",
-        expected="operators that take what compute takes",
+        expected="operators that accept the same inputs as compute",
         got=one_line(sanitize(str(error).rpartition("Status Message: ")[2], 300)).rstrip("."),
         next="the sizes that the op has in the hints, float32[3,N], if there are no others",
     ) from None

@@ -48,7 +48,9 @@ def check_names(model: Message, where: str) -> None:
         message, depth = waiting.pop()
         if depth > _DEEPEST:
             expected = f"graphs, types and others nested at most {_DEEPEST} deep"
-            raise ModelError(where, expected=f"{expected}, as protobuf reads no more", got="more")
+            raise ModelError(
+                where, expected=f"{expected}, because protobuf reads no more", got="more"
+            )
         texts, messages = _fields(message.DESCRIPTOR)
         for name, repeated in texts:
             value = getattr(message, name)

@@ -158,7 +158,7 @@ def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
         return int(attrs[_COUNT_ATTR])
     raise ModelError(
         _where(schema.domain, schema.name),
-        expected="outputs=…, as the node decides how many there are",
+        expected="outputs=…, because this operator has a variable number of outputs",
         got="nothing",
         next="outputs=2",
     )

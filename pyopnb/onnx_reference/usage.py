@@ -106,10 +106,10 @@ class OperatorUsage:
                 if field not in (None, "tensor_type"):
                     raise ModelError(
                         f"skeleton of {self.site.where}, {end} {sanitize(name)}",
-                        expected="a tensor, as ONNX Runtime gives an op nothing else",
+                        expected="a tensor, because an op can get nothing else",
                         got=f"a value of type {str(field).removesuffix('_type')}",
                         next='pyopnb.trace(model, feeds, on="reference"), '
-                        "where nodes of ONNX take all of its types",
+                        "where nodes can have any type",
                     )
 
     # ---- ports ---------------------------------------------------------------------------------

@@ -74,14 +74,14 @@ def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, .
             f"{where}, infer",
             expected="types, as float32[N,3] or x.like(shape=…)",
             got=sanitize(repr(returned)),
-            next="return one type an output",
+            next="return one type per output",
         ) from error
     if len(types) < count:
         raise ResultError(
             f"{where}, infer",
             expected=plural(count, "type"),
             got=str(len(types)),
-            next="one type an output",
+            next="one type per output",
         )
     return types
 

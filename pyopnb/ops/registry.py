@@ -168,7 +168,7 @@ class Registry(Displayable):
         standing = self._lookup(draft.op)
         if standing is not None and standing.base is not None:
             got = f"that of the gradient op of {standing.base.name}"
-            raise DefinitionError(f"op {draft.op}", expected="a name of its own", got=got)
+            raise DefinitionError(f"op {draft.op}", expected="another name", got=got)
         if draft.gradient is not None and draft.gradient.op in self._ops:
             name = draft.gradient.op
             raise DefinitionError(

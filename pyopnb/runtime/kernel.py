@@ -401,8 +401,8 @@ class Kernel:
         """Raise for an output that the caller bound over the memory of an input."""
         raise InputError(
             f"{self.where}, output {output}",
-            expected="memory of its own",
-            got=f"what was bound over the memory of input {self._port(state, number).name}",
+            expected="memory that no input uses",
+            got=f"memory that is also bound to input {self._port(state, number).name}",
             next="bind the output to another array: numpy.empty_like(…)",
         )
 
@@ -420,9 +420,9 @@ class Kernel:
         """
         name = self._port(state, number).name
         escaped = EscapedInput(
-            f"{self.where}: compute kept input {name}, or a view of it, past its end",
+            f"{self.where}: compute kept input {name}, or a view of it, after it returned",
             next=f"keep {name}.copy(), or write copy_inputs = True in the class; "
-            "the next run hands over copies by itself",
+            "the next run passes copies anyway",
         )
         if error is None:
             raise escaped

@@ -146,7 +146,7 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
             # Options have one value for a name, and cannot take it back.
             raise ModelError(
                 f"initializer {sanitize(name)}",
-                expected="options of its own for each model over 2 GB",
+                expected="separate options for each model over 2 GB",
                 next="SessionOptions()",
             )
     if new:

@@ -168,14 +168,14 @@ def _check_estimator(estimator: Any, rows: Any) -> None:
         raise DefinitionError(
             "convert",
             expected="a fitted estimator of scikit-learn",
-            got=f"{name}, which is none, or was not fitted",
+            got=f"{name}, which is not one or was not fitted",
             next="convert(estimator.fit(X), X)",
         )
     if not plan(estimator):
         raise DefinitionError(
             f"convert, {name}",
             expected="an estimator with transform, predict or predict_proba",
-            got="none of them, so that there is no answer for new rows",
+            got="none of them, so it cannot handle new rows",
         )
 
 
@@ -206,7 +206,7 @@ def _check_outputs(
             if not all(isinstance(value, str) for value in array.flat):
                 raise ModelError(
                     f"convert, {type(estimator).__name__}.{method}",
-                    expected="an array of numbers or one of texts, as a tensor holds one dtype",
+                    expected="an array of numbers or one of texts, because a tensor has a single dtype",
                     got="an array of both",
                     next="encode the texts in the pipeline, or convert a transformer for each",
                 )

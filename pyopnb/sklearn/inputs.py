@@ -109,7 +109,7 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
                 f"convert, {sanitize(where, 80)}",
                 expected="numbers or texts",
                 got=f"{type(value).__name__} {sanitize(repr(value), 40)} among them",
-                next='X.fillna("") before fit: a text of ONNX cannot be missing',
+                next='X.fillna("") before fit, because ONNX has no missing texts',
             )
     return texts
 

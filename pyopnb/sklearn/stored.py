@@ -117,7 +117,7 @@ def load(where: str, text: str, format_: str | None, trusted: tuple[str, ...]) -
             f"op {where}",
             expected="a fitted estimator",
             got="damaged text",
-            next="get the file anew",
+            next="get the file again",
         ) from error
     if format_ == "pickle":
         return pickle.loads(data)  # noqa: S301  # the caller has named this very text

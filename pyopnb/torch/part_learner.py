@@ -82,7 +82,7 @@ class Learner:
         if drew or not agree(first, second):
             raise ModelError(
                 self.example.where,
-                expected="what gives the same numbers each time",
+                expected="the same numbers each time",
                 got="random numbers, or a forward that remembers earlier calls",
                 next="draw the numbers outside, and give them as an input",
             )

@@ -205,7 +205,7 @@ def refuse_changes(
                 f"{where}, buffer {sanitize(path + name)}",
                 expected="a forward that does not change its module",
                 got=f"one that writes to {sanitize(path + name)}",
-                next="take it as an argument, and return what it becomes",
+                next="take it as an argument, and return its new value",
             )
 
 

@@ -233,7 +233,7 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
         if is_random(node) and not any_numbers:
             raise ModelError(
                 where_of(node),
-                expected="what gives the same numbers each time",
+                expected="the same numbers each time",
                 got="random numbers",
                 next="draw the numbers outside, and give them as an input",
             )
@@ -427,7 +427,7 @@ def _size_refused(example: Example, error: Exception) -> ModelError:
         if line.lstrip().startswith("-"):
             got = f"{got} {line.strip(' -')}"
             break
-    suggestion = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"
+    suggestion = "one entry per argument, as ({0: 'batch'}, None); leave out what cannot change"
     return ModelError(where, expected=expected, got=sanitize(got, 400), next=suggestion)
 
 
@@ -508,7 +508,7 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
         f"{where}, buffer {sanitize(name)}",
         expected="a forward that does not change its module",
         got=f"one that writes to {sanitize(name)}",
-        next="take it as an argument, and return what it becomes",
+        next="take it as an argument, and return its new value",
     )
 
 

@@ -113,8 +113,8 @@ class TorchOp:
         if cls.target.namespace == PARTS:
             raise DefinitionError(
                 f"op {version.op}",
-                expected="an op with a text",
-                got="a part of a module, which lives in this process",
+                expected="an op with a source",
+                got="a part of a module, which exists only in this process",
                 next="run the %%pyop cell that the warning of export has",
             )
         lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp"]

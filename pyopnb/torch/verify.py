@@ -265,9 +265,9 @@ class ModuleComparison:
         if not agree(*runs):
             raise ModelError(
                 self._example.where,
-                expected="what gives the same numbers each time",
+                expected="the same numbers each time",
                 got="a forward that remembers earlier calls",
-                next="take what it remembers as an argument, and return what it becomes",
+                next="take its memory as an argument, and return the new one",
             )
         self._repeats = True
 

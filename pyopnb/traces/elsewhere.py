@@ -256,7 +256,7 @@ class OtherProcess:
                 changed = _changed_operators(model, canonical_domain(opset[1]), newest)
                 got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
             return ModelError(where, expected=expected, got=got, next=advice)
-        return ModelError(where, expected="a run to its end", got=got)
+        return ModelError(where, expected="a run that finishes", got=got)
 
 
 class _Job:
@@ -366,7 +366,7 @@ def storable(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind == "O":
         array = array.astype(str)
     if array.dtype.isbuiltin != 1 and array.dtype.kind != "U":
-        expected = "a dtype of NumPy's own in another Python"
+        expected = "a dtype that NumPy itself has, for another Python"
         raise InputError(f"feed {sanitize(name)}", expected=expected, got=str(array.dtype))
     return array
 

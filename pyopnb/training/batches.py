@@ -138,7 +138,7 @@ class TrainingBatches:
     def _refusal(self, got: str) -> InputError:
         return InputError(
             self._where,
-            expected="a dict of arrays, or such dicts, a batch each",
+            expected="a dict of arrays, or one dict per batch",
             got=got,
             next='{"x": x, "labels": labels}',
         )

@@ -95,7 +95,7 @@ class Checkpoint:
         # A folder has a file for each checkpoint, and the last one counts.
         file = newest(Path(path))
         if file is None:
-            begin = "resume=True to begin where there is none"
+            begin = "resume=True, which starts from the beginning if there is none"
             raise InputError(where, expected=expected, got="none", next=begin)
         try:
             _refuse_compressed(file)

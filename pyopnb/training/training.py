@@ -222,9 +222,9 @@ class Training(Comparable):
         if not self._going_on.acquire(blocking=False):
             raise RunRefused(
                 "resume",
-                expected="a training that stands still",
-                got="one that is going on, in another thread or in what it calls",
-                next="wait until it has ended",
+                expected="a training that is not running",
+                got="one that runs, in another thread or in a function that it calls",
+                next="wait until it ends",
             )
         try:
             if epochs is not None:
@@ -359,7 +359,7 @@ class Training(Comparable):
             got=got,
             next=(
                 "a smaller learning rate, or np.isfinite(data); "
-                "error.training stands before the step"
+                "error.training has the state before the step"
             ),
         )
         error.training = self

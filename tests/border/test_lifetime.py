@@ -198,7 +198,9 @@ class Kept:
         """Whether the run said that something was kept that cannot be made safe."""
         if isinstance(self.error, pyopnb.errors.EscapedInput):
             return True
-        return any(f"{SAID} past its end" in note for note in getattr(self.error, "__notes__", ()))
+        return any(
+            f"{SAID} after it returned" in note for note in getattr(self.error, "__notes__", ())
+        )
 
 
 def cases(table):
@@ -242,7 +244,7 @@ def test_kept_in_a_later_call_fails_that_run(name, raising, source):
     assert type(kept.error) is (Boom if raising else pyopnb.errors.EscapedInput)
     assert kept.refused
     said = str(kept.error) if not raising else "\n".join(kept.error.__notes__)
-    assert f"node 'keeper' (keep::Keep): {SAID} past its end" in said
+    assert f"node 'keeper' (keep::Keep): {SAID} after it returned" in said
     assert len([line for line in said.splitlines() if SAID in line]) == 1
     kept.poison()  # from now on there are copies, and runs are right
     got = read(kept.thing)  # of what has a pointer of its own, only that it can be read is promised
@@ -540,7 +542,7 @@ def test_a_session_whose_op_kept_an_input_can_be_freed(hold):
 
 
 def test_an_input_with_other_strides_can_be_kept():
-    """compute gave the input other strides: a copy of its elements would be read past its end."""
+    """compute gave the input other strides: a copy of its elements would be read after it returned."""
     kept = []
 
     @pyopnb.pyop("keep::Strides")

@@ -171,7 +171,7 @@ def _refused(model: ModelProto, node: NodeProto) -> str:
     except pyopnb.errors.ModelError as error:
         return (
             ""
-            if "expected a tensor, as ONNX Runtime gives an op nothing else, got a value of type"
+            if "expected a tensor, because an op can get nothing else, got a value of type"
             in str(error)
             else str(error)
         )

@@ -474,7 +474,7 @@ def test_infer(answer, said):
         ("float32[N,4]", r"^node, infer, output 0: expected .*, got float32\[N,4\]"),
         (None, r"^node, infer: expected types, as float32\[N,3\] or x.like\(shape=…\), got None"),
         ((2, 3), r"^node, infer: expected types, .*, got \(2, 3\)"),
-        ((), r"^node, infer: expected 1 type, got 0\. Try: one type an output"),
+        ((), r"^node, infer: expected 1 type, got 0\. Try: one type per output"),
         ("nonsense", r"^node, infer: expected types, .*, got 'nonsense'"),
     ],
 )

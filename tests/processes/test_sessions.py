@@ -152,7 +152,7 @@ def test_what_an_op_keeps_and_cannot_be_pickled_is_named(run):
         pickle.dumps(pyopnb.Session(remote_work.session_model("travel::Kept")))
     assert str(raised.value) == (
         "the node of output 'y' (travel::Kept), self.lock: expected state that can be pickled, got TypeError: cannot pickle "
-        "'_thread.lock' object. Try: leave it out in __getstate__ of the class, and make it anew in __setstate__"
+        "'_thread.lock' object. Try: leave it out in __getstate__ of the class, and make it again in __setstate__"
     )
 
 

@@ -119,7 +119,7 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     session = session_of(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match="expected an attr that one op of the session has, got demo::Other, demo::Scale",
+        match="expected an attr that only one op of the session has, got demo::Other, demo::Scale",
     ):
         session.set_attrs(by=1.0)
     session.set_attrs("Other", by=1.0)

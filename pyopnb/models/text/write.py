@@ -198,7 +198,7 @@ def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
     _strip(copy, "", after)
     if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
         got = f"{_lost_field(original, copy)} that does not come back"
-        raise ModelError("model", expected="what ONNX's text form can hold", got=got)
+        raise ModelError("model", expected="something that ONNX's text form can express", got=got)
     return [path for path, values in before.items() if values != after.get(path)]
 
 
@@ -239,7 +239,9 @@ def _with_one_nan(tensor: TensorProto) -> np.ndarray:
         array = numpy_helper.to_array(tensor).copy()
     except (ValueError, TypeError, KeyError):
         where, got = f"tensor {sanitize(tensor.name)}", "values that do not fit its type and shape"
-        raise ModelError(where, expected="what ONNX's text form can hold", got=got) from None
+        raise ModelError(
+            where, expected="something that ONNX's text form can express", got=got
+        ) from None
     if array.dtype == object:
         return array
     parts = array.reshape(-1)

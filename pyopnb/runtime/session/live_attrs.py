@@ -113,7 +113,7 @@ def _refuse_ambiguous(
     if len(ops) > 1 and where is None:
         raise ModelError(
             f"attr {sanitize(name)}",
-            expected="an attr that one op of the session has",
+            expected="an attr that only one op of the session has",
             got=f"{', '.join(ops)}, which all have it",
             next=f'session.set_attrs("{ops[0]}", {sanitize(name)}=…)',
         )

@@ -123,7 +123,7 @@ def _unpicklable(state: SessionState, instances: _Instances, error: Exception) -
         where,
         expected="state that can be pickled",
         got=sanitize(f"{type(reason).__name__}: {reason}", 120),
-        next="leave it out in __getstate__ of the class, and make it anew in __setstate__",
+        next="leave it out in __getstate__ of the class, and make it again in __setstate__",
     )
 
 
