@@ -30,7 +30,7 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
     Returns
     -------
     Entry or None
-        None if the catalogue has none of this name, or one that takes other inputs.
+        None if the catalogue has no operator of this name, or only one with other inputs.
     """
     domain = canonical_domain(node.domain)
     if (
@@ -50,7 +50,7 @@ def node_refusal(node: NodeProto) -> EntryRefusal | None:
 
 
 def misuse(node: NodeProto, version: int | None = None) -> str:
-    """Say what a node has that the catalogue's operator of its name does not take.
+    """Say which inputs or attrs of a node the catalogue's operator does not accept.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class DisjointSets(Generic[_Member]):
         self.parents = {member: member for member in members}
 
     def root(self, member: _Member) -> _Member:
-        """Return the member that stands for the set; one that is new is a set of its own."""
+        """Return the member that represents the set; a new member starts a set."""
         parents = self.parents
         while parents.setdefault(member, member) != member:
             parents[member] = member = parents[parents[member]]

@@ -66,7 +66,7 @@ class DataPlace(NamedTuple):
     path : Path
     offset : int
     length : int or None
-        In bytes; None where the entry has none, which means what the tensor's dtype and shape need.
+        In bytes; None if the entry has no length, which means as many as dtype and shape need.
     """
 
     path: Path
@@ -80,8 +80,8 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     Raises
     ------
     ModelError
-        A key is there twice: readers that take the first and those that take the last would
-        read different files.
+        A key occurs twice: readers that take the first and those that take the last would read
+        different files.
     """
     entries_by_key: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}, external data"
@@ -181,7 +181,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
     location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
-    # The size of what is read comes from the model, so it is checked before a byte is.
+    # The size comes from the model, so it is checked before anything is read.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
     bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)

@@ -40,8 +40,7 @@ class ModelFault(NamedTuple):
     error : PyopError
     node : NodeProto or None
     words : tuple of str
-        Words that the runtime's text has if this is what it refused. The last one is the name at
-        fault.
+        Words in the runtime's text if it refused this. The last one is the name at fault.
     """
 
     error: PyopError
@@ -149,7 +148,7 @@ def _unknown_op(
         return None
     if find_schema(domain, node.op_type, version) is not None:
         return None
-    # The first version that has the operator is what the import must be at least.
+    # The import must be at least the first version that has the operator.
     history = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type]
     since = min(schema.since_version for schema in history if schema.domain == domain)
     return ModelError(
@@ -273,7 +272,7 @@ def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:
     ):
         limit, bound, advice = least, "at least ", None
         if len(names) > most:
-            # The names that are too many are cut off, so that the advice can be typed as it is.
+            # Superfluous names are cut off, so that the advice can be typed as it is.
             limit, bound, advice = most, "at most ", repr(list(map(sanitize, names[:most])))
         elif len(names) >= least:
             continue

@@ -76,7 +76,7 @@ def read_model(
     data: bool = True,
     absent: bool = False,
 ) -> ModelSource:
-    """Read a model from what a session takes.
+    """Read a model from anything that a session accepts.
 
     Parameters
     ----------
@@ -84,7 +84,8 @@ def read_model(
         Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's,
         an ``onnx_ir.Model``.
     base_dir : path, optional
-        Where the external data of a ModelProto or of bytes is. That of a path is beside it.
+        The folder with the external data of a ModelProto or of bytes. For a path, it is the path's
+        folder.
     data : bool
         Whether the external data must be there; an edit that does not read weights needs none.
     absent : bool
@@ -120,7 +121,7 @@ def read_model(
     if base_dir is None:
         base_dir = _remembered(source.proto)
     for tensor in filter(is_external, tensors(source.proto)):
-        # Check it even where nothing is read here, as what is handed out is read by others.
+        # Check it even if nothing is read here, because others will read it.
         entries(tensor, where)
     if data:
         source.folder = _data_folder(source, base_dir, where, absent)
@@ -136,7 +137,7 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
             raise ModelError(
                 "model", expected="an ONNX model with a graph", got="a ModelProto without one"
             )
-        # A ModelProto in memory can hold what no file can.
+        # A ModelProto in memory can contain more than a file can.
         check_names(model, "model")
         return "model", model, None
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -180,7 +181,7 @@ def to_model(source: ModelSource) -> ModelProto:
     ModelProto
         With the initializers that were left out. A session in this process finds its external data.
     """
-    # What was left out of the copy, as it is large, is put back.
+    # Put back the large data that was left out of the copy.
     for tensor in source.proto.graph.initializer:
         full = original(tensor, source.taken_out)
         if full is not tensor:
@@ -270,7 +271,7 @@ def _parse(data: bytes, where: str) -> ModelProto:
 
 
 def guess_format(data: bytes) -> str | None:
-    """Recognize bytes that are no model, such as a page about it."""
+    """Recognize bytes that are not a model, such as a web page about it."""
     head = data[:200].lstrip()
     if not data:
         return "an empty file"
@@ -350,7 +351,7 @@ def _size(tensor: TensorProto) -> int:
     if is_external(tensor):
         return 0
     bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
-    # Strings have no bits, and values of fewer than 8 may be stored one a byte.
+    # Strings have no bits, and values of fewer than 8 bits may be stored one per byte.
     return math.prod(tensor.dims) * max(bits, 8) // 8 if bits else 0
 
 

@@ -120,7 +120,7 @@ class Loaded(Displayable):
                     f"print(….ops[{name}].source)"
                 )
                 text = f"{text[:remaining]}\n… {hint}"
-            # Later sources get what is left of the output.
+            # Later sources get the remaining length of the output.
             remaining = max(0, remaining - len(text))
             texts.append(text)
         return texts

@@ -74,7 +74,7 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
     domains: dict[str, int] = {}
     for position, entry in enumerate(nodes):
         node = entry.site.node
-        # The runtime must take the node for none of its own.
+        # The runtime must not take the node for one of its own operators.
         node.domain, node.op_type = entry.runtime_name
         domains[node.domain] = 1
         _drop_marker(node)

@@ -40,8 +40,8 @@ def check_names(model: Message, where: str) -> None:
     ModelError
         It names the field.
     """
-    # A list of what is still to be looked at, as a model in memory can nest deeper
-    # than Python recurses.
+    # A list of the messages still to visit, because a model in memory can nest deeper than Python
+    # recurses.
     waiting: list[tuple[Message, int]] = [(model, 0)]
     types: set[bytes] = set()
     while waiting:

@@ -1,6 +1,6 @@
 """Read the nodes of a model at any depth, their attributes, and the types that the model declares.
 
-One walk serves all readers, so that none forgets a part: the main graph, the bodies of If, Loop and
+All readers share one walk, so that none forgets a part: the main graph, the bodies of If, Loop and
 Scan (in single and in list attributes), and the model's local functions. It is iterative: a deep
 nest costs no stack.
 """

@@ -78,11 +78,11 @@ _DRAIN = 1.0
 def _follow(name: str) -> None:
     """Update ``onnx.defs`` after an op was defined or removed in the registry.
 
-    onnx goes on using a schema after the inference that it calls through it has returned, so none
-    may be freed during such a call. If one is under way, on another thread or on this very stack,
-    the old schema stays in ``onnx.defs`` until the next definition or `infer_types`. Until then
-    only onnx's checker sees the earlier form of the op: sessions read the registry itself, and
-    inference always uses the current version.
+    onnx still uses a schema after the inference that it calls through it has returned, so none may
+    be freed during such a call. If one is under way, on another thread or on this very stack, the
+    old schema stays in ``onnx.defs`` until the next definition or `infer_types`. Until then only
+    onnx's checker sees the earlier form of the op: sessions read the registry itself, and inference
+    always uses the current version.
     """
     _stale.add(name)
     locked(_lock, _update_each)

@@ -156,7 +156,7 @@ def _read(name: str, text: str) -> KeptOp:
         # After a carriage return Python reads on where a reader sees a comment.
         got = f"the character {strange[0].encode('unicode_escape').decode()} in it"
         raise _refused(name, "a source of plain lines", got)
-    # The digest is what a careful user names, so it must be that of the source.
+    # A careful user names the digest, so it must match the source.
     if digest(op.source) != op.digest:
         raise _refused(
             name,

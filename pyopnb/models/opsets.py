@@ -27,7 +27,7 @@ def import_domains(model: ModelProto) -> None:
         It is changed.
     """
     model.ir_version = model.ir_version or newest_ir_version()
-    # What the model imports already is left as it is, whatever would be newer.
+    # Existing imports stay as they are, even if there are newer versions.
     imported = imported_versions(model).keys()
     versions = dict.fromkeys(imported, 0) | _versions(site.node for site in walk(model))
     if not imported:

@@ -55,7 +55,7 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
             enable_fallback=0,
         )
     except Exception:
-        # The runtime's exceptions have no base class of their own; any of them means no.
+        # The runtime's exceptions have no common base class; any of them means no.
         return False
     return True
 

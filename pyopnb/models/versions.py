@@ -104,7 +104,7 @@ def _definition(schema: Any) -> tuple[Any, ...]:
 def _known_version(domain: str) -> int:
     """Return the newest version of an ONNX domain that the installed onnx knows; 0 for others.
 
-    ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
+    ``onnx.defs`` lists other domains once an op was registered there, and keeps listing them.
     """
     if is_onnx_domain(domain):
         return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])

@@ -1,4 +1,4 @@
-"""Run source text as a module of its own, and define its ops after all of it ran.
+"""Run source text as a separate module, and define its ops after all of it ran.
 
 If the text raises, none of its ops is defined.
 """
@@ -65,7 +65,7 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
         if former_lines is not None:
             linecache.cache[file] = former_lines
         raise
-    # No other process can import this module: what is in it is pickled by value.
+    # No other process can import this module, so its contents are pickled by value.
     cloudpickle.register_pickle_by_value(module)
     return definitions
 

@@ -24,7 +24,7 @@ def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> An
     Raises
     ------
     AttributeError
-        It is none of these names.
+        The name is not one of these.
     """
     module = importlib.import_module(package)
     # A misspelled name gets Python's own message, which suggests the nearest one.
@@ -43,7 +43,7 @@ def require(package: str, least: str, install: str) -> None:
     ----------
     package : str
     least : str
-        The oldest version that serves: ``"1.19"``.
+        The oldest version that is supported: ``"1.19"``.
     install : str
         What is installed for it, and is advised.
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _LONGEST = 200
-# So many keys are listed where a key resembles none of them.
+# How many keys are listed if a key resembles none of them.
 _FEW = 3
 
 

@@ -54,8 +54,8 @@ def split_name(name: str) -> tuple[str, str]:
         typed = name.removeprefix(
             "::"
         )  # which `call` and `node` put before a name without a domain
-        # Advise the name with ``::`` in the place of what was typed for it, where
-        # that makes it right.
+        # Suggest the name with ``::`` instead of the separator that was typed, if that makes it
+        # right.
         domain, _, op_type = _SEPARATOR.sub("::", typed).rpartition("::")
         advice = f"{domain}::{op_type}" if _is_name(domain, op_type) else "demo::SoftClip"
         raise DefinitionError(

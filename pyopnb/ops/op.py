@@ -130,13 +130,13 @@ class Op(Displayable):
             self._gradient_of(version.gradient).add(version.gradient)
 
     def drop(self, version: Version) -> None:
-        """Take a version out of the history; it goes on serving until another one does."""
+        """Take a version out of the history; it stays in use until another one replaces it."""
         self.versions = tuple(entry for entry in self.versions if entry is not version)
         if version.gradient is not None:
             self._gradient_of(version.gradient).drop(version.gradient)
 
     def restore(self, version: Version, epoch: int) -> None:
-        """Let an earlier version serve again from an epoch on, without a number of its own."""
+        """Use an earlier version again from an epoch on, without a new number."""
         self.versions = self.versions or (version,)
         self._serve(version, epoch)
         if version.gradient is not None:
@@ -148,7 +148,7 @@ class Op(Displayable):
         self.last_number = max(self.last_number, version.number)
 
     def _gradient_of(self, version: Version) -> Op:
-        # One op for all versions, which the sessions that run it go on with.
+        # One op for all versions, so that the sessions that run it can keep it.
         if self._gradient is None:
             self._gradient = Op(version.op, base=self)
         return self._gradient
@@ -165,7 +165,7 @@ class Op(Displayable):
 
     @property
     def current(self) -> Version:
-        """Return the version that serves now."""
+        """Return the version in use."""
         return self._served[-1][1]
 
     @property

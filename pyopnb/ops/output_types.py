@@ -42,7 +42,7 @@ def promised_types(
     Raises
     ------
     ResultError
-        ``infer`` returned what is no type, or contradicts the hints.
+        ``infer`` returned something that is not a type, or that contradicts the hints.
     Exception
         What ``infer`` raises, with a note that names the node.
     """
@@ -55,7 +55,7 @@ def promised_types(
         except BaseException as error:
             add_note(error, f"in {where}, infer")
             raise
-    # A node can have fewer outputs than the op declares, and none is declared of those beyond.
+    # A node can have fewer outputs than the op declares; further outputs have no declared type.
     promises: list[TensorType | None] = []
     for position in range(len(types) if count is None else count):
         is_known = position < len(types) and types[position] != ANY

@@ -102,7 +102,7 @@ def plain_array(
     try:
         array = np.asarray(value)
         has_numbers = types <= numbers | {want.numpy.type} and array.dtype != object
-        # NumPy makes floats of integers beside floats, and not every integer is one.
+        # NumPy turns integers into floats if a list has both, and not every integer is a float.
         if has_numbers and {int, float} <= types:
             integers = [item for item in np.array(value, object).flat if type(item) is int]
             has_numbers = all(int(float(item)) == item for item in integers)

@@ -182,7 +182,7 @@ def _duration(seconds: float) -> str:
 
 
 def _write(text: str, last: bool) -> None:
-    # The text can be shorter than the one before, whose end a terminal is told to clear.
+    # The text can be shorter than the previous one, so the terminal clears the rest of the line.
     clear = "\033[K" if _is_terminal() else ""
     print(f"\r{text}{clear}", end="\n" if last else "", file=sys.stderr, flush=True)
 

@@ -211,7 +211,8 @@ class Registry(Displayable):
         if not op.versions or not was_current:
             return op, []
         self.epoch += 1
-        # Under a new epoch, so that runs which began before go on with the version taken back.
+        # Under a new epoch, so that runs that began earlier finish with the version that is taken
+        # back.
         former = op.versions[-1]
         op.restore(former, self.epoch)
         if version.gradient is not None and former.gradient is None:

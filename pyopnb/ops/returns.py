@@ -33,7 +33,7 @@ def describe_none(method: str = "compute") -> str:
 
 
 def origin_of(function: Any) -> tuple[str, str]:
-    """Find the lines where a function returns a value, and what it returns there.
+    """Find the lines where a function returns a value, and the expressions there.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Output:
         value : object
         want : DType
         arrays_only : bool
-            Refuse what is no ndarray, as the retired PyOp does.
+            Refuse anything but an ndarray, as the retired PyOp does.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class Output:
         ----------
         value : ndarray
         inputs : str
-            What compute was given, if that is to be said.
+            The arguments of compute, if the message should show them.
 
         Returns
         -------

@@ -131,7 +131,8 @@ def same_value(a: Any, b: Any) -> bool:
 
 def _convert(value: Any, kind: str) -> Any:
     """Convert a value to a kind; raise one of the errors that `Attr.take` expects."""
-    # Without an annotation or a default nobody has said what the attr is, so it stays as it came.
+    # Without an annotation or a default, the kind of the attr is unknown, so the value stays as it
+    # is.
     if kind == "any" or (kind == "list" and isinstance(value, list)):
         return value
     if kind.startswith("list["):

@@ -26,7 +26,7 @@ from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["schema_of"]
 
-# What people call the first parameter of a method. Another name is that of an input, and self was
+# Usual names of a method's first parameter. Any other name is that of an input, and self was
 # forgotten.
 _SELF = re.compile("_*(self|this|cls)?_*")
 
@@ -334,7 +334,7 @@ def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[in
     """List the parameters of a method without self."""
     parameters = list(signature.parameters.values())
     function = inspect.getattr_static(cls, method)
-    # What is no function of the class, such as a callable object, gets no self.
+    # Callables that are not functions of the class, such as callable objects, get no self.
     takes_self = hasattr(type(function), "__get__")
     if isinstance(function, (staticmethod, classmethod, functools.partial)) or not takes_self:
         return parameters

@@ -34,7 +34,7 @@ class Table:
     otherwise : str
         The text of a table without rows.
     keys : sequence of sequences of str
-        For each row the names of what it is about, if a picture beside the table may lead to it.
+        For each row, the names of the nodes that it is about, so that a picture can link to it.
 
     Examples
     --------

@@ -352,7 +352,7 @@ def _is_of_runtime(error: Exception) -> bool:
 def _refusal(error: Exception, where: str) -> ModelError:
     """Make the error for a call that ONNX Runtime refuses, with its reason.
 
-    The class and the frames of ONNX Runtime's own error tell nothing about the call.
+    The class and the frames of ONNX Runtime's own error say nothing about the call.
     """
     # The reason stands behind a number, the node, and the condition in its source.
     reason = re.split(r" : |Status Message: | was false\. ", str(error))[-1].strip().rstrip(".")

@@ -275,7 +275,7 @@ def infer(
 def _infer_bare(
     domain: str, op_type: str, given: Sequence[TensorType | None], reader: Any
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
-    """Infer in a bare session, where nothing tells how many outputs the node has."""
+    """Infer in a bare session, where the number of outputs of the node is not known."""
     op, where = _find_registered(domain, op_type, "")
     schema = op.current.schema
     instance = None

@@ -129,7 +129,8 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     ----------
     name : str
     value : object
-        An array, or what can be made one: numbers, lists, tables, tensors of other libraries.
+        An array, or anything that can be converted to one: numbers, lists, tables, tensors of other
+        libraries.
     expected : TensorType or None
         None where it is no tensor: ONNX Runtime checks those.
 
@@ -247,7 +248,7 @@ def _suggest_fix(name: str, array: np.ndarray, want: TensorType, is_array: bool)
     if want.dtype is None or array.dtype.kind not in "biufU":
         return None
     same_dtype = _same_dtype(array, want.dtype)
-    # Tables have NaN for what is missing, which no integer stands for.
+    # Tables have NaN for missing values, and no integer can represent that.
     if array.dtype.kind == "U" and want.dtype.name != "string":
         # A column of a file has its numbers as texts; a text that is no number stays one.
         try:

@@ -59,7 +59,7 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
         Of an op's class. A maker is asked where that says ``kernel = "numba"``, or decorates
         ``compute`` with `numba.njit`.
     inputs, outputs : sequence of (TensorType or None)
-        Of the node; None for what is left out.
+        The inputs of the node; None for one that is left out.
     where : str
         The node, for a warning.
 

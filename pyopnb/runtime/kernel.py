@@ -57,7 +57,7 @@ class Kernel:
     values : dict
         The node's attributes.
     given, resolved : sequence of (TensorType or None)
-        The types of inputs and outputs as ONNX Runtime sees them; None for what is left out.
+        The types of inputs and outputs as ONNX Runtime sees them; None for one that is left out.
     node : PlannedNode, optional
         None in a bare session.
     epoch : int
@@ -137,7 +137,7 @@ class Kernel:
         entry = self._states.get((version.number, number))
         if entry is None:
             instance, promised = self._instance(version, values)
-            # ONNX Runtime has planned the nodes behind this one by what it was told.
+            # ONNX Runtime has planned the later nodes with the declared type.
             if promised != self.declared:
                 raise self._schema_changed(version, promised)
             entry = self._add_state(version, number, instance, promised)
@@ -225,7 +225,7 @@ class Kernel:
     def _instance(
         self, version: Version, values: dict[str, Any], instance: object = None
     ) -> tuple[object, tuple[TensorType | None, ...]]:
-        """Make the instance of a version, and ask what it promises for the outputs."""
+        """Make the instance of a version, and ask it for the types of the outputs."""
         schema = self.schema(version)
         schema.check_inputs(self.given, self.where)
         if self.legacy:

@@ -155,7 +155,7 @@ def _key(value: Any) -> Any:
 
 def _type(value: Any) -> TypeProto:
     """Return the type of a value, without the sizes of a tensor."""
-    # An empty sequence does not say of what it is one; float is as good as any.
+    # An empty sequence does not show its element type; float is as good as any.
     if isinstance(value, list):
         return helper.make_sequence_type_proto(
             _type(value[0]) if value else helper.make_tensor_type_proto(1, None)

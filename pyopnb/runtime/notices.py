@@ -1,4 +1,4 @@
-"""Notices: what a session says by itself, as warnings in the user's own line."""
+"""Notices: warnings of a session, reported at the user's own line."""
 
 from __future__ import annotations
 

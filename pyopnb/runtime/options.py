@@ -183,9 +183,9 @@ def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
 
 # ---- options for another process -----------------------------------------------------------------
 
-# Options do not tell which entries they have: one must ask for each. These are of
-# onnxruntime_session_options_config_keys.h, as far as a user of the CPU or of a
-# plug-in may set them.
+# Options cannot list their entries, so each has to be asked for. These are of
+# onnxruntime_session_options_config_keys.h, as far as a user of the CPU or of a plug-in may set
+# them.
 _ENTRIES = (
     "ep.context_embed_mode",
     "ep.context_enable",
@@ -270,7 +270,7 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
 
 def refuse_lent_weights(runtime: onnxruntime.InferenceSession, proto: ModelProto) -> None:
     """Raise `InputError` for initializers to which the options give other values than the model."""
-    # Options do not tell which initializers they have; but a second one of a name is refused.
+    # Options cannot list their initializers, but they refuse a second one of the same name.
     copied = runtime._sess.session_options
     value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32))
     for tensor in proto.graph.initializer:

@@ -156,7 +156,7 @@ class Plan:
         """
         self.wanted.setdefault(number, {})[output] = element
         site = self.nodes[number].numbered.site
-        # In a function, each call has dtypes of its own.
+        # In a function, each call can have other dtypes.
         if isinstance(site.scope, GraphProto):
             self._mistaken[id(site.scope), site.node.output[output]] = element
 
@@ -313,7 +313,7 @@ def _fix_dtypes(node: PlannedNode, schema: Schema) -> None:
         return
     node.fixed = fixed_elements(schema.outputs or ())
     by_file = fixed_elements(node.numbered.declared)
-    # What the op says wins over what the file says.
+    # The op's types take precedence over those of the file.
     node.fixed = tuple([a or b for a, b in zip(node.fixed, by_file, strict=True)])
 
 

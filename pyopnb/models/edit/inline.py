@@ -28,7 +28,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     ----------
     proto : ModelProto
     is_op : callable
-        It tells whether a node is that of an op.
+        It says whether a node runs through an op.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     check_attributes(proto)
     nodes_by_function = nodes_of_functions(proto)
     holders: set[tuple[str, str]] = set()
-    # Repeat until no more functions call one with an op in it.
+    # Repeat until no function calls another one that has an op in it.
     while True:
         extended = set()
         for function, nodes in nodes_by_function.items():

@@ -227,7 +227,7 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
             output_type = types.of(site, name)
         else:
             output_type = ANY
-        # Sizes are left to the run: what a file declares is often only an example's.
+        # Sizes are not checked here, because a file often declares only those of an example.
         if not output_type.accepts(hint.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",

@@ -55,7 +55,7 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
             selectors = list(where)
         except TypeError:
             raise _unknown_selector(where) from None
-    # Kept while they are looked up, as ids are those of live objects only.
+    # Keep them alive during the lookup, because only live objects have unique ids.
     originals = list(walk(original)) if isinstance(original, ModelProto) else []
     numbers = {id(site.node): number for number, site in enumerate(originals[: len(sites)])}
     # Read once, so that a list of a thousand names does not go through the model a thousand times.

@@ -153,7 +153,7 @@ def move_behind(
 
     Nodes that go behind the same node keep their order.
     """
-    # Keep the nodes, as ids are those of live objects only.
+    # Keep the nodes alive, because only live objects have unique ids.
     nodes = list(scope.node)
     positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}
     positions |= {id(tap): positions[id(node)] + 0.5 for node, tap in pairs}

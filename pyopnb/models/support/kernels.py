@@ -57,7 +57,7 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
 
     The answer is None if the operator has no kernel at all.
     """
-    # The kernel that takes most of the types is the one that a cast would reach most easily.
+    # A cast would most easily reach the kernel that accepts most of the types.
     serving = _kernels_for(operator)
     if not serving:
         return None

@@ -77,7 +77,7 @@ _PLACE = "pyopnb.place"
 
 
 def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
-    """Return every node of the model that the runtime lacks something for, with what it lacks.
+    """Return every node that the runtime cannot run, with what it lacks for the node.
 
     Parameters
     ----------
@@ -160,7 +160,8 @@ class _Judge:
     def __init__(self, versions: Mapping[str, int]) -> None:
         self.versions = versions
         self._guesses = _GUESSES
-        # Most nodes of a large model are alike, so a judgement is kept by all that it depends on.
+        # Most nodes of a large model are similar, so judgements are cached by all that they depend
+        # on.
         self._judgements: dict[Any, Unsupported | None] = {}
 
     def judge(self, node: NodeProto, kinds: _KindsByName) -> Unsupported | None:
@@ -199,7 +200,7 @@ class _Judge:
         refusal = _refusal(node, operator, inputs, outputs)
         if refusal is not None or has_kernel(operator, inputs, outputs):
             return refusal
-        # The runtime computes float16 in float32 where it has no kernel of its own for it.
+        # The runtime computes float16 in float32 if it has no float16 kernel.
         if "tensor(float16)" in inputs:
             widened = float16_as_float32(inputs), float16_as_float32(outputs)
             if has_kernel(operator, *widened):
@@ -293,7 +294,7 @@ def _function_in_runtime(
 def _refusal(
     node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds
 ) -> Unsupported | None:
-    """Say what the runtime refuses of a node before it looks for a kernel."""
+    """Say why the runtime refuses a node before it looks for a kernel."""
     since = operator.since
     if operator.deprecated:
         reason = f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}"

@@ -80,7 +80,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tu
 # ---- types ---------------------------------------------------------------------------------------
 
 
-# The dtypes that NumPy chooses by itself, and those that are mostly meant.
+# The dtypes that NumPy chooses by default, and the ones that people usually mean.
 _MEANT = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.INT32: TensorProto.INT64}
 
 
@@ -112,7 +112,7 @@ def _cast_of_weight(site: Site) -> str:
 
 
 def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) -> ModelError:
-    """Report a value whose dtype in the file is not the one that its node computes."""
+    """Report a value whose dtype in the file differs from the one that its node computes."""
     paths = {}
     for field in ("value_info", "output"):
         for number, info in enumerate(getattr(proto.graph, field)):

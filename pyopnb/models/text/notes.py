@@ -1,6 +1,6 @@
 r"""Write and read the doc strings and metadata for which ONNX's text form has no syntax.
 
-They describe nodes, graphs, functions and values. Each stands in a comment of its own, above the
+They describe nodes, graphs, functions and values. Each is written as a separate comment, above the
 node, graph or function that it belongs to. The part after the colon is JSON, so that it always fits
 on one line::
 

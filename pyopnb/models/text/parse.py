@@ -127,7 +127,7 @@ def read_text(text: str, name: str) -> ModelProto:
     -------
     ModelProto
     """
-    # onnx's parser reads the text; what it does not say or check is added and checked here.
+    # onnx's parser reads the text. Missing parts are added here, and unchecked ones checked.
     model = _parse(text, name)
     for tensor in tensors(model):
         _pack(tensor, text)
@@ -330,7 +330,7 @@ def _pack(tensor: TensorProto, text: str) -> None:
     if not row.bits:
         return
     if row.bits < 8:
-        # The parser stores each value of 4 or 2 bits in an element of its own.
+        # The parser stores each value of 4 or 2 bits in a separate element.
         values = np.asarray(tensor.int32_data, np.int64)
         is_int = "int" in row.name
         array = values.astype(row.numpy) if is_int else values.astype(np.uint8).view(row.numpy)

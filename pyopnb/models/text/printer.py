@@ -59,7 +59,7 @@ def format_model(model: ModelProto) -> str:
         Graphs are nested too deep, or the text form cannot hold something that decides
         what the model computes.
     """
-    # The header says all that a reader would otherwise add in versions of its own.
+    # The header has everything that a reader would otherwise add in its own versions.
     entries = [f"ir_version: {model.ir_version}", _imports(model)]
     for field in ("producer_name", "producer_version", "domain"):
         if getattr(model, field):
@@ -236,7 +236,7 @@ _SMALL_INTS = ("int4", "uint4", "int2", "uint2")
 
 
 def _number(value: Any) -> str:
-    # The shortest text that reads back as that float of its own width.
+    # The shortest text that reads back as the same float of this width.
     return str(value)
 
 
@@ -300,7 +300,7 @@ _LISTS: dict[int, Callable[[AttributeProto], Iterable[str]]] = {
 def _written(
     write: Callable[..., str], items: Iterable[Any], where: str, *arguments: Any
 ) -> list[str]:
-    """Write items that decide what the model computes, and refuse one that the text cannot hold."""
+    """Write items that affect the results, and refuse one that the text cannot express."""
     texts = []
     for item in items:
         try:

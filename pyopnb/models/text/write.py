@@ -98,7 +98,7 @@ def text(
     proto = as_proto(model)
     _check_drop(drop)
     declared = _dropped(proto, {_DROPPED[word] for word in drop})
-    # Inferred types are inferred again by whoever reads the text.
+    # Inferred types are inferred again when the text is read.
     forget_inferred(declared)
     _refuse_unknown_fields(declared)
     _refuse_many(declared, most)
@@ -122,7 +122,7 @@ def _check_drop(drop: Any) -> None:
 
 
 def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
-    """Copy a model, without some fields wherever they are."""
+    """Copy a model, leaving out some fields everywhere."""
     copy = ModelProto()
     copy.CopyFrom(model)
     ahead: list[Any] = [copy] if names else []
@@ -170,7 +170,8 @@ def _remarks(declared: ModelProto, written: str) -> str:
     original.CopyFrom(declared)
     refusal = ""
     try:
-        # `parse` adds what a text need not say, so it is added to both before they are compared.
+        # `parse` adds parts that a text may leave out, so they are added to both before the
+        # comparison.
         complete(copy, written)
         complete(original, written)
     except ModelError as error:

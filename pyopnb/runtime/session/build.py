@@ -61,7 +61,7 @@ def build_state(
         if prepare is not None:
             prepare(plan, source.proto)
         runtime = _attempt(config, source, plan)
-        # Each attempt tells which dtypes ONNX Runtime has to be told before it infers.
+        # Each attempt shows which dtypes have to be declared before ONNX Runtime infers.
         if not plan.learn():
             break
     # There is nothing more to learn, so the exception of the last attempt stands.

@@ -42,7 +42,7 @@ class SessionConfig:
 
     @property
     def is_parallel(self) -> bool:
-        """Tell whether ONNX Runtime is to run branches on threads of its own."""
+        """Tell whether ONNX Runtime should run branches on its own threads."""
         parallel = onnxruntime.ExecutionMode.ORT_PARALLEL
         return self.options is not None and self.options.execution_mode == parallel
 

@@ -75,7 +75,7 @@ def select_kernels(
         )
     selected = candidates
     for name in names:
-        # Each name is judged among all candidates, so that the error says what they have together.
+        # Each name is looked up in all candidates, so that the error lists all their attrs.
         having = [kernel for kernel in candidates if _takes(kernel, name)]
         _refuse_ambiguous(name, having, candidates, where)
         selected = [kernel for kernel in selected if _takes(kernel, name)]

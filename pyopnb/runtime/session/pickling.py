@@ -206,7 +206,7 @@ def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:
 
     def lend(plan: Plan, _: ModelProto) -> None:
         for node in plan.nodes:
-            # Each call of a linked node has an instance of its own.
+            # Each call of a linked node has its own instance.
             if node.number in instances and not node.linked:
                 number = node.op.at(plan.epoch).number
                 node.instances[number] = instances[node.number][1]

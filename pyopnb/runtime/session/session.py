@@ -220,7 +220,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         options: onnxruntime.SessionOptions,
         prepare: Prepare,
     ) -> Session:
-        """Make a session of a derived model, in the versions and with the attrs that serve now.
+        """Make a session of a derived model, with the current versions and attrs.
 
         It stays in these versions where its runs are those of its state.
         """
@@ -481,7 +481,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             else:
                 values[kernel.number] = prepared
             changes[kernel.number] = {**changes.get(kernel.number, {}), **attrs}
-            # Before its first change, a node has what the model says.
+            # Before its first change, a node has the attrs of the model.
             model.setdefault(kernel.number, earlier)
         if outputs_changed:
             reason = f"{', '.join(attrs)} changed outputs"
