@@ -209,6 +209,7 @@ def fit_lines(lines: Sequence[str], width: int = _MAX_WIDTH, more: str = "more l
     If there are more, the last line says how many were left out.
     """
     if len(lines) > MAX_LINES:
-        # The last line tells how many were left out, so that nobody takes the text for complete.
+        # The last line says how many were left out, so that nobody thinks that the text is
+        # complete.
         lines = [*lines[: MAX_LINES - 1], f"… and {len(lines) - MAX_LINES + 1} {more}"]
     return "\n".join(_one_line(line, width) for line in lines)

@@ -19,7 +19,7 @@ __all__ = ["OpDiff", "diff_versions"]
 class OpDiff(DiffBase):
     """The difference of two versions of an op, or of two ops, as `pyopnb.diff` finds it.
 
-    It has no truth value, as a `Diff` has none.
+    Like a `Diff`, it has no truth value.
 
     Attributes
     ----------

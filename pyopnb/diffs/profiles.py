@@ -92,7 +92,7 @@ def _times(ratio: float | None) -> str:
 class ProfileDiff(DiffBase):
     """The difference of two profiles, as `pyopnb.diff` finds it.
 
-    It has no truth value, as a `Diff` has none.
+    Like a `Diff`, it has no truth value.
 
     Attributes
     ----------

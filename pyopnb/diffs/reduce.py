@@ -447,7 +447,7 @@ class _Search:
                 return
 
     def _shrink_arrays(self) -> None:
-        """Make axes shorter: those of one size together, then each by itself."""
+        """Make axes shorter: first axes of one size together, then each alone."""
         for axes in _groups_of_axes(self.best):
             size = _size(self.best, axes[0])
             while size > 1:

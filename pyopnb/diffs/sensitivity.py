@@ -57,7 +57,7 @@ _LEVELS = MappingProxyType(
         "Mul": ("scale",),
     }
 )
-# The text has so many rows.
+# How many rows the text has.
 _ROWS = 8
 # A node is worth leaving in float from this gain in dB on, and from this part of
 # the largest gain on.

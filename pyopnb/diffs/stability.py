@@ -37,7 +37,7 @@ __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
 HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
 
-# So many more runs of one session, and so many samples that run alone.
+# How many more runs of one session there are, and how many samples run alone.
 _REPEATS = 3
 _SAMPLES = 4
 _HIDDEN = (

@@ -33,7 +33,7 @@ class Tolerance(NamedTuple):
     rtol : float
         Relative to ``|b|``. Where terms cancel, also relative to the largest ``|b|`` of the array.
     atol : float
-        Absolute, for the numbers next to 0 in a `pyopnb.diff` that is given no tolerance.
+        Absolute, for numbers near 0 in a `pyopnb.diff` without a tolerance.
     gradient : float
         Relative to the largest derivative, for a gradient against differences of function values:
         those are off by about the third root of the dtype's own rounding.
@@ -137,7 +137,7 @@ class Tolerances(NamedTuple):
         return self[:2] == (None, None) and (self.stol is None or self.stol is True)
 
     def or_scaled(self) -> Tolerances:
-        """Return `SCALED` where none is given."""
+        """Return `SCALED` if the caller passed no tolerance."""
         return SCALED if self == (None, None, None) else self
 
     def of(self, name: str) -> tuple[float, float, float]:

@@ -19,13 +19,12 @@ from pyopnb.traces.summary import Summary
 __all__ = ["curve_of", "is_curve"]
 
 _SIZE = (480, 160)
-# So few numbers are told apart better as stems than on a line.
+# Up to this many numbers are clearer as stems than as a line.
 _MOST_STEMS = 32
 _MOST_CHANNELS = 8
-# A matrix is a curve of channels if it is so many times longer than wide; other
-# narrow ones are matrices.
+# A matrix is drawn as curves of channels if it is at least this many times longer than wide.
 _LONGER = 4
-# A longer array is drawn by the least and the largest number of so many cells.
+# A longer array is drawn by the smallest and the largest number in each of this many cells.
 _CELLS = 240
 
 

@@ -30,7 +30,7 @@ _MOST_IN_ROW = 8
 _MOST_STRETCHED = 8
 # A byte of PNG takes this many in the page: it is base64 in an SVG that is base64.
 _ENCODED = 1.8
-# A number is an outlier if it is over so many times the size that 98 % of all cells stay below.
+# An outlier is larger than this many times the 98th percentile of all cells' sizes.
 _OUTLIER = 4.0
 
 

@@ -14,7 +14,7 @@ __all__ = ["graph_view", "graph_within", "table_within"]
 
 # A graph gets at least this many bytes, however large the tables are.
 _LEAST = 30_000
-# A table beside a graph takes at most this many bytes, as the graph needs as much as two of them.
+# A table below a graph takes at most this many bytes, because the graph needs twice as much.
 _TABLE = 45_000
 # A cell of a table takes about this many bytes besides its text.
 _CELL = 170

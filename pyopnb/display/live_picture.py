@@ -16,7 +16,7 @@ __all__ = ["MOST_ANSWERS", "live_picture", "script"]
 MOST_ANSWERS = 36_000
 """The most bytes that the boxes of one picture tell."""
 
-# A box tells this many lines; fewer are tried if these are too many bytes.
+# How many lines a box's card has; fewer are tried if these take too many bytes.
 _LINES = (99, 4, 1)
 
 
@@ -38,7 +38,7 @@ def live_picture(
     alt, max_height
         As of `image`.
     most : int
-        Bytes of what its boxes tell.
+        Size in bytes of the cards of its boxes.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def live_picture(
 
 
 def _boxes(drawing: Drawing, most: int) -> str:
-    """Pack what each box tells, and the rows of tables that are about it."""
+    """Pack the card of each box, and the rows of tables that are about it."""
     groups = [shape for shape in drawing.shapes if isinstance(shape, Group)]
     if not any(group.about for group in groups):
         return ""

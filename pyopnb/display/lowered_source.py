@@ -22,10 +22,9 @@ __all__ = [
 ]
 
 _LONGEST_LINE = 300
-# Operators stand beside the code up to this column of a console, and behind it
-# where a line is longer.
+# In a console, operators start at this column, or behind the code if a line is longer.
 _COLUMN = 60
-# An excerpt has so many lines before and behind the one that it is about.
+# How many lines an excerpt has before and after its line.
 _AROUND = 6
 _UNKNOWN = "its source is not known"
 _CELL = "text-align:left;vertical-align:top;border:none;padding:1px 12px"

@@ -23,9 +23,9 @@ __all__ = ["GraphStyle", "graph_of", "text_lines"]
 
 # A row of constants has about this many characters.
 _ROW = 38
-# A box shows this many rows of constants; it tells the others when it is pointed at.
+# How many rows of constants a box shows; its card has the others.
 _MOST_ROWS = 2
-# What a box tells is cut to this many lines of this many characters.
+# The card of a box is cut to this many lines of this many characters.
 _LINES, _LONGEST = 24, 300
 
 
@@ -125,7 +125,7 @@ class _GraphBuilder:
             look = "folded"
         if registry.find(node.domain, node.op_type) or node.op_type == "PyOp":
             look = "own"
-        # Exporters write long paths, whose ends tell nodes apart.
+        # Exporters write long paths that differ at their ends.
         name = ""
         if self._style.names:
             name = (node.name or first_output(node))[-40:]
@@ -185,7 +185,7 @@ class _GraphBuilder:
 
 
 def _constants(scope: Scope, node: NodeProto) -> list[str]:
-    """Write what a node's box says of its constants, as many as fit into each row."""
+    """Write the constants of a node for its box, as many as fit into each row."""
     rows: list[str] = []
     for text in scope.constant_rows(node):
         if rows and len(rows[-1]) + len(text) <= _ROW:

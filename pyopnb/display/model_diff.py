@@ -81,7 +81,7 @@ def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Draw
     """Return the models to draw with their nodes' badges, and the names of a's tensors in them."""
     if not models:
         return [], {}
-    # Nodes of b carry what was added, those of a what was removed.
+    # Additions are marked at the nodes of b, removals at those of a.
     a, b = models
     of_a = badges(thing.changes, "a")
     of_b = by_output(b, badges(thing.changes, "b"))
@@ -107,7 +107,7 @@ def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, s
 
 
 def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Tell what has changed, by the outputs of the nodes that it concerns."""
+    """Describe the changes, by the outputs of the nodes that they concern."""
     notes: dict[str, str] = {}
     for change, names in zip(thing.changes, tensors, strict=True):
         for name in names:

@@ -13,7 +13,7 @@ from pyopnb.ops.text_table import Table
 
 __all__ = ["model_text"]
 
-# If a model has too many nodes, so many of the first and of the last are shown.
+# If a model has too many nodes, this many of the first and of the last are shown.
 _MOST, _HEAD, _TAIL = 25, 18, 7
 _MOST_ENDS = 8
 # A longer line is cut after this many characters.

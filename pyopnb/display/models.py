@@ -30,7 +30,7 @@ __all__ = ["view_model", "view_session"]
 
 # A picture of more nodes does not show their names.
 _NAMES_UP_TO = 80
-# At most so many folded bodies are drawn below the model.
+# How many folded bodies are drawn below the model at most.
 _MOST_BODIES = 40
 # The SVG of the model takes at most this part of the HTML, in which it gets longer by a third. The
 # SVG of a folded body takes at most this many bytes.
@@ -74,7 +74,7 @@ def view_model(
     legend : str
         What the numbers are.
     unit : str
-        Of the numbers, such as ``s``, which is written with prefixes.
+        The unit of the numbers, such as ``s``, which gets prefixes.
     log : bool, optional
         Whether the colours are logarithmic. By default they are if the largest number is over
         1,000 times the smallest.

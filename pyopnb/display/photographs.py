@@ -13,7 +13,7 @@ __all__ = ["channel_axis", "looks_like_photographs", "photographs"]
 
 # An array with fewer pixels along a side is not a photograph.
 _SMALLEST = 8
-# So many elements are looked at to tell whether all are whole numbers.
+# How many elements are tested to decide whether all are whole numbers.
 _SAMPLE = 2**14
 
 

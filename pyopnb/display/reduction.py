@@ -1,4 +1,4 @@
-"""The smallest model that fails: what was found, and the model as a graph."""
+"""The smallest model that fails: how it fails, and its graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pyopnb.show`, and what the classes that can be displayed ask for."""
+"""`pyopnb.show`, and the functions that `Displayable` calls."""
 
 from __future__ import annotations
 

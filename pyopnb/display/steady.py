@@ -77,7 +77,7 @@ def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:
 
 def _limits_of(value: Any) -> Limits | None:
     """Return the ends of an array's colours or axis; None if it keeps its own or has none."""
-    # Arrays that may be photographs, and booleans, have limits of their own.
+    # Arrays that may be photographs, and booleans, have their own limits.
     if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
     summary = summary_of(value)

@@ -52,9 +52,8 @@ def view_array(
 
     Parameters
     ----------
-    thing : ndarray, scalar, or what a sequence or map output is
-    name : str
-    rgb, limits : optional
+    thing : ndarray, scalar, or the list or dict of a sequence or map output name : str rgb, limits
+    : optional
         As for `pyopnb.show`.
 
     Returns
@@ -224,7 +223,7 @@ def _picture_html(array: _ShownArray, chart: Chart) -> str:
 
 
 def _small_html(array: _ShownArray) -> str:
-    """Write what is better read than seen: texts, items and a few numbers."""
+    """Write values that are better as text than as a picture: texts, items and a few numbers."""
     if array.summary.kind == "text":
         return _texts_html(array.value)
     if not array.has_numbers or not array.value.ndim:

@@ -142,7 +142,7 @@ def _colours(thing: Trace, by: str) -> dict[str, float]:
         if summary is None or summary.kind != "number" or not summary.count:
             continue
         if summary.has_nonfinite or summary.least is None:
-            # The scale draws numbers that are not finite in a colour of their own.
+            # The scale draws numbers that are not finite in a separate colour.
             numbers[name] = math.inf
         elif by == "std":
             numbers[name] = float(summary.std or 0.0)

@@ -46,8 +46,8 @@ class Canvas:
     ----------
     model : ModelProto
     nodes : tuple of (NodeProto, str, str)
-        Nodes of it with their colours as ``#rrggbb``, which may be empty, and
-        what is known of them.
+        Nodes of it with their colours as ``#rrggbb``, which may be empty, and the text of their
+        cards.
     scale : ColourScale or None
         What the colours mean, and ``legend`` of what.
     legend : str

@@ -17,9 +17,9 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
 
-# An .npz file may unpack to so many bytes, however well they are packed.
+# An .npz file may unpack to this many bytes, whatever the file's size.
 _MOST_UNPACKED = 2**30
-# Beyond that, to so many times its own size: deflate reaches 1,000 with nothing but zeros.
+# Beyond that, to this many times the file's size: deflate reaches 1,000 only with zeros.
 _MOST_PACKED = 100
 
 
@@ -50,8 +50,8 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     except FileNotFoundError:
         raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except Exception as error:
-        # NumPy, zipfile and protobuf each have their own exceptions for a damaged file.
-        # The first bytes tell a page or a pointer that was downloaded in place of the file.
+        # NumPy, zipfile and protobuf each have their own exceptions for a damaged file. The first
+        # bytes show whether a web page or a pointer was downloaded instead of the file.
         head = b""
         if file.is_file():
             head = file.read_bytes()[:200]

@@ -15,7 +15,7 @@ __all__ = ["FEW", "Pairs", "pairs_of"]
 FEW = 20
 """All pairs are kept for arrays of at most this many elements, whatever their shape."""
 
-# A curve has all elements up to this many, and else the extremes of so many cells.
+# A curve of up to _MOST elements has all of them; a longer one has the extremes of _CELLS cells.
 _MOST = 300
 _CELLS = 100
 # Longer arrays have no curves, as the search for extremes would take longer than the diff.

@@ -23,7 +23,7 @@ __all__ = [
     "verb",
 ]
 
-# The text names so many elements beside the worst.
+# How many elements the text names after the worst.
 _NEXT_WORST = 2
 # In dB. Below it, the root mean square of the error is over 0.7 of that of b.
 _UNRELATED = 3.0
@@ -247,7 +247,7 @@ def detail_lines(part: Part) -> Iterator[str]:
             line += f", PSNR {format_number(facts.psnr)} dB (peak {format_number(facts.peak)})"
         yield line
     if part.ok and not (facts.odd or part.stol or _is_unrelated(facts)):
-        # The tightest of each, alone: what was passed with is in the verdict already.
+        # The tightest of each alone; the tolerance that passed is in the verdict already.
         yield f"would just pass: {' or '.join(_passing(facts))}"
 
 

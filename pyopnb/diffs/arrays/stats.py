@@ -1,6 +1,6 @@
 """The statistics of two arrays, from which verdicts follow.
 
-`ArrayStats` is what is known of a pair. The native module `_stats` counts, in one pass over both;
+`ArrayStats` has the statistics of a pair. The native module `_stats` counts, in one pass over both;
 here its counts become facts. Strings are compared in Python.
 """
 
@@ -36,15 +36,15 @@ __all__ = [
     "scale_of",
 ]
 
-# So many of the worst elements are kept.
+# How many of the worst elements are kept.
 _WORST = 5
-# An interrupt is seen, and progress reported, between two chunks of so many elements; what has to
-# be copied fits a processor's cache.
+# Interrupts and progress are handled between chunks of _CHUNK elements. A chunk that has to be
+# copied fits a processor's cache.
 _CHUNK = 2**22
 _COPIED = 2**18
 _SHARED = 2**16
 _SHORT = 4096
-# Shifted by so many bits, a float64 is the number of its eighth of an octave.
+# Shifted by this many bits, a float64 is the number of its eighth of an octave.
 _SHIFT = 49
 _CLASSES = (
     "NaN in both",

@@ -23,7 +23,7 @@ from pyopnb.ops.types import ANY
 __all__ = ["GraphComparison", "find_changes"]
 
 _TEXT = 80
-# A reader still reads the same tensor behind so many inserted or removed nodes in a row.
+# Behind up to this many inserted or removed nodes, a reader still reads the same tensor.
 _MAX_CHAIN = 64
 
 
@@ -59,7 +59,8 @@ def find_changes(
     contents_a = Contents(numbers, a.folder, a.taken_out)
     contents_b = Contents(numbers, b.folder, b.taken_out)
     graphs = graph_of_model(a.proto, contents_a), graph_of_model(b.proto, contents_b)
-    # Bodies and functions are compared later, as levels of their own: a deep nest costs no stack.
+    # Bodies and functions are compared later, as separate levels, so that deep nesting needs no
+    # stack.
     levels = [_Level("", *graphs, None)]
     changes = [*_interface_changes(a.proto.graph, b.proto.graph, levels[0])]
     changes += _opset_changes(a.proto, b.proto)

@@ -24,7 +24,7 @@ class ModelDiff(ToleranceDiff):
     """The difference of two models, as `pyopnb.diff` finds it.
 
     Other names, another order of nodes, documentation, metadata, a default that is written out, and
-    a weight in a Constant node are not changes. It has no truth value, as a `Diff` has none.
+    a weight in a Constant node are not changes. Like a `Diff`, it has no truth value.
 
     Attributes
     ----------

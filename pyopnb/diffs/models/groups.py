@@ -20,7 +20,7 @@ def group_unpaired(matching: Matching) -> list[Group]:
 
     Nodes of one side belong together if one produces what the other reads, unless the other side
     has that tensor as well. Nodes of two sides belong together if they produce the same tensor. A
-    node that nothing replaces is a group of its own.
+    node that nothing replaces is a group by itself.
     """
     graphs = matching.a, matching.b
     sets: _Sets = DisjointSets()

@@ -32,9 +32,9 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
 
-# The values of one tensor are compared with at most so many candidates of its type.
+# The values of a tensor are compared with at most this many candidates of its type.
 _MAX_CANDIDATES = 64
-# Of a large weight, about so many elements are looked at.
+# About how many elements of a large weight are compared.
 _SAMPLED = 2**14
 
 
@@ -101,7 +101,8 @@ class _TraceContents(Contents):
     def array(self, tensor: TensorProto) -> Any:
         if not is_external(tensor):
             return super().array(tensor)
-        # A sample tells weights apart, and to read all elements of large ones takes seconds.
+        # A sample is enough to distinguish weights, and reading all elements of large ones takes
+        # seconds.
         flat = np.asarray(self._initializers[tensor.name]).reshape(-1)
         return flat[:: 1 + flat.size // _SAMPLED]
 

@@ -220,7 +220,7 @@ class _Search:
         self.coarse: dict[str, str] = {}
         if self.tolerances.by_dtype:
             in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in (self.a, self.b))
-            # Where one model alone is in half precision, what it rounded is no difference.
+            # If only one model is in half precision, its rounding does not count as a difference.
             if bool(in_a) != bool(in_b):
                 self.tolerances = SCALED
             if self.tolerances == SCALED:

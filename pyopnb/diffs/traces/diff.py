@@ -31,7 +31,7 @@ from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["TraceDiff"]
 
-# The text names so many of the tensors that quantization changed most.
+# How many of the tensors that quantization changed most the text names.
 _MAX_QUANTIZED = 6
 _MAX_WIDTH = 200
 _MAX_ORIGINS = 3
@@ -44,7 +44,7 @@ _MAX_TENSORS = 3
 class TraceDiff(ToleranceDiff):
     """The difference of two runs, as `pyopnb.diff` finds it.
 
-    It has no truth value, as `Diff` has none.
+    Like a `Diff`, it has no truth value.
 
     Attributes
     ----------
@@ -302,7 +302,7 @@ class TraceDiff(ToleranceDiff):
 
     @classmethod
     def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:
-        # A step has the names of its tensors in b, which stand beside it.
+        # A step has only the names of its tensors in b; the tensors are a separate list.
         tensors = {}
         for tensor in (*document["feeds"], *document["tensors"]):
             tensors[tensor["b"]] = tensor

@@ -122,7 +122,7 @@ class Isolation:
             if obstacle:
                 yield name, obstacle
             else:
-                # A session would run the versions that serve now.
+                # A session would run the current versions.
                 groups[self._is_retired(segment)][name] = segment
         yield from self._outcomes(groups[0], runner(self.trace))
         yield from self._outcomes(groups[1], _in_evaluator(self.trace.versions))

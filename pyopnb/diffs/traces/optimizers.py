@@ -100,7 +100,7 @@ class OptimizerDiff(Displayable):
 
 
 class _Trials:
-    """Runs of one model on the same feeds, each in a session of its own.
+    """Runs of one model on the same feeds, each in a separate session.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
                     high = middle
                 else:
                     low = middle + 1
-            # Where all of them together do not suffice, none of them accounts for the difference.
+            # If disabling all of them is not enough, none of them explains the difference.
             if not trials.suffices((*needed, *candidates[:high])):
                 break
             needed = (*needed, candidates[high - 1])

@@ -228,7 +228,7 @@ class ComparedStep:
         return f"{self.verdict}: {format_step(self)}"
 
     def _to_plain(self) -> dict[str, Any]:
-        # The tensors stand beside the steps: a step has their names.
+        # The tensors are written separately; a step has only their names.
         outputs = [tensor.b for tensor in self.outputs]
         inputs = [tensor.b for tensor in self.inputs]
         fields = write_fields(replace(self, outputs=(), inputs=()))
@@ -238,9 +238,9 @@ class ComparedStep:
 def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
     """Choose the tolerances of two runs.
 
-    Where none is given, they are `SCALED` if ONNX Runtime's level of optimisation is another, or if
-    torch or another provider than the CPU's ran. Other kernels add up in another order: elements
-    that cancel out are then off by a part of the largest number, not of themselves.
+    By default, they are `SCALED` if ONNX Runtime's levels of optimisation differ, or if torch or
+    another provider than the CPU's ran. Other kernels add up in another order: elements that cancel
+    out are then off by a part of the largest number, not of themselves.
     """
     # The name and version of a runtime stand before its level of optimisation.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)

@@ -15,7 +15,7 @@ from pyopnb.ops.names import fresh_name
 
 __all__ = ["Trimmed", "trim"]
 
-# A larger tensor or attribute loses its values, as do all once so many tensors have kept theirs.
+# A larger tensor or attribute loses its values, and so do all others after _MOST_KEPT tensors.
 _MOST_BYTES, _MOST_ATTRIBUTE, _MOST_KEPT = 1024, 16 * 1024, 64
 
 

@@ -53,7 +53,7 @@ class ChartAxis:
         return self.low * (1 - position) + self.high * position
 
     def ticks(self, most: int) -> list[float]:
-        """Choose about so many round numbers on the axis.
+        """Choose about this many round numbers on the axis.
 
         Examples
         --------
@@ -132,7 +132,7 @@ def _prefix_power(value: float, unit: str) -> int:
 
 
 def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> list[str]:
-    """Write the numbers beside an axis: alike, with as many digits as tell them apart.
+    """Write the numbers beside an axis in one format, with enough digits to distinguish them.
 
     Examples
     --------

@@ -151,7 +151,7 @@ class ColourScale(ChartAxis):
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
         """Return the translucent colours of numbers, as uint8[…, 4].
 
-        NaN and infinities have colours of their own.
+        NaN and infinities have separate colours.
 
         Parameters
         ----------

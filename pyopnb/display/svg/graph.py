@@ -1,4 +1,4 @@
-"""A layered graph as a drawing, and as an SVG of at most so many bytes."""
+"""A layered graph as a drawing, and as an SVG with a limited size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["GraphPicture", "draw", "draw_within"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
-# From so many boxes on, rows and labels are left out, as nobody reads them in so large a picture.
+# From this many boxes on, rows and labels are left out, as nobody could read them.
 _PLAIN_FROM = 800
-# A box of a network takes at least about so many bytes.
+# The box of a node takes at least about this many bytes.
 _LEAST_BOX = 58
 
 # Font sizes.
@@ -115,7 +115,7 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
 
 
 def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
-    """Draw a graph as an SVG of at most so many bytes.
+    """Draw a graph as an SVG with at most this many bytes.
 
     Rows and labels are dropped first, then the boxes far from that of index ``around``.
 
@@ -254,7 +254,8 @@ def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], 
     for number in sorted(cut):
         line = graph.lines[number]
         source = graph.boxes[line.source]
-        # Many nodes have the same op, so the first row, which is often the name, tells them apart.
+        # Many nodes have the same op, so they are distinguished by the first row, which is often
+        # the name.
         name = " ".join([source.title, *source.rows[:1]])
         sources.setdefault((line.target, line.mark), []).append(name[:40])
     placeholders: list[Box] = []

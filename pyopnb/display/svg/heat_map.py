@@ -25,7 +25,7 @@ _LEAST_WIDTH, _WIDEST_LEGEND = 200, 300
 
 
 def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float]:
-    """Return width and height of a matrix in pixels, at most so many.
+    """Return width and height of a matrix in pixels, up to a limit.
 
     They have its proportions unless one side is so much longer that the other could hardly be seen.
 

@@ -42,7 +42,7 @@ _SWEEPS, _LINKS_SWEPT = 24, 75_000
 _SPREAD = 2.5
 # So many vertices may share one x; the shorter lengths are for pictures that get too wide.
 _BLOCK_LENGTHS = (1_000_000, 4, 1)
-# A line may cross so many layers however many lines there are.
+# A line may cross this many layers, however many lines there are.
 _SHORT = 3
 
 
@@ -206,7 +206,7 @@ class _Layers:
     below, above : list of list of int
         The neighbours of each vertex in the next and in the previous layer.
     dummies : dict
-        Of each source and port, the dummies below it, one a layer.
+        For each source and port, the dummies below it, one per layer.
     """
 
     def __init__(self, sizes: Sequence[Size], edges: Sequence[Line]) -> None:

@@ -31,8 +31,8 @@ _COLOURS = (
 )
 _GRID = "#8c959f40"
 _WIDTH, _HEIGHT = 320, 180
-# The numbers of the y-axis have so much room at least, so that charts below each
-# other begin at one x.
+# The numbers of the y-axis have at least this much room, so that charts below each other begin at
+# one x.
 _MARGIN = 56
 # A line of text is this many pixels high.
 _LINE = 15
@@ -234,7 +234,7 @@ def _stroke(start: _Point, end: _Point, colour: str, dashes: tuple[float, ...] =
 
 
 def _curve(points: Sequence[_Point], colour: str, dashes: tuple[float, ...]) -> Iterator[Shape]:
-    """Draw a line through the points; where a number is missing it begins anew."""
+    """Draw a line through the points, with a gap where a number is missing."""
     steps: list[PathStep] = []
     command = "M"
     for x, y in points:

@@ -2,7 +2,7 @@
 
 A `Drawing` is a list of shapes from back to front, on a canvas whose origin is its upper left
 corner; one unit is a pixel of a screen and a point on paper. `to_svg` and `to_matplotlib` print it,
-and know no more of it than what is here.
+and know nothing else about it.
 """
 
 from __future__ import annotations
