@@ -372,7 +372,7 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
     assert began.wait(60)
     with pytest.raises(
         RunRefused,
-        match="resume: expected a training that is not running, got one that is going on, in ano",
+        match="resume: expected a training that is not running, got one that runs, in another",
     ):
         training.resume(9)
     end.set()
