@@ -250,7 +250,7 @@ MODULES = [
         (X,),
         {},
         [
-            "`return x + torch.randn_like(x)`, aten.randn_like.default: expected what gives the same"
+            "`return x + torch.randn_like(x)`, aten.randn_like.default: expected the same"
             " numbers each time, got random numbers. Try: draw the numbers outside"
         ],
     ),
