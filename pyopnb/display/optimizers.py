@@ -47,5 +47,5 @@ def view_optimizers(thing: OptimizerDiff) -> View:
         table = table_within(summary, ("nodes", "what ran"), pairs, most=_BYTES, open=True)
         parts.append(table)
     if thing.workaround:
-        parts.append(paragraph("To go on without:") + source(thing.workaround))
+        parts.append(paragraph("To run without them:") + source(thing.workaround))
     return View(thing, title, text, join(parts))

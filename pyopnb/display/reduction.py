@@ -21,5 +21,5 @@ def view_reduction(thing: Reduction) -> View:
     """
     head = [paragraph(f"<b>{escape(thing.headline)}</b>")]
     head.append(paragraph(escape(sanitize(thing.failure.text, 300))))
-    advice = note('.write("folder") leaves the model, its feeds, a script and a text for a report')
+    advice = note('.write("folder") writes the model, its feeds, a script and a report')
     return graph_view(thing, thing.headline, str(thing), thing.model, {}, head, [advice])

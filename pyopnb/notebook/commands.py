@@ -251,21 +251,25 @@ COMMANDS = {
         Command("check OP [x=EXPR,...]", "test whether an op is ready for use in models", _check),
         Command(
             "forms OP [x=EXPR,...]",
-            "compare an op as Python and as an ONNX function: results, times, nodes",
+            "compare the forms of an op, as Python and as an ONNX function: results, times, nodes",
             _forms,
         ),
         Command(
             "missing MODEL [--cells]",
-            "list the nodes ONNX Runtime cannot run; put a cell for the first below",
+            "list the nodes that ONNX Runtime cannot run; --cells puts a cell for the first one below",
             _missing,
         ),
         Command("skeleton MODEL NODE", "put a cell for one of these nodes below", _skeleton),
         Command(
             "catalog [TEXT...]",
-            "list the operators that fill=True runs where ONNX Runtime and ONNX have none",
+            "list operators that fill=True runs and that ONNX and ONNX Runtime lack",
             _catalog,
         ),
-        Command("load FILE [--watch]", "run a file for its ops; again whenever it is saved", _load),
+        Command(
+            "load FILE [--watch]",
+            "run a file that defines ops; --watch runs it again whenever it is saved",
+            _load,
+        ),
         Command(
             "save FILE [OP...] [--overwrite]", "write ops to a module that can be imported", _save
         ),

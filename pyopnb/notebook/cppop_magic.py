@@ -16,7 +16,7 @@ from pyopnb.ops.registry import registry
 __all__ = ["CppopMagics"]
 
 CPPOP.description = """\
-Compile the function in C++ in this cell into an ONNX op. Running the cell again replaces the op in
+Compile the C++ function in this cell into an ONNX op. Running the cell again replaces the op in
 every live session.
 
     %%cppop -d demo
@@ -26,10 +26,10 @@ every live session.
       for (int64_t i = 0; i < x.size(); ++i) out[i] = limit * std::tanh(x[i] / limit);
     }
 
-Its Input and Output parameters are the op's, the others its attrs. Sessions call it without Python
-and without the GIL. The header pyopnb.h, which is included, says at its top what else there is. A
-wrong address in the function ends the process, and the kernel with it. A cell that does not compile
-leaves the previous version in place.
+Its Input and Output parameters are the inputs and outputs of the op, and the others its attrs.
+Sessions call it without Python and without the GIL. The top of the header pyopnb.h, which is
+included, lists the other types. A wrong address in the function ends the process, and with it the
+kernel. If a cell does not compile, the previous version stays in use.
 """
 
 

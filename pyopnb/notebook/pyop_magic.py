@@ -25,13 +25,13 @@ session.
         def compute(self, x):
             return self.limit * np.tanh(x / self.limit)
 
-The class is registered where its statement ends: what follows in the cell uses it. If any line of
-the cell raises, the new version is withdrawn and the previous one serves again.
+The class is registered at the end of its statement, so later lines of the cell use it. If any line
+of the cell raises, the new version is withdrawn and the previous one is used again.
 
     %%pyop -d demo --run x=np.float32([1, 2]), limit=2.0
 
-also calls the op at once, as pyopnb.call does. The arguments of --run are Python: inputs by name or
-position, and attrs by name. --run comes last on the line.
+also calls the op at once, like pyopnb.call. The arguments of --run are Python expressions: inputs
+by name or position, and attrs by name. --run comes last on the line.
 
 {commands}
 """

@@ -174,8 +174,7 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
         name = sanitize(full_name(usage.node))
         lines += [
             f"# ONNX Runtime has {name}: this op is in the domain {DEFAULT_DOMAIN}, and",
-            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") '
-            "puts it into the place of nodes.",
+            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it in place of nodes.',
         ]
     lines.append(f"class {class_name}:")
     body = _docstring(usage) + _init(usage) + _compute(usage, f"{domain}::{op_type}")
