@@ -205,8 +205,9 @@ def map(
             "map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40)
         )
     check_executor(executor, "map")
-    # A dict would be read as its names.
-    if isinstance(batches, (Mapping, str, bytes)):
+    # A dict would be read as its names. Python also iterates over objects with __getitem__ alone.
+    iterates = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
+    if isinstance(batches, (Mapping, str, bytes)) or not iterates:
         raise InputError(
             "map, batches",
             expected="an iterable with the feeds of each run",

@@ -384,3 +384,10 @@ def test_every_task_of_an_engine_is_another(session, processes):
     for _ in range(2):
         pyopnb.map(session, numbers(1), Engine(submit))
     assert len(set(sent)) == 2
+
+
+@pytest.mark.parametrize("batches", [3, {"x": np.float32([1])}, "x"])
+def test_what_is_no_iterable_of_feeds_is_refused(batches):
+    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
+    with pytest.raises(pyopnb.errors.InputError, match="map, batches: expected an iterable"):
+        pyopnb.map(pyopnb.Session(model), batches)
