@@ -385,7 +385,7 @@ def _run_model(
             advice = "--fill"
         raise moved(error, f"{where}: {error.where}", advice) from None
     except Exception as error:
-        # ONNX Runtime or an op raised it, and the line of the op says more than the frames of ours.
+        # ONNX Runtime or an op raised it, and the line of the op says more than pyopnb's frames.
         reason = sanitize(f"{type(error).__name__}: {error}", 600)
         raise ModelError(f"{where}: {reason}{_origin(error)}") from None
 
@@ -445,7 +445,8 @@ def _write(path: str, write: Callable[[str], object]) -> None:
     try:
         write(path)
     except (OSError, ValueError) as error:
-        # Some of ours are ValueErrors, and say more than that the file could not be written.
+        # Some of pyopnb's errors are ValueErrors, and say more than that the file could not be
+        # written.
         if isinstance(error, PyopError):
             raise
         raise InputError(

@@ -80,7 +80,7 @@ class PyopError(Exception):
         self.expected = expected
         self.got = got
         self.next = next
-        # All messages have one form: where, what was expected, what came, what to type next.
+        # All messages have one form: where, what was expected, what it got, what to type next.
         facts = []
         if expected:
             facts.append(f"expected {expected}")

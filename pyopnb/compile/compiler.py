@@ -34,8 +34,8 @@ HEADERS = Path(__file__).parent / "include"
 CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
 
-# Numbers as Python has them: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops over
-# std::sqrt be vectorised.
+# The same numbers as in Python: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops
+# over std::sqrt be vectorised.
 _FLAGS = (
     "-std=c++17",
     "-O3",

@@ -133,7 +133,7 @@ class DiffBase(Displayable):
 
     @classmethod
     def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Give the fields of a JSON document the form in which they are read."""
+        """Convert the fields of a JSON document to the form that readers expect."""
         return document
 
 

@@ -423,7 +423,7 @@ class _Trials:
         size = len(self.feeds[infos[0].name])
         names = []
         for info in infos:
-            # An axis without a name is taken for that of samples where it is as long.
+            # An axis without a name counts as that of samples if it has the same length.
             is_open = bool(info.shape) and info.shape[0] in (dim, None)
             if is_open and len(self.feeds[info.name]) == size:
                 names.append(info.name)

@@ -55,7 +55,7 @@ class LoweredLine:
 
     @property
     def remark(self) -> str:
-        """Tell what became of the line."""
+        """Say which operators the line became."""
         if self.reason:
             return f"stays in Python: {self.reason}"
         counts = Counter(self.operators)

@@ -90,7 +90,7 @@ class ModelInfo:
         return types
 
     def type_of(self, container: Container, name: str) -> str:
-        """Write a value's type; nothing where it is unknown."""
+        """Write a value's type, or nothing if it is unknown."""
         proto = self._types.find(container, name)
         if proto is None:
             return ""
@@ -134,7 +134,7 @@ class Scope:
     outer : Scope or None
         Of a body: the scope around it.
     nodes : list of NodeProto
-        In an order in which they can run, if there is one; without those that `fold` removed.
+        In topological order if there is one, without the nodes that `fold` removed.
     constants : dict
     inputs, outputs : list of str
     """

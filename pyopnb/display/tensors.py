@@ -1,4 +1,4 @@
-"""Arrays: one line of text each, and a picture, or the numbers themselves where they are few."""
+"""Arrays as one line of text each, and as a picture, or as numbers if there are few."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _shown_array(
 
 
 def _body(array: _ShownArray, room: int, is_single: bool) -> str:
-    """Draw an array, write its numbers, or both where they are few."""
+    """Draw an array, write its numbers, or do both if there are few."""
     # An option asks for a picture, however few numbers there are.
     is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
     body = ""

@@ -90,7 +90,7 @@ def _einsum(ctx: Any, node: NodeProto) -> str:
 
 
 def _pad(ctx: Any, node: NodeProto) -> str:
-    # onnx-ad slices the gradient by the pads, which leaves it too small where they are negative.
+    # onnx-ad slices the gradient by the pads, so it is too small if they are negative.
     before, after = rules._pad_widths(ctx, node)
     return "negative pads: Slice cuts off as well" if min(*before, *after, 0) < 0 else ""
 

@@ -115,7 +115,7 @@ def _passes(
             rules.check(ctx, node)
     results = {name: _reserve(builder, PREFIX + name) for name in wrt}
     loss_type = types[loss].tensor_type
-    # onnx-ad adds an axis for several directions, of which there is one here.
+    # onnx-ad adds an axis for several directions, and here there is only one.
     seed = builder.constant(np.ones([1] * (len(loss_type.shape.dim) + 1)), loss_type.elem_type)
     ctx.add_seed(seed)
     ctx._count = builder.ints([1])

@@ -133,7 +133,7 @@ class _Point:
 
     def moved(self, names: Collection[str], steps: np.ndarray) -> dict[str, np.ndarray]:
         """Return the inputs and weights with some of them moved."""
-        # In float64, so that the sum is rounded once, where it is stored.
+        # In float64, so that the sum is rounded only once, when it is stored.
         x = self.x + steps
         values = dict(self.values)
         starts = dict(zip(self.elements, self.starts.tolist(), strict=True))
@@ -400,7 +400,7 @@ class _Verification:
         terms = point.gradient[moved] * direction[moved]
         # Without BLAS, whose threads wake up for so many terms.
         norm = np.sqrt(np.sum(terms**2))
-        # A gradient that is zero but for rounding has no size of its own.
+        # A gradient that is zero except for rounding has no meaningful size.
         scale = max(abs(numeric), norm, 1e-3 * abs(point.loss), self.smallest)
         return float(terms.sum()), float(scale)
 

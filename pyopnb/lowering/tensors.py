@@ -129,7 +129,7 @@ def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
     operator = operator_at("", op_type, opset)
     if operator is None:
         return False
-    # The runtime casts around a node of float16 that has no kernel of its own.
+    # The runtime casts around a float16 node for which it has no kernel.
     widened = dtype
     if dtype == np.float16:
         widened = np.dtype(np.float32)
@@ -349,7 +349,7 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
 
 
 def fit(tensor: Tensor, result: Any) -> Tensor:
-    """Cast a tensor to the dtype of NumPy's result, whose rank and known sizes it must have."""
+    """Cast a tensor to the dtype of NumPy's result, after checking its rank and known sizes."""
     result = np.asarray(result)
     if tensor.ndim != result.ndim or not _agrees(tensor.dims, result.shape):
         expected = _described(result.shape)

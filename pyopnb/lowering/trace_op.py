@@ -142,7 +142,7 @@ def trace_op(
 
 
 def _input_names(subject: Subject, example: Example) -> list[str]:
-    """Name a function's inputs after the op's ports, numbered where they are variadic."""
+    """Name a function's inputs after the op's ports; variadic ones get numbers."""
     names: list[str] = []
     for port in subject.schema.inputs:
         if not port.variadic:

@@ -569,7 +569,7 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
 
 
 def _fitted(result: Any, recorded: Any, args: Sequence[Any]) -> Traced:
-    """Return a result of NumPy's with its tensor; it may be a view of an argument."""
+    """Return a NumPy result with its tensor; it may be a view of an argument."""
     if type(recorded) is Traced:
         recorded = recorded.tensor
     return Traced(result, fit(recorded, result), _source_of(result, args))

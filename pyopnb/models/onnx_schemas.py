@@ -176,7 +176,7 @@ def _kind(attr: Attr) -> Any:
 
 
 def is_listable(attr: Attr) -> bool:
-    """Tell whether a schema of onnx's can list an attr: it has one kind."""
+    """Tell whether an onnx schema can list an attr, which needs a single kind."""
     return _kind(attr) is not None
 
 

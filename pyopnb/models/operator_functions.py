@@ -1,4 +1,4 @@
-"""Find the functions by which ONNX defines operators, and make models that call one of them."""
+"""Find the functions that define ONNX operators, and make models that call one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def function_of(
     schema : onnx.defs.OpSchema
     node : NodeProto
     types : sequence of TypeProto
-        Of its inputs; an empty one where it is omitted or unknown.
+        The types of its inputs; empty for one that is omitted or unknown.
     version : int
 
     Returns

@@ -235,7 +235,7 @@ def _has_kernel(schema: Any) -> bool:
 
 
 def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
-    """Return the versions in which a session runs the domains that a model imports.
+    """Return the versions that a session uses for the domains that a model imports.
 
     An import that is too new is lowered if all of its nodes mean the same in the older version.
 

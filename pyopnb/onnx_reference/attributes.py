@@ -44,7 +44,7 @@ def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
             raise ValueError("not that number")
         return helper.make_attribute(name, exact, attr_type=number)
     if number in (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS):
-        # An array of numbers is taken as a list; an empty list has no type of its own.
+        # An array of numbers is taken as a list; an empty list does not show its type.
         items = value.tolist() if isinstance(value, np.ndarray) else list(value)
         return helper.make_attribute(name, items, attr_type=number)
     if isinstance(value, np.generic):

@@ -338,7 +338,7 @@ def _redefine_stand_ins(proto: ModelProto) -> None:
         if not is_stand_in or not version.isdecimal():
             continue
         own_domain = domain.removeprefix(DOMAIN).removeprefix(".")
-        # A name that is no operator's is not one of ours.
+        # A name that no operator has is not a stand-in's.
         with contextlib.suppress(ModelError):
             schema = schema_of_op(own_domain, op_type, int(version[:6]))
             _define_stand_in(schema.domain, schema.name, schema.since_version)

@@ -79,7 +79,7 @@ def refuse_wrong(
 def correction_of(
     domain: str, op_type: str, attrs: Mapping[str, AttributeProto]
 ) -> _Correction | None:
-    """Return what runs in the place of onnx's class; None where that is right."""
+    """Return the replacement of onnx's class; None if that class is correct."""
     if domain:
         return None
     if op_type == "GlobalMaxPool":

@@ -249,7 +249,7 @@ class Evaluation:
     def __init__(
         self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
     ) -> None:
-        # Wrong classes of onnx's are avoided before its schema is looked at.
+        # Avoid onnx's wrong classes before looking at its schema.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)

@@ -120,7 +120,7 @@ def skeleton(
 
 
 def _site(proto: ModelProto, node: Any, model: object) -> Site:
-    """Find the node that is asked for."""
+    """Find the requested node."""
     if isinstance(node, MissingNode) and node.site:
         node = node.site.node
     sites = select_sites(proto, node, model)

@@ -58,7 +58,7 @@ class AttrUsage:
     annotation : str
         Empty where there must be none.
     default : str
-        As Python source; empty where there is none.
+        As Python source; empty if there is none.
     remark : str
         A comment.
     """
@@ -76,7 +76,7 @@ class OperatorUsage:
     ----------
     proto : ModelProto
     sites : sequence of Site
-        All nodes of the operator; the one that is asked for comes first.
+        All nodes of the operator, the requested one first.
     """
 
     def __init__(self, proto: ModelProto, sites: Sequence[Site]) -> None:

@@ -37,7 +37,7 @@ def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> An
 
 
 def require(package: str, least: str, install: str) -> None:
-    """Import a package, with advice where it is missing or too old.
+    """Import a package, with advice if it is missing or too old.
 
     Parameters
     ----------

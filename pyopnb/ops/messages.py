@@ -240,7 +240,7 @@ def hide_internal_frames(
 
 
 def require_native(module: str) -> None:
-    """Import a compiled module of pyopnb, with advice where it is missing.
+    """Import a compiled module of pyopnb, with advice if it is missing.
 
     Python that runs in the root of a checkout finds the sources before the installed package, and
     they are not compiled.

@@ -37,7 +37,7 @@ class Version(Displayable):
     opset : int
         First version of the domain that has the op (ONNX's since_version).
     source : str or None
-        Text of the cell or class; None where it is not known.
+        The text of the cell or class; None if it is not known.
     defined : float
         Seconds since the epoch, as `time.time` gives them.
     epoch : int

@@ -532,7 +532,7 @@ def find_op(op: object) -> Op:
     Raises
     ------
     UnknownName
-        There is none, or a class is that of two ops or of an earlier version.
+        There is no such op, or a class belongs to two ops or to an earlier version.
     """
     if isinstance(op, Op):
         return registry[op.name]

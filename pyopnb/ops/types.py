@@ -155,7 +155,7 @@ class TensorType:
 
     @property
     def rank(self) -> int | None:
-        """Return the number of dimensions; None where it is unknown."""
+        """Return the number of dimensions; None if it is unknown."""
         return None if self.shape is None else len(self.shape)
 
 

@@ -310,7 +310,7 @@ def _converted(value: Any, number: int, where: str) -> Any:
     want = dtype(number)
     if array.dtype.kind == "U" and want.name == "string":
         return array.astype(object)
-    # Floats are no integers, even where they are whole.
+    # Floats are not integers, even if they are whole numbers.
     keeps_values = array.dtype.kind in "biu"
     if array.dtype.kind in "biuf":
         with np.errstate(all="ignore"):

@@ -214,7 +214,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
         registered = op_named(op, count)
         if registered is not None:
             domain, op_type = split_name(registered.name)
-    # An op of ours comes first: a session calls it in place of ONNX's of the same name.
+    # A registered op comes first: a session calls it instead of ONNX's operator of the same name.
     if registered is not None:
         return _define_op(registered.current, domain, op_type, count)
     if not exists(domain, op_type):

@@ -49,7 +49,7 @@ _BARE_OUTPUTS = 16  # outputs there of an op whose hints do not say how many it 
 
 _READ_KINDS = ("int", "float", "bytes", "list[int]", "list[float]", "list[bytes]", "tensor")
 
-# ONNX Runtime does not hand these to a custom op: the nodes need a Session of ours.
+# ONNX Runtime does not pass these to a custom op, so the nodes need a pyopnb.Session.
 _SESSION_KINDS = ("graph", "list[graph]", "list[tensor]")
 
 _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
@@ -440,7 +440,7 @@ def failed(
     str
         Its text with the last line of its traceback, for a bare session.
     """
-    # An error of ours names node and op itself, and its traceback ends in pyopnb.
+    # pyopnb's own errors name node and op themselves, and their tracebacks end in pyopnb.
     ours = issubclass(type(error), PyopError)
     name = type(error).__name__
     unreadable = f"{name}, whose text cannot be made"

@@ -132,7 +132,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         An array, or anything that can be converted to one: numbers, lists, tables, tensors of other
         libraries.
     expected : TensorType or None
-        None where it is no tensor: ONNX Runtime checks those.
+        None if it is not a tensor; ONNX Runtime checks those.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def check_texts(array: np.ndarray, where: str, expected: str) -> None:
     Parameters
     ----------
     array : ndarray
-        Of objects, or of NumPy's texts.
+        An array of objects, or of NumPy strings.
     where, expected : str
         For the error.
 

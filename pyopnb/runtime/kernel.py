@@ -381,7 +381,7 @@ class Kernel:
         )
 
     def refuse_result(self, state: Any, number: int, value: Any) -> None:
-        """Raise for a result whose dimensions are not those that the op promised."""
+        """Raise for a result whose dimensions differ from the op's promise."""
         output = self._output(state, number)
         hints = output.schema.outputs
         if hints and hints[number].shape is not None:

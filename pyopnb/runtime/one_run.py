@@ -80,7 +80,7 @@ def session_for_run(
     base_dir: str | os.PathLike[str] | None = None,
     providers: Sequence[Any] | None = None,
 ) -> Session:
-    """Make a session for one run, whose error messages fit that call."""
+    """Make a session for one run, with error messages that fit that call."""
     __tracebackhide__ = True
     try:
         return Session(model, providers=providers, base_dir=base_dir, fill=fill)
@@ -129,7 +129,7 @@ def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
 
 
 def _is_plain(model: ModelProto) -> bool:
-    """Tell whether ONNX Runtime alone can run a model, with arrays of NumPy's own dtypes."""
+    """Tell whether ONNX Runtime alone can run a model, with arrays of NumPy dtypes."""
     for info in (*model.graph.input, *model.graph.output):
         if info.type.tensor_type.elem_type >= TensorProto.BFLOAT16:
             return False

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 RUNTIME_NAMES = {"float": "float32", "double": "float64"}
-"""ONNX Runtime's own names of element types, where they are not NumPy's."""
+"""ONNX Runtime's names of element types that NumPy names differently."""
 
 
 def needs_ml_dtypes(kind: TensorType | None) -> bool:

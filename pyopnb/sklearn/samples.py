@@ -51,7 +51,7 @@ def plan(estimator: Any) -> list[str]:
 def outputs_of(estimator: Any, methods: list[str], x: Any) -> list[np.ndarray]:
     """Return the results of methods as dense arrays, a list of arrays as several.
 
-    What a regressor predicts becomes a column, as skl2onnx has it.
+    The prediction of a regressor becomes a column, as in skl2onnx.
     """
     results: list[np.ndarray] = []
     for method in methods:

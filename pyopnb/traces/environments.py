@@ -140,7 +140,7 @@ def _make(requirement: str, folder: Path) -> None:
 def _installers(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the commands that make an environment and install into it.
 
-    uv's come first, where it is installed, and pip's follow.
+    uv's come first if it is installed, and pip's follow.
     """
     python = str(_python_in(folder))
     uv = shutil.which("uv")

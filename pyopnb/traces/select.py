@@ -27,7 +27,7 @@ class NamedTensor:
     Attributes
     ----------
     name : str
-        In the trace; with the path to it where it is in a body: ``"loop/body/t"``.
+        The name in the trace, with the path if the tensor is in a body: ``"loop/body/t"``.
     inner : str
         In its graph.
     scope : GraphProto

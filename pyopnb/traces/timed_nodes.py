@@ -89,7 +89,7 @@ class TimedNodes:
         calls : sequence of mapping
             The calls of ops in each run, as `take` gives them.
         executed : GraphProto
-            The graph that ONNX Runtime ran, or ``named`` where that is not known.
+            The graph that ONNX Runtime ran, or ``named`` if that is not known.
         """
         groups = origins(self.named, executed)
         times = []

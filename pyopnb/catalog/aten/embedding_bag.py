@@ -50,7 +50,7 @@ class embedding_bag:
         is_counted = bag_of < count
         padding = item_of(padding_idx, None)
         if padding is not None:
-            # As for any index of torch's, a negative one counts from the end.
+            # As in all of torch, a negative index counts from the end.
             is_counted &= indices != padding % len(weight)
         bag_of = bag_of[is_counted]
         rows = widen(weight)[indices[is_counted]]

@@ -28,7 +28,7 @@ def deform_conv_form(
     x : TensorType
         Of the images, and of the result.
     mask, bias : str
-        The names of these inputs; empty where there is none.
+        The names of these inputs; empty for one that is left out.
     stride, pads, dilation, groups, offset_groups
         As `pyopnb.catalog.cores.deformable_convolution.deformable_convolution` takes them.
 

@@ -11,7 +11,7 @@ VERSIONS = (1,)
 
 
 class Clip_1:
-    """Limit elements to an interval; the limits are any where they are not given."""
+    """Limit elements to an interval; a missing limit does not apply."""
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ class Part:
 
     @property
     def scale(self) -> float:
-        """Return the largest finite ``|b|``, of which ``stol`` is a part."""
+        """Return the largest finite ``|b|``, to which ``stol`` is relative."""
         if self.facts is None:
             return 0.0
         return self.facts.peak or 0.0
@@ -105,7 +105,7 @@ class Part:
     @property
     def floor(self) -> float:
         """Return the tolerance at b = 0: ``atol + stol * scale``."""
-        # The scale of short arrays is computed only where it is asked for.
+        # The scale of short arrays is computed only on demand.
         if self.stol:
             return self.atol + self.stol * self.scale
         return self.atol

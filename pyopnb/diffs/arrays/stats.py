@@ -128,8 +128,8 @@ class ArrayStats:
     count, finite : int
         The number of elements, and of pairs in which both are finite.
     bits, differing : int
-        Elements of which the bits differ, and of which the values do: -0.0 is 0.0, and
-        NaN agrees with NaN.
+        How many elements differ in bits, and how many in value: -0.0 is 0.0, and NaN agrees with
+        NaN.
     over : int or None
         The number of elements over the tolerance; None if it was changed later and not all pass.
     classes : dict
@@ -156,10 +156,10 @@ class ArrayStats:
     worst : tuple of Place
         Those that are not finite first.
     first : tuple of int or None
-        The first mismatch, or without one the first difference.
+        The first mismatch, or if there is none, the first difference.
     axes : tuple of Axis
     pairs : Pairs or None
-        Elements of both, where they are few or have one axis and differ.
+        Elements of both, if they are few, or have one axis and differ.
     """
 
     count: int
@@ -212,7 +212,8 @@ def family(kind: np.dtype) -> str:
     Returns
     -------
     str
-        ``"string"``, ``"bool"``, ``"integer"`` or ``"float"``, of which complex numbers are two.
+        ``"string"``, ``"bool"``, ``"integer"`` or ``"float"``; a complex number counts as two
+        floats.
     """
     name = dtype(kind).name
     if name in ("string", "bool"):
@@ -232,7 +233,7 @@ def array_stats(
     a, b : ndarray
         In any memory order and byte order; never copied as a whole.
     rtol, atol : float
-        Strings use neither, integers and bools only ``atol``, of which the fraction does not count.
+        Strings use neither; integers and bools use only the whole part of ``atol``.
     chunk : int, optional
         How many elements are counted in one native call.
 
@@ -252,7 +253,7 @@ def array_stats(
 
 @dataclass(eq=False, slots=True)
 class LazyStats:
-    """The facts of two short arrays, of which only those for the verdict are computed.
+    """The facts of two short arrays, computed only as far as the verdict needs them.
 
     The others are computed when somebody asks for them.
 

@@ -10,7 +10,7 @@ __all__ = ["KINDS", "Change", "Fact", "NodeAt"]
 
 _OF_NODES = ("changed", "fused", "split", "removed", "added", "rewired")
 KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset")
-"""Kinds of changes, in the order in which they are listed."""
+"""Kinds of changes, in the order of the list."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NodeAt:
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that differs: what, and its text in a and in b; None where it is missing."""
+    """One difference: its name, and its text in a and in b; None on a side that lacks it."""
 
     what: str
     a: str | None

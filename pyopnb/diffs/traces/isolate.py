@@ -1,9 +1,9 @@
 """The nodes of one run in isolation, on the tensors of another run.
 
-All of them go into one model in which they are not connected: what a node reads becomes an input of
-the graph, and its results become outputs under other names. One session runs them all, and no node
-sees the error of those before it. It runs twice: a node that gives another result the second time
-has a state or draws random numbers.
+All of them go into one model, without connections between them: the tensors that a node reads
+become inputs of the graph, and its results become outputs under other names. One session runs them
+all, and no node sees the error of those before it. It runs twice: a node that gives another result
+the second time has a state or draws random numbers.
 """
 
 from __future__ import annotations

@@ -141,9 +141,9 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
     """Find a small set of optimizers without which the outputs are those of the unoptimised run.
 
     The shortest beginning of the list that suffices ends with an optimizer that is needed. With
-    that one disabled, the same is done with what comes before it, until those that are needed
-    suffice by themselves. Each search halves; a set is only named after a run without it was
-    within the tolerance.
+    that one disabled, the same is done with the optimizers before it, until those that are needed
+    suffice by themselves. Each search halves; a set is only named after a run without it was within
+    the tolerance.
     """
     with tracking("sessions", None):
         trials = _Trials(model, feeds, tolerances)

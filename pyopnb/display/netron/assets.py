@@ -61,8 +61,8 @@ class Assets:
     ----------
     version : str
     page : str
-        Netron's index.html with its styles, without its scripts, and with a script of ours
-        that waits for a model.
+        Netron's index.html with its styles, without its scripts, and with a script of pyopnb that
+        waits for a model.
     folder : Path
     """
 
@@ -84,7 +84,7 @@ class Assets:
 
 
 def read_script(name: str) -> str:
-    """Read one of our own scripts, none of which contains text that would end a script element."""
+    """Read one of pyopnb's scripts, which contain no text that would end a script element."""
     return (Path(__file__).parent / f"{name}.js").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The arguments ``axis`` of NumPy's functions."""
+"""The arguments ``axis`` of NumPy functions."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
     try:
         return onnx.inliner.inline_local_functions(_prepared(proto))
     except RuntimeError as error:
-        # The text begins with a file and a line of onnx's own.
+        # The text begins with a file and a line in onnx's source.
         reason = sanitize(str(error).rpartition("failed: ")[2], 200)
         expected = "calls that their functions take"
         raise ModelError("model, functions", expected=expected, got=reason) from error

@@ -217,7 +217,7 @@ def _tap(
     name = _op_name(node.op_type)
     tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
     tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
-    # ONNX Runtime infers types through the tap only where they are declared before it.
+    # ONNX Runtime infers types through the tap only if the types before it are declared.
     if isinstance(scope, GraphProto):
         for old, new in fresh.items():
             proto_type = types.find(scope, old)

@@ -38,7 +38,7 @@ def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | No
 
 
 def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
-    """Tell whether a kernel of the runtime takes these types, of which unknown ones always fit."""
+    """Tell whether a kernel of the runtime takes these types; unknown types always fit."""
     return any(
         not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator)
     )

@@ -50,7 +50,7 @@ _PARSER_MESSAGE = re.compile(
     r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL
 )
 _MAX_BRACKETS = 4 * DEEPEST
-"""The largest depth of brackets, of which a graph needs two.
+"""The largest depth of brackets; each graph needs two.
 
 The parser recurses, and would end the process at some thousands.
 """
@@ -234,7 +234,7 @@ def _respell(match: re.Match[str]) -> str:
 
 def _refuse(text: str, position: int, message: str) -> NoReturn:
     """Raise the parser's error with the line at fault and a caret under the place."""
-    # An unknown dtype is read as a name, so that the parser complains of what comes behind it.
+    # An unknown dtype is read as a name, so the parser complains about the text behind it.
     words = list(re.finditer(r"[A-Za-z_]\w*", text[:position]))
     advice: str | None = _NOTATION
     expected = f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"

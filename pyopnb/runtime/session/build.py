@@ -92,8 +92,7 @@ def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setti
     for number, values in setting.changes.items():
         nodes[number].values.update(values)
     if config.is_parallel and nodes:
-        # On a thread of ONNX Runtime's own, nothing that is promised says which
-        # run a call belongs to.
+        # On ONNX Runtime's own threads, no documented feature says which run a call belongs to.
         raise RunRefused(
             "session with ExecutionMode.ORT_PARALLEL",
             expected="a model without Python ops, or ORT_SEQUENTIAL",
@@ -143,7 +142,7 @@ def _attempt(
 
 
 def _explain(config: SessionConfig, proto: ModelProto, error: Exception) -> Any:
-    """Explain a refusal of ONNX Runtime's, if we know a better message."""
+    """Explain why ONNX Runtime refused, if there is a better message."""
     __tracebackhide__ = True
     if not type(error).__module__.startswith("onnxruntime"):
         return  # an op's own exception says enough

@@ -562,7 +562,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             )
         feeds, with_ortvalues = state.feeds.check(input_feed)
         check_output_names(() if output_names is None else output_names, state.feeds.output_names)
-        # On a thread of ONNX Runtime's own, nothing says which run an op's call belongs to.
+        # On ONNX Runtime's own threads, nothing says which run an op's call belongs to.
         if not (state.ops or with_ortvalues or state.feeds.needs_ortvalues(output_names)):
             state.runtime.run_async(output_names, feeds, callback, user_data, run_options)
             return

@@ -54,7 +54,7 @@ _BY_TEXT = {
 
 
 def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
-    """Read the type of a session's input or output; None where it is no tensor.
+    """Read the type of a session's input or output; None if it is not a tensor.
 
     onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which
     of them is a scalar.

@@ -93,7 +93,7 @@ def verify(
         The narrowest float that is computed in, if narrower than the inputs and outputs.
     settle : callable, optional
         Takes both results, and returns the converted function's, with elements replaced by the
-        original's where they are close enough by a rule of its own.
+        original's if they are close enough by its own rule.
     finite : bool
         Leave out inputs for which the original gives NaN or infinities.
     both_raise : bool
