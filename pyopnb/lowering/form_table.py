@@ -13,7 +13,7 @@ from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
-from pyopnb.testing.subject import Example
+from pyopnb.testing.subject import OpExample
 
 __all__ = ["Form", "Forms", "view_forms"]
 
@@ -67,7 +67,7 @@ class Forms(Displayable, Sequence[Form]):
     ----------
     op : str
         The version in Python.
-    examples : tuple of Example
+    examples : tuple of OpExample
         One for each size.
     all : tuple of Form
         Python first.
@@ -85,7 +85,7 @@ class Forms(Displayable, Sequence[Form]):
     """
 
     op: str
-    examples: tuple[Example, ...]
+    examples: tuple[OpExample, ...]
     all: tuple[Form, ...]
 
     def __getitem__(self, place: Any) -> Any:

@@ -22,7 +22,7 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.runtime.forms import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
-from pyopnb.testing.subject import Example, Subject, read_examples
+from pyopnb.testing.subject import OpExample, Subject, read_examples
 from pyopnb.testing.verify.trials import free_sizes_of
 
 __all__ = ["forms"]
@@ -108,7 +108,7 @@ def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
 
 
 def _compared_forms(
-    subject: Subject, ops: Mapping[str, Op], examples: Sequence[Example]
+    subject: Subject, ops: Mapping[str, Op], examples: Sequence[OpExample]
 ) -> tuple[Form, ...]:
     """Make all forms, time them in turns, and compare their results with Python's."""
     expected = [called_on(subject, example) for example in examples]
@@ -139,7 +139,7 @@ def _compared_forms(
     return tuple(rows.values())
 
 
-def _compared(run: _Run, example: Example, expected: Sequence[np.ndarray]) -> Diff:
+def _compared(run: _Run, example: OpExample, expected: Sequence[np.ndarray]) -> Diff:
     """Compare the results of a form with those of Python."""
     names = [f"output {number}" for number in range(len(expected))]
     results = run(example.feeds())
@@ -183,7 +183,7 @@ _ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
 # ---- sizes ---------------------------------------------------------------------------------------
 
 
-def _grown(subject: Subject, example: Example) -> list[Example]:
+def _grown(subject: Subject, example: OpExample) -> list[OpExample]:
     """Return an example and up to two larger copies of it."""
     free_sizes = free_sizes_of(example.inputs, subject.dims(example))
     examples = [example]
@@ -200,7 +200,7 @@ def _grown(subject: Subject, example: Example) -> list[Example]:
     return examples
 
 
-def _is_quick(subject: Subject, example: Example) -> bool:
+def _is_quick(subject: Subject, example: OpExample) -> bool:
     begin = time.thread_time()
     try:
         called_on(subject, example)

@@ -35,7 +35,7 @@ from pyopnb.ops.messages import level_of_user, sanitize
 from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
-from pyopnb.testing.subject import Draws, Example, Subject
+from pyopnb.testing.subject import Draws, OpExample, Subject
 from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
@@ -161,7 +161,7 @@ def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str
 
 def _example(
     site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto
-) -> Example:
+) -> OpExample:
     """Return the inputs and attrs of a node, as in the run or at random."""
     if linked_attributes(site.node):
         raise NotLowered(
@@ -192,10 +192,10 @@ def _example(
                     next="lower(model, {…}), with feeds by name, or declare the type in the model",
                 )
             arrays.append(draws.array(input_type))
-    return Example(tuple(arrays), attrs)
+    return OpExample(tuple(arrays), attrs)
 
 
-def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
+def _check_that_it_runs(op: Op, example: OpExample, site: Site) -> None:
     """Call an op on an example, to tell the op's own exceptions from tracing errors."""
     try:
         called_on(Subject(op, [example]), example)
@@ -213,7 +213,7 @@ def _lower_site(
     site: Site,
     op: Op,
     known: _Known,
-    example: Example,
+    example: OpExample,
     finite: bool,
     compares: bool,
 ) -> None:

@@ -14,14 +14,14 @@ from pyopnb.lowering.verify import tries_empty, verify
 from pyopnb.lowering.written_form import compares_finite, written_form
 from pyopnb.models.ort_capabilities import newest_opset
 from pyopnb.ops.op import Op
-from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.subject import OpExample, Subject
 
 __all__ = ["called_on", "lower_op", "remember", "source_of"]
 
 
 def lower_op(
     op: Op,
-    examples: Sequence[Example],
+    examples: Sequence[OpExample],
     *,
     opset: int | None = None,
     finite: bool = False,
@@ -32,7 +32,7 @@ def lower_op(
     Parameters
     ----------
     op : Op
-    examples : sequence of Example
+    examples : sequence of OpExample
     opset : int, optional
     finite : bool
         Assume that no array has NaN or infinities.
@@ -82,7 +82,7 @@ def lower_op(
     return lowered
 
 
-def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
+def called_on(subject: Subject, example: OpExample) -> tuple[np.ndarray, ...]:
     """Call an op on an example with its warnings silenced.
 
     Raises
@@ -108,7 +108,7 @@ def remember(op: Op, lowered: LoweredOp) -> None:
         remember_source(lowered.function, source)
 
 
-def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
+def _refuse_several(op: Op, examples: Sequence[OpExample]) -> None:
     """Refuse examples of several dtypes, ranks or attrs: a function is for one."""
     first = examples[0]
     for number, example in enumerate(examples):

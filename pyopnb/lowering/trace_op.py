@@ -24,7 +24,7 @@ from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED, same_value
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.subject import OpExample, Subject
 
 __all__ = ["LoweredOp", "given_attrs", "ranks_of", "same_attrs", "trace_op", "without_warnings"]
 
@@ -61,7 +61,7 @@ class LoweredOp:
     is_written: bool = False
     constants: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def holds_for(self, example: Example) -> bool:
+    def holds_for(self, example: OpExample) -> bool:
         """Tell whether an example has the constants that are part of the function."""
         for position, value in self.constants.items():
             array = example.inputs[position]
@@ -78,14 +78,14 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
-def ranks_of(example: Example) -> list[TensorType | None]:
+def ranks_of(example: OpExample) -> list[TensorType | None]:
     """Return the types of an example's inputs without their sizes."""
     return [item and item.without_sizes() for item in example.types]
 
 
 def trace_op(
     subject: Subject,
-    example: Example,
+    example: OpExample,
     expected: Sequence[np.ndarray],
     *,
     opset: int,
@@ -96,7 +96,7 @@ def trace_op(
     Parameters
     ----------
     subject : Subject
-    example : Example
+    example : OpExample
         Inputs and attrs.
     expected : sequence of ndarray
         The op's results on the example.
@@ -141,7 +141,7 @@ def trace_op(
     return LoweredOp(function, given_attrs(subject, example), graph.lines)
 
 
-def _input_names(subject: Subject, example: Example) -> list[str]:
+def _input_names(subject: Subject, example: OpExample) -> list[str]:
     """Name a function's inputs after the op's ports; variadic ones get numbers."""
     names: list[str] = []
     for port in subject.schema.inputs:
@@ -155,7 +155,7 @@ def _input_names(subject: Subject, example: Example) -> list[str]:
 
 
 def _computed(
-    subject: Subject, example: Example, inputs: Sequence[Any], expected: Sequence[Any]
+    subject: Subject, example: OpExample, inputs: Sequence[Any], expected: Sequence[Any]
 ) -> list[Tensor]:
     """Run ``compute`` on traced inputs, and return its outputs."""
     instance: Any = subject.instance(example)
@@ -182,7 +182,7 @@ def _not_lowered(subject: Subject, refusal: Refusal, graph: Graph) -> NotLowered
     return error
 
 
-def given_attrs(subject: Subject, example: Example) -> dict[str, Any]:
+def given_attrs(subject: Subject, example: OpExample) -> dict[str, Any]:
     """Return all attrs of an example, defaults included."""
     values = attribute_values(subject.node(example), ModelProto(), subject.op.name)
     passed = subject.schema.bind(values, subject.op.name)
@@ -198,7 +198,7 @@ def same_attrs(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     return all(same_value(attrs[name], others[name]) for name in attrs)
 
 
-def _input(subject: Subject, example: Example, position: int, name: str) -> Any:
+def _input(subject: Subject, example: OpExample, position: int, name: str) -> Any:
     array = example.inputs[position]
     if array is None:
         return None

@@ -15,7 +15,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
 from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import kernel_runner
-from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.subject import OpExample, Subject
 from pyopnb.testing.verify import Arrays, Disagreement, KernelError, draw_trials
 from pyopnb.testing.verify import verify as compare
 
@@ -40,7 +40,7 @@ _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
 
 
 def called(
-    lowered: LoweredOp, subject: Subject, example: Example, outputs: Sequence[np.ndarray]
+    lowered: LoweredOp, subject: Subject, example: OpExample, outputs: Sequence[np.ndarray]
 ) -> ModelProto:
     """Build a model of one call of a function, for the example's dtypes and ranks."""
     function = lowered.function
@@ -69,7 +69,7 @@ def _info(name: str, array: np.ndarray) -> Any:
 def verify(
     lowered: LoweredOp,
     subject: Subject,
-    examples: Sequence[Example],
+    examples: Sequence[OpExample],
     *,
     finite: bool,
 ) -> None:
@@ -79,7 +79,7 @@ def verify(
     ----------
     lowered : LoweredOp
     subject : Subject
-    examples : sequence of Example
+    examples : sequence of OpExample
         All of the same dtypes, ranks and attrs; the op accepts the first.
     finite : bool
         Assume that no array has a NaN.
@@ -105,10 +105,10 @@ def verify(
         return tuple(inputs)
 
     def converted(*arrays: Any) -> Any:
-        return run(Example(whole(arrays), {}).feeds())
+        return run(OpExample(whole(arrays), {}).feeds())
 
     def original(*arrays: Any) -> Any:
-        return subject.call(Example(whole(arrays), first.attrs))
+        return subject.call(OpExample(whole(arrays), first.attrs))
 
     def exact(*arrays: Any) -> Any:
         # Call the class itself, as the op's hints may refuse wider floats.
@@ -153,7 +153,7 @@ def _shapes(arrays: Arrays) -> list[tuple[int, ...] | None]:
     return shapes
 
 
-def _constants(lowered: LoweredOp, example: Example) -> list[float]:
+def _constants(lowered: LoweredOp, example: OpExample) -> list[float]:
     """List the numeric constants of a body, including the example's attrs."""
     numbers = [value for value in example.attrs.values() if type(value) in (int, float)]
     for constant in _constant_arrays(lowered):
@@ -216,7 +216,7 @@ def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
         ) from None
 
 
-def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoReturn:
+def _raise_refusal(error: Exception, subject: Subject, example: OpExample) -> NoReturn:
     """Refuse an op whose lowered form raises an error where the op does not.
 
     An example is a reflecting Pad of one element.

@@ -14,7 +14,7 @@ from pyopnb.models.nodes import imported_versions, walk
 from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.subject import OpExample, Subject
 
 __all__ = ["FormInput", "compares_finite", "opset_of_forms", "written_form"]
 
@@ -60,13 +60,13 @@ def compares_finite(subject: Subject) -> bool:
     return bool(getattr(subject.version.cls, f"{_METHOD}_finite", False))
 
 
-def written_form(subject: Subject, example: Example, opset: int | None) -> LoweredOp | None:
+def written_form(subject: Subject, example: OpExample, opset: int | None) -> LoweredOp | None:
     """Ask an op's class for its form in ONNX's operators.
 
     Parameters
     ----------
     subject : Subject
-    example : Example
+    example : OpExample
         ``lowered`` gets a `FormInput` for each of its inputs.
     opset : int, optional
         The version of ONNX's operators that the function imports; by default the

@@ -21,7 +21,7 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.text_table import Table
 from pyopnb.testing.central import central_differences, move_element, step_sizes
 from pyopnb.testing.sampling import moved_places
-from pyopnb.testing.subject import Example, Subject, read_examples
+from pyopnb.testing.subject import OpExample, Subject, read_examples
 from pyopnb.testing.trials import format_exception
 from pyopnb.testing.verify.jitter import precision_of
 from pyopnb.testing.verify.values import Arrays, largest
@@ -205,7 +205,7 @@ def check_gradients(subject: Subject) -> list[InputGradient]:
 class _Comparison:
     """An example in the dtype of the comparison, and random gradients of its float outputs."""
 
-    def __init__(self, subject: Subject, example: Example) -> None:
+    def __init__(self, subject: Subject, example: OpExample) -> None:
         self._subject, self._example = subject, example
         self._outputs = subject.call(example)
         self._title = str(example)
@@ -317,7 +317,7 @@ class _Comparison:
         """Call the op with an input moved; return the outputs times the weights of their sum."""
         inputs = list(self._example.inputs)
         inputs[number] = moved
-        outputs = self._subject.call(Example(tuple(inputs), self._example.attrs))
+        outputs = self._subject.call(OpExample(tuple(inputs), self._example.attrs))
         terms = []
         for output in chosen:
             # In float64, as a sum in float16 would lose what a step changes.
@@ -364,7 +364,7 @@ class _Comparison:
         return replace(result, outcome=_WRONG, text=text, index=index)
 
 
-def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ...] | None:
+def _outputs_in_float64(subject: Subject, wide: OpExample) -> tuple[np.ndarray, ...] | None:
     """Call an op with float64; return None where it does not take that, or calculates in less."""
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)

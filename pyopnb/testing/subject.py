@@ -28,7 +28,7 @@ from pyopnb.testing.verify.values import Arrays
 
 __all__ = [
     "Draws",
-    "Example",
+    "OpExample",
     "Subject",
     "format_types",
     "read_examples",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Example:
+class OpExample:
     """The inputs of one call, None for each that is left out, and the attrs of its node."""
 
     inputs: Arrays
@@ -51,13 +51,13 @@ class Example:
         """Make writable copies of the inputs."""
         return tuple(None if array is None else array.copy() for array in self.inputs)
 
-    def cast(self, to: Any, factor: float = 1.0) -> Example:
+    def cast(self, to: Any, factor: float = 1.0) -> OpExample:
         """Return the example with its floats in another dtype, and multiplied."""
         inputs = list(self.inputs)
         for number, array in enumerate(inputs):
             if array is not None and is_float(array):
                 inputs[number] = np.asarray(array.astype(to) * factor, to)
-        return Example(tuple(inputs), self.attrs)
+        return OpExample(tuple(inputs), self.attrs)
 
     def feeds(self) -> dict[str, np.ndarray]:
         """Return the inputs as a session of `Subject` takes them."""
@@ -74,7 +74,7 @@ class Example:
 
 def read_examples(
     op: Op, inputs: Sequence[Any], examples: Sequence[Any], attrs: Mapping[str, Any]
-) -> list[Example]:
+) -> list[OpExample]:
     """Read the examples of `check` or `check_grad`; without any, generate one from the hints.
 
     Raises
@@ -90,7 +90,7 @@ def read_examples(
     return [_read_example(op, item, attrs, number) for number, item in enumerate(items)]
 
 
-def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
+def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> OpExample:
     """Read an array, or a tuple of arrays and perhaps a dict of attrs."""
     parts = [item]
     if isinstance(item, tuple):
@@ -119,7 +119,7 @@ def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> E
         if part is not None:
             array = _read_array(part, f"example {number}, input {position}")
         arrays.append(array)
-    return Example(tuple(arrays), attrs)
+    return OpExample(tuple(arrays), attrs)
 
 
 def _read_array(part: Any, where: str) -> np.ndarray:
@@ -138,7 +138,7 @@ def _read_array(part: Any, where: str) -> np.ndarray:
     return array
 
 
-def _generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
+def _generate_example(op: Op, attrs: Mapping[str, Any]) -> OpExample:
     """Make an example from the hints of ``compute``; a port without a hint gets float32[2,3]."""
     draws = Draws(count(2))
     inputs = []
@@ -148,7 +148,7 @@ def _generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
         # A variadic input is tried with two arrays: with one it would be like any other.
         if port.variadic:
             inputs.append(draws.array(port.type))
-    return Example(tuple(inputs), dict(attrs))
+    return OpExample(tuple(inputs), dict(attrs))
 
 
 class Draws:
@@ -197,14 +197,14 @@ class Subject:
         Whether the op has run on an example, without which most trials say nothing.
     """
 
-    def __init__(self, op: Op, examples: list[Example]) -> None:
+    def __init__(self, op: Op, examples: list[OpExample]) -> None:
         self.op = op
         self.version = op.current
         self.schema = op.current.schema
         self.examples = examples
         self.runs = False
 
-    def dims(self, example: Example) -> list[list[int | str]]:
+    def dims(self, example: OpExample) -> list[list[int | str]]:
         """Return the dimensions of each input.
 
         A dimension is a size that a hint fixes, or a name; those of one name change together.
@@ -222,12 +222,12 @@ class Subject:
             dims_by_input.append(dims)
         return dims_by_input
 
-    def resized(self, example: Example, sizes: Mapping[str, int]) -> Example | None:
+    def resized(self, example: OpExample, sizes: Mapping[str, int]) -> OpExample | None:
         """Repeat an example's values to other sizes; return None if an input would be too large."""
         inputs = resize(example.inputs, self.dims(example), sizes)
-        return None if inputs is None else Example(inputs, example.attrs)
+        return None if inputs is None else OpExample(inputs, example.attrs)
 
-    def node(self, example: Example, name: str = "") -> NodeProto:
+    def node(self, example: OpExample, name: str = "") -> NodeProto:
         """Make a node for the example, without outputs."""
         inputs = []
         for index, array in enumerate(example.inputs):
@@ -238,12 +238,12 @@ class Subject:
             set_attribute(proto, key, value)
         return proto
 
-    def instance(self, example: Example) -> Any:
+    def instance(self, example: OpExample) -> Any:
         """Make a new instance of the op's class with the example's attrs."""
         values = attribute_values(self.node(example), ModelProto(), self.op.name)
         return instantiate(self.version, self.schema, values, self.op.name)
 
-    def call(self, example: Example, instance: Any = None) -> tuple[np.ndarray, ...]:
+    def call(self, example: OpExample, instance: Any = None) -> tuple[np.ndarray, ...]:
         """Call the class itself on writable copies, and check the results as a session would.
 
         Raises
@@ -279,7 +279,7 @@ class Subject:
         return tuple(results)
 
     def session(
-        self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None
+        self, example: OpExample, outputs: int, types: Sequence[TensorType | None] | None = None
     ) -> Session:
         """Make a session of one node, with inputs of the example's types or of others."""
         proto = self.node(example)

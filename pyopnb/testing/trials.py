@@ -26,7 +26,7 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.one_run import run_kernels
-from pyopnb.testing.subject import Example, Subject, format_types
+from pyopnb.testing.subject import OpExample, Subject, format_types
 from pyopnb.testing.verify.trials import free_sizes_of, other_sizes
 
 __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
@@ -117,7 +117,7 @@ def _try_inputs_unmodified(subject: Subject) -> str:
         inputs = example.copies()
         subject.instance(example).compute(*inputs)
         # A session does not let an op write into inputs, but gives it copies if it asks for them.
-        name, text = _first_change(example, Example(inputs, example.attrs))
+        name, text = _first_change(example, OpExample(inputs, example.attrs))
         if text and not subject.schema.copy_inputs:
             name = subject.schema.port(int(name)).name
             raise Failed(
@@ -125,7 +125,7 @@ def _try_inputs_unmodified(subject: Subject) -> str:
                 "in ONNX Runtime its inputs are read-only. "
                 f"Try: {name} = {name}.copy(), or copy_inputs = True in the class"
             )
-        fed = Example(example.copies(), example.attrs)
+        fed = OpExample(example.copies(), example.attrs)
         session = subject.session(example, len(subject.call(example)))
         # The first call of a kernel gets copies, later ones views, which an op may keep.
         for _ in range(3):
@@ -136,7 +136,7 @@ def _try_inputs_unmodified(subject: Subject) -> str:
     return "no input is modified"
 
 
-def _first_change(before: Example, after: Example) -> tuple[str, str]:
+def _first_change(before: OpExample, after: OpExample) -> tuple[str, str]:
     """Return the number of the first input that differs, and how; empty texts if none does."""
     for index, (array, changed) in enumerate(zip(before.inputs, after.inputs, strict=True)):
         if array is not None and changed is not None:
@@ -218,7 +218,7 @@ def _try_empty(subject: Subject) -> str:
     return f"works ({tried} tried)"
 
 
-def _has_indices(example: Example) -> bool:
+def _has_indices(example: OpExample) -> bool:
     """Tell whether an input holds whole numbers, which can name rows of another one."""
     arrays = [array for array in example.inputs if array is not None]
     return any(array.dtype.kind in "iu" and array.ndim and array.size for array in arrays)
@@ -327,7 +327,7 @@ def _try_precision(subject: Subject) -> str:
     return f"units in the last place from float64: {errors}; at most {_MAX_ULPS} expected"
 
 
-def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
+def _rounding_error(subject: Subject, low: OpExample) -> tuple[float, str] | None:
     """Return the largest error in ULPs against float64, and where; None if there is none."""
     # The same rounded numbers in float64, so that only the op's own rounding counts.
     wide = low.cast(np.float64)

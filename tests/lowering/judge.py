@@ -21,7 +21,7 @@ import pyopnb
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import trace_op
 from pyopnb.lowering.verify import called, verify
-from pyopnb.testing.subject import Example, Subject
+from pyopnb.testing.subject import OpExample, Subject
 from pyopnb.testing.verify.jitter import draw_shares, jittered
 
 __all__ = ["FLOATS", "INTEGERS", "Tally", "nasty", "run_body", "wrong_element"]
@@ -261,7 +261,7 @@ def subject_of(source: str, name: str = "Judged") -> Subject:
 
 
 def _session(
-    subject: Subject, lowered: Any, example: Example, outputs: Any
+    subject: Subject, lowered: Any, example: OpExample, outputs: Any
 ) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -273,7 +273,7 @@ def _session(
 
 
 def _refusal_of_lower(
-    source: str, example: Example, results: Any, finite: bool = False
+    source: str, example: OpExample, results: Any, finite: bool = False
 ) -> NotLowered | None:
     """Return why `lower` refuses a body that was traced; it compares what it returns."""
     hints = ", ".join(f'"{result.dtype}[...]"' for result in results)
@@ -293,7 +293,7 @@ def run_body(source: str, draws: Any, tally: Tally, label: str, cancels: bool = 
     if results is None:
         tally.unable[label] += 1
         return
-    example = Example(tuple(first), {})
+    example = OpExample(tuple(first), {})
     try:
         lowered = trace_op(subject, example, results, opset=20)
         session = _session(subject, lowered, example, results)
@@ -312,7 +312,7 @@ def run_body(source: str, draws: Any, tally: Tally, label: str, cancels: bool = 
         if expected is None:
             continue
         try:
-            got = session.run(None, Example(tuple(inputs), {}).feeds())
+            got = session.run(None, OpExample(tuple(inputs), {}).feeds())
         except Exception as error:
             if all(array.size for array in inputs):
                 tally.refused[f"raises at run: {str(error)[-80:]}"] += 1
