@@ -206,16 +206,14 @@ class _Comparison:
     """An example in the dtype of the comparison, and random gradients of its float outputs."""
 
     def __init__(self, subject: Subject, example: OpExample) -> None:
-        self._subject, self._example = subject, example
-        self._outputs = subject.call(example)
-        self._title = str(example)
-        wide = example.cast(np.float64)
-        wide_outputs = _outputs_in_float64(subject, wide)
-        if wide_outputs is not None:
-            self._example, self._outputs = wide, wide_outputs
+        self._subject, self._title = subject, str(example)
+        self._use(example, subject.call(example), np.dtype(np.float32))
+
+    def _use(self, example: OpExample, outputs: tuple[np.ndarray, ...], coarsest: np.dtype) -> None:
+        """Compare at an example, with an op that computes in ``coarsest`` or in less."""
+        self._example, self._outputs = example, outputs
         # An op may compute in less than float64, although its arrays are float64.
-        coarsest: np.dtype = np.dtype(np.float64 if wide_outputs is not None else np.float32)
-        for array in (*self._example.inputs, *self._outputs):
+        for array in (*example.inputs, *outputs):
             if array is not None and is_float(array):
                 coarsest = max(coarsest, array.dtype, key=unit)
         self._dtype = dtype(coarsest).name
@@ -223,19 +221,32 @@ class _Comparison:
         self._tolerance = TOLERANCES[self._dtype].gradient
         random = np.random.default_rng(0)
         self._weights: dict[int, np.ndarray] = {}
-        for number, output in enumerate(self._outputs):
+        for number, output in enumerate(outputs):
             # Integers and texts have no derivative.
             if is_float(output):
                 self._weights[number] = random.normal(size=output.shape).astype(output.dtype)
 
+    def _widen(self) -> None:
+        """Go on in float64 if compute and backward take it."""
+        # A session calls backward in the dtype of the example: what it raises there is the result.
+        self._backward(tuple(self._weights))
+        example, outputs = self._example, self._outputs
+        wide = example.cast(np.float64)
+        wide_outputs = _outputs_in_float64(self._subject, wide)
+        if wide_outputs is None:
+            return
+        self._use(wide, wide_outputs, np.dtype(np.float64))
+        try:
+            self._backward(tuple(self._weights))
+        except Exception:
+            # Backward may be written for the example's dtype alone.
+            self._use(example, outputs, np.dtype(np.float32))
+
     def gradients(self) -> list[InputGradient]:
         """Compare the gradients of all floating-point inputs."""
-        floats = []
-        for number, array in enumerate(self._example.inputs):
-            if array is not None and is_float(array) and array.size:
-                floats.append((number, array))
-        if not floats or not self._weights:
+        if not self._floats() or not self._weights:
             return []
+        self._widen()
         # All outputs at once, then each alone, as a loss may use one of them only.
         chosen: list[tuple[int, ...]] = [tuple(self._weights)]
         if len(self._weights) > 1:
@@ -243,7 +254,7 @@ class _Comparison:
         results = []
         for outputs in chosen:
             gradients = self._backward(outputs)
-            for number, array in floats:
+            for number, array in self._floats():
                 name = self._subject.schema.port(number).name
                 if outputs != chosen[0]:
                     name += f", of output {outputs[0]} alone"
@@ -253,6 +264,14 @@ class _Comparison:
             for note in self._faults():
                 results.append(InputGradient(self._title, "backward", _WRONG, note))
         return results
+
+    def _floats(self) -> list[tuple[int, np.ndarray]]:
+        """List the floating-point inputs that have elements, with their positions."""
+        floats = []
+        for number, array in enumerate(self._example.inputs):
+            if array is not None and is_float(array) and array.size:
+                floats.append((number, array))
+        return floats
 
     def _faults(self) -> Iterator[str]:
         """Yield the faults of a backward that is right in a single call."""

@@ -158,6 +158,12 @@ def test_an_op_that_rounds_inside_is_judged_as_that(define):
             assert report.ok and report.gradients[0].dtype == "float32", report
 
 
+def test_a_backward_for_the_dtype_of_the_example_is_right(define):
+    backward = "return (grads[0] * (1 - outputs[0] ** 2)).astype(np.float32)"
+    report = pyopnb.check_grad(op(define, "x): return np.tanh(x)", backward), X)
+    assert report.ok and report.gradients[0].dtype == "float32", report
+
+
 LARGE = np.random.default_rng(3).normal(size=(60, 50)).astype(np.float32)
 SMOOTH = "d = grads[0] * (1 - outputs[0] ** 2); "
 KINKED = "d = grads[0] * (inputs[0] > 0); "
@@ -273,8 +279,8 @@ def test_random_numbers_are_the_same_for_every_call(define):
         ),
         (
             "x): return np.tanh(x)",
-            "return (grads[0] * (1 - outputs[0] ** 2)).astype(np.float32)",
-            r"expected float64\[3,4\], got float32",
+            "return (grads[0] * (1 - outputs[0] ** 2)).astype(np.float64)",
+            r"expected float32\[3,4\], got float64",
         ),
     ],
 )
@@ -293,7 +299,7 @@ def test_what_backward_raises_or_returns_wrongly_is_in_the_report(define):
         report
     )
     report = pyopnb.check_grad(op(define, "x): return x", "return grads[0].sum()"), X)
-    assert "gradient of x: expected float64[3,4], got float64[]" in repr(report)
+    assert "gradient of x: expected float32[3,4], got float32[]" in repr(report)
 
 
 def test_html_is_safe(define):
