@@ -21,6 +21,7 @@ from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.example import Example, first_line
+from pyopnb.torch.experts import translations_of_experts
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.part_ops import part_of
@@ -129,15 +130,17 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
 
 def _call_exporter(program: Any, example: Example) -> Any:
     _forget_pending_sizes(program)
+    calls = list(calls_in(program))
+    table = {**translations(), **translations_of_sequences(), **translations_of_experts(calls)}
     arguments: dict[str, Any] = {
         "dynamo": True,
         "verbose": False,
         "input_names": example.input_names,
         "output_names": example.output_names,
         "dynamic_shapes": example.dynamic_shapes,
-        "custom_translation_table": {**translations(), **translations_of_sequences()},
+        "custom_translation_table": table,
     }
-    if any(getattr(node.target, "namespace", "") == "onnx" for node in calls_in(program)):
+    if any(getattr(node.target, "namespace", "") == "onnx" for node in calls):
         # torch.onnx.ops are operators of this opset, and the exporter's own default is less.
         arguments["opset_version"] = _OPSET_OF_TORCH_OPS
     with quiet():

@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = ["ForeignCalls", "is_foreign"]
 
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
-# It takes any boxes and scores. Torchvision's roi_align and roi_pool (0.28) do not: a box of an
-# image that is not in the batch ends the process.
-_KNOWN_OPS = {"torchvision.nms.default"}
+# These take any values. Torchvision's roi_align and roi_pool (0.28) do not: a box of an image that is
+# not in the batch ends the process.
+_KNOWN_OPS = {"torchvision.nms.default", "transformers.grouped_mm_fallback.default"}
 
 
 def is_foreign(target: Any) -> bool:

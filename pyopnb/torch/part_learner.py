@@ -7,7 +7,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,15 @@ class Learner:
             if axes_of_symbol and any(self._takes_other_sizes_of(group, sizes) for group in groups):
                 axes |= axes_of_symbol
         return axes
+
+    def resized_example(self) -> Example | None:
+        """Change all open dimensions of the example; return None where the module takes no others."""
+        sizes = self._open_sizes()
+        for _, arrays in sizes.examples(list(sizes.example)):
+            if self._try(arrays):
+                args, kwargs = self.example.with_arrays(arrays)
+                return replace(self.example, args=args, kwargs=kwargs)
+        return None
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
         # One row alone is taken where it is broadcast, which says nothing of others.

@@ -145,6 +145,11 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
             general = None
         if general is not None and changed.isdisjoint(fixed_sizes(general, example)):
             return general
+    try:
+        # Where torch may not fix a size, its strict way is tried, which follows sizes further.
+        return capture(replace(example, dynamic_shapes=_demanded(example.dynamic_shapes)))
+    except ModelError:
+        pass
     size = next(iter(fixed.values()))
     refusal = ModelError(
         f"{example.where}, dynamic_shapes",
@@ -220,6 +225,15 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     learner = _learner(example)
     if learner is None:
         return None
+    resized = learner.resized_example()
+    if resized is not None:
+        try:
+            # At the example's size forward may leave out what it does at most others, as padding to even sizes.
+            result = accept(capture(resized))
+        except ModelError:
+            result = None
+        if result is not None:
+            return result
     learner.problem = "the exporter's model is not right for"
     return _narrowed(learner, refusal, accept)
 
@@ -246,6 +260,16 @@ def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any
         children = learner.module.get_submodule(path).named_children()
         paths = [prefix + name for name, _ in children]
     return accepted
+
+
+def _demanded(dynamic_shapes: Any) -> Any:
+    """Ask for the dimensions that torch may decide on as for those that have to stay open."""
+    choices = torch.export.Dim
+
+    def demanded(dim: Any) -> Any:
+        return choices.DYNAMIC if dim is choices.AUTO else dim
+
+    return torch.utils._pytree.tree_map(demanded, dynamic_shapes)
 
 
 def _names_of(dynamic_shapes: Any) -> Any:

@@ -23,6 +23,7 @@ from pyopnb.torch.calls import arguments_of
 from pyopnb.torch.example import Example, check_runs, first_line, line_of_error
 from pyopnb.torch.foreign import is_foreign
 from pyopnb.torch.recurrent import OpenSequences, as_torch
+from pyopnb.torch.sizes import fixed_by_torch
 from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
@@ -103,6 +104,7 @@ _DECIDED_BY_VALUES = (
     ),
     ("", "a tensor's value as a Python number", "torch.cond, or torch.where"),
 )
+_SPECIALIZED = re.compile(r"specialized it to be a constant \((\d+)\)")
 _WORDS_ABOUT_SIZES = (
     "dynamic_shapes",
     "Constraints violated",
@@ -226,8 +228,12 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.
         check_runs(example)
-        # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
-        raise _not_captured(example, error) from None
+        program, line = None, ""
+        if example.dynamic_shapes is not None and _SPECIALIZED.search(str(error)):
+            program, line = _capture_strictly(example)
+        if program is None:
+            # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
+            raise _not_captured(example, error, line) from None
     as_torch(calls_in(program))
     for node in calls_in(program):
         if is_random(node) and not any_numbers:
@@ -379,8 +385,18 @@ def _without_names(dynamic_shapes: Any) -> Any:
     return tree_map(without_name, dynamic_shapes)
 
 
-def _fixing_line(example: Example) -> str:
-    """Find the line at which forward fixes a size: a second capture lets torch fix it, and keeps the line."""
+def _capture_strictly(example: Example) -> tuple[Any, str]:
+    """Capture a module in torch's strict way, which reads the bytecode of forward.
+
+    It follows a size through ``len(x)`` and ``int(x.shape[0])``, which fix it in the usual way.
+
+    Returns
+    -------
+    program : torch.export.ExportedProgram or None
+        None where that fixes a size as well.
+    line : str
+        The line at which it does, which the usual way does not keep.
+    """
 
     def decided_by_torch(dim: Any) -> Any:
         return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
@@ -388,20 +404,21 @@ def _fixing_line(example: Example) -> str:
     shapes = tree_map(decided_by_torch, example.dynamic_shapes)
     module, args, kwargs = example.module, example.args, example.kwargs
     try:
-        with quiet():
-            # Torch keeps the user's lines in its strict way only.
+        with quiet(), OpenSequences(module), _masks_as_given(module):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
     except Exception:  # many of torch's own; the message has no line then
-        return ""
+        return None, ""
+    if not fixed_by_torch(program, program.graph_signature.user_inputs, example.requests):
+        return program, ""
     stacks = getattr(getattr(fake_mode_of(program), "shape_env", None), "specialization_stacks", {})
     for stack in stacks.values():
         line = line_in([(frame.filename, frame.lineno) for frame in stack])
         if line:
-            return line
-    return ""
+            return None, line
+    return None, ""
 
 
-def _size_refused(example: Example, error: Exception) -> ModelError:
+def _size_refused(example: Example, error: Exception, line: str) -> ModelError:
     """Make the error for a dimension that was to be open and that forward does not let change."""
     where, expected = f"{example.where}, dynamic_shapes", "sizes that forward lets change"
     for tensor, request in zip(example.tensors, example.requests, strict=True):
@@ -412,20 +429,19 @@ def _size_refused(example: Example, error: Exception) -> ModelError:
                 suggestion = "an example with 2 or more there"
                 return ModelError(where, expected=expected, got=got, next=suggestion)
     text = str(error)
-    fixed = re.search(r"specialized it to be a constant \((\d+)\)", text)
+    fixed = _SPECIALIZED.search(text)
     if fixed is not None:
         got = f"a forward that takes only {fixed[1]} there, as a loop over the dimension does"
         suggestion = "leave it out of dynamic_shapes, which fixes the size"
-        line = _fixing_line(example)
         if line:
             got = f"{line}, which takes only {fixed[1]} there"
         if re.search(r"\b(reshape|view|expand)\(", line):
             suggestion = f"-1 in the place of {fixed[1]} in that line, or x.shape[…]"
         return ModelError(where, expected=expected, got=got, next=suggestion)
     got = first_line(error)
-    for line in text.splitlines()[1:]:
-        if line.lstrip().startswith("-"):
-            got = f"{got} {line.strip(' -')}"
+    for detail in text.splitlines()[1:]:
+        if detail.lstrip().startswith("-"):
+            got = f"{got} {detail.strip(' -')}"
             break
     suggestion = "one entry per argument, as ({0: 'batch'}, None); leave out what cannot change"
     return ModelError(where, expected=expected, got=sanitize(got, 400), next=suggestion)
@@ -434,12 +450,12 @@ def _size_refused(example: Example, error: Exception) -> ModelError:
 # ---- what torch refuses ----------------------------------------------------------------------
 
 
-def _not_captured(example: Example, error: Exception) -> ModelError:
+def _not_captured(example: Example, error: Exception, fixing_line: str) -> ModelError:
     """Make the error for a module that `torch.export.export` refuses."""
     text, name = str(error), type(error).__name__
     about_sizes = any(word in text for word in _WORDS_ABOUT_SIZES)
     if example.dynamic_shapes is not None and (about_sizes or name == "ConstraintViolationError"):
-        return _size_refused(example, error)
+        return _size_refused(example, error, fixing_line)
     line = line_of_error(error)
     where = f"{example.where}, {line}" if line else example.where
     if _has_packed_sequence(error):

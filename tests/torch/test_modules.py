@@ -3,6 +3,8 @@
 The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single ops are in test_op_db.
 """
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -335,3 +337,23 @@ def test_an_operator_of_torch_onnx_ops_has_its_opset(exported):
     sizes = ({0: "batch", 2: "time"}, None, None, {0: "batch", 1: "time"})
     examples = [arguments(2, 3), arguments(3, 5)]
     assert exported(Rotates(), *examples, dynamic_shapes=sizes) == []
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(some(3, 4, 5))
+
+    def forward(self, x, experts):
+        counts = torch.histc(experts.float(), bins=3, min=0, max=2)
+        ends = torch.cumsum(counts, 0, dtype=torch.int32)
+        return torch.ops.transformers.grouped_mm_fallback(x, self.weights, ends)
+
+
+def test_a_mixture_of_experts_is_written_in_onnx(exported):
+    importlib.import_module("transformers.integrations.moe")
+    examples = []
+    # An expert may get no rows, and the last rows may be no expert's.
+    for experts in ([0, 0, 2, 2, 2], [1, 1, 1, 2, 7, 8], [9, 9]):
+        examples.append((some(len(experts), 4), torch.tensor(experts)))
+    assert exported(Experts(), *examples, dynamic_shapes=({0: "rows"}, {0: "rows"})) == []
