@@ -87,7 +87,7 @@ class Reduction(Displayable):
         verb = "fail"
         if count == 1:
             verb = "fails"
-        limit = "" if self.finished else ", and the time was up"
+        limit = "" if self.finished else ", and the time limit was reached"
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 
@@ -100,7 +100,7 @@ class Reduction(Displayable):
         feeds = [f"{sanitize(name, 60)}: {type_of(array)}" for name, array in self.feeds.items()]
         if feeds:
             lines.append(f"feeds {', '.join(feeds)}")
-        lines.append('for a report of it: .write("folder")')
+        lines.append('for a bug report: .write("folder")')
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -41,7 +41,7 @@ HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
 _REPEATS = 3
 _SAMPLES = 4
 _HIDDEN = (
-    "no node differs once its tensors are exposed, which changes what ONNX Runtime fuses: "
+    "no node differs once its tensors are recorded, which changes what ONNX Runtime fuses: "
     'first_divergence(model, feeds, over="optimizers")'
 )
 
@@ -329,7 +329,7 @@ class _Trials:
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
         if is_random:
-            return replace(row, reason="not to be told from what differs from run to run")
+            return replace(row, reason="cannot be distinguished from differences between runs")
         if not self.search:
             # A trace builds its own session and holds all tensors, which costs more
             # than all rows together.
@@ -337,7 +337,7 @@ class _Trials:
         try:
             node = _first_node(way.find())
         except Exception as error:
-            return replace(row, reason=f"no node was looked for: {_first_line(error)}")
+            return replace(row, reason=f"the first node was not searched for: {_first_line(error)}")
         if node:
             return replace(row, node=node)
         reason = "each node is within the tolerance" if diff.ok else _HIDDEN

@@ -107,7 +107,7 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.exposure is not None and not thing.exposure.same:
         yield str(thing.exposure)
     if thing.unchecked:
-        yield f"not compared with an unexposed run: {thing.unchecked}"
+        yield f"not compared with a normal run: {thing.unchecked}"
     first = thing.first_nonfinite
     if first is not None:
         where = f"{first}, from {makers.get(first, 'a feed')}: {thing.summaries[first]}"

@@ -107,7 +107,7 @@ class GradientReport:
     def _table(self) -> Table:
         rows = [(str(gradient), gradient.example) for gradient in self.gradients]
         return Table(
-            (f"{self.op}: backward beside differences of compute", "example"),
+            (f"{self.op}: backward compared with differences of compute", "example"),
             rows,
             f"{self.op}: no floating-point input to check",
         )
@@ -359,7 +359,7 @@ class _Comparison:
             self._title, name, _RIGHT, text, self._dtype, places.size, int(kinks.sum())
         )
         if kinks.all():
-            text = f"no element has a derivative that differences can tell: {text}"
+            text = f"differences cannot determine the derivative of any element: {text}"
             return replace(result, outcome=_UNDECIDED, text=text)
         analytic = gradient.ravel()[places].astype(np.float64)
         off = np.abs(analytic - numeric)

@@ -149,7 +149,9 @@ def _first_change(before: OpExample, after: OpExample) -> tuple[str, str]:
 def _try_shapes(subject: Subject) -> str:
     shapes = [tensor_type.shape for tensor_type in subject.schema.outputs or ()]
     if not subject.schema.infers and all(shape is None for shape in shapes):
-        raise NotApplicable('neither infer nor the hints promise a shape; -> "float32[N,3]" would')
+        raise NotApplicable(
+            'neither infer nor the hints declare a shape, as -> "float32[N,3]" would'
+        )
     passed = refused = 0
     for example in subject.examples:
         dims = subject.dims(example)
@@ -249,7 +251,7 @@ def _try_runtime(subject: Subject) -> str:
         for run in ("first", "second"):
             where = f"the {run} run in ONNX Runtime differs from a plain call"
             _check_same(list(session(**example.feeds())), expected, where, remedy)
-    return "ONNX Runtime gives the bits of a plain call"
+    return "ONNX Runtime gives the same bits as a plain call"
 
 
 def _try_threads(subject: Subject) -> str:
@@ -269,7 +271,7 @@ def _try_threads(subject: Subject) -> str:
                 if change is np.copy:
                     raise
         _race(session, runs)
-    return f"{_THREADS} threads with {_RUNS} runs each give what one gives"
+    return f"{_THREADS} threads with {_RUNS} runs each give the same as one thread"
 
 
 def _race(
@@ -322,7 +324,7 @@ def _try_precision(subject: Subject) -> str:
                 )
             worst[name] = max(ulps, worst.get(name, 0.0))
     if not worst:
-        raise NotApplicable("the op does not give float64 for float64 beside a smaller float")
+        raise NotApplicable("the op does not run in both float64 and a smaller float")
     errors = ", ".join(f"{name} {error:.3g}" for name, error in worst.items())
     return f"units in the last place from float64: {errors}; at most {_MAX_ULPS} expected"
 

@@ -37,7 +37,7 @@ class Exposure:
     def __str__(self) -> str:
         if self.same:
             outputs = plural(self.compared, "output")
-            return f"exposing the tensors changed no bit of {outputs}"
+            return f"recording the tensors changed no bit of {outputs}"
         listed = []
         for name, difference in self.differing.items():
             text = sanitize(name)
@@ -48,8 +48,8 @@ class Exposure:
         if len(listed) > 3:
             shown += f" and {len(listed) - 3} more"
         return (
-            f"exposing the tensors changed {shown}: ONNX Runtime fuses other nodes in a plain run"
-            ", or a node is not the same twice"
+            f"recording the tensors changed {shown}: ONNX Runtime fuses other nodes in a normal run"
+            ", or a node gives other results each time"
         )
 
 

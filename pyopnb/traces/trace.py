@@ -219,7 +219,7 @@ class Trace(Displayable):
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
         if self.unchecked:
-            lines.append(f"not compared with an unexposed run: {self.unchecked}")
+            lines.append(f"not compared with a normal run: {self.unchecked}")
         nonfinite = self.first_nonfinite
         if nonfinite is not None:
             lines.append(f"first NaN or Inf: {sanitize(nonfinite)} ({self._source_of(nonfinite)})")

@@ -56,7 +56,7 @@ def rows() -> Iterator[Row]:
             f"trace of a transformer block of {count} nodes": lambda: session.trace(x=x),
             "… without times": lambda: session.trace(x=x, times=False),
             "… summaries": lambda: session.trace(x=x, level="summaries"),
-            "… not compared with an unexposed run": lambda: session.trace(x=x, check=False),
+            "… not compared with a normal run": lambda: session.trace(x=x, check=False),
         },
         20,
     )

@@ -172,7 +172,7 @@ def test_a_session_and_a_run_that_raise(hide, op_type, words):
 def test_the_time_is_limited():
     smallest = pyopnb.reduce(*hidden(quantized_sum, 10), seconds=0)
     assert not smallest.finished and len(smallest.model.graph.node) > 60
-    assert "the time was up" in str(smallest)
+    assert "the time limit was reached" in str(smallest)
 
 
 def test_what_cannot_be_reduced_is_said():

@@ -173,7 +173,7 @@ def test_random_numbers_are_named_and_spoil_no_other_row() -> None:
     assert table["run to run"].node == "noise (RandomNormalLike)"
     assert table.headline.startswith("other numbers from run to run")
     assert all(row.node == "" for row in table.rows[1:])
-    assert "from run to run" in table["float64"].reason
+    assert "differences between runs" in table["float64"].reason
 
 
 def test_a_changed_argmax_is_counted() -> None:

@@ -362,7 +362,7 @@ def test_what_has_no_rule(body, op):
             "(float[N] x, float[N] u) => (float l) { l = ReduceSum<keepdims = 0>(x) }",
             "u",
             None,
-            "wrt 'u': expected what has an influence",
+            "wrt 'u': expected a tensor that influences",
         ),
         (
             "(float[N] x) => (float l) { i = Cast<to = 7>(x) f = Cast<to = 1>(i) l = ReduceSum<keepdims = 0>(f) }",

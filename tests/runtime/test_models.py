@@ -212,7 +212,7 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset):
     for _ in range(3):
         with pytest.raises(
             pyopnb.errors.InputError,
-            match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output",
+            match=r"output 0: expected memory that no input uses, got .* input x\. Try: bind the output",
         ):
             session.run_with_iobinding(binding)
     assert memory.tolist() == list(range(8))

@@ -25,7 +25,7 @@ F = np.float32
 )
 def test_the_same(value):
     exposure = exposure_of({"y": value}, {"y": value})
-    assert exposure.same and str(exposure) == "exposing the tensors changed no bit of 1 output"
+    assert exposure.same and str(exposure) == "recording the tensors changed no bit of 1 output"
 
 
 @pytest.mark.parametrize(

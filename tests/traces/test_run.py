@@ -231,7 +231,7 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     )
     assert not trace.exposure.same and list(trace.exposure.differing) == ["y"]
     assert trace.exposure.differing["y"] == np.abs(plain.astype(float) - trace["y"]).max()
-    assert "exposing the tensors changed y (by at most" in repr(trace)
+    assert "recording the tensors changed y (by at most" in repr(trace)
     assert session.trace(x=x, only="a").exposure is not None
     unoptimised = session.trace(x=x, optimised=False)
     assert unoptimised.exposure is None and "no optimisations" in unoptimised.runtime
@@ -271,7 +271,7 @@ def test_an_op_that_cannot_be_copied_runs_once():
         and trace.exposure is None
         and "Locked cannot be copied" in trace.unchecked
     )
-    assert "not compared with an unexposed run" in repr(trace)
+    assert "not compared with a normal run" in repr(trace)
     assert session(x=X)["y"][0] == -2
 
 

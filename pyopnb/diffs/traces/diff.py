@@ -244,7 +244,7 @@ class TraceDiff(ToleranceDiff):
             if step.inconclusive and step.verdict in ("amplifies", "propagates"):
                 unproven.append(step.name)
         remarks = {
-            "isolation proves nothing, as it is as far off from their own runs": unproven,
+            "isolation proves nothing, because it differs as much from their own runs": unproven,
             "nondeterministic (random or stateful)": [
                 step.name for step in self.steps if step.nondeterministic
             ],
@@ -260,7 +260,9 @@ class TraceDiff(ToleranceDiff):
             line = f"both on {self.a}"
         scaled = max((part.stol for part in self.parts), default=0.0)
         if scaled:
-            line += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
+            line += (
+                f"; stol {scaled:g}: errors up to that fraction of a tensor's largest |b| pass, too"
+            )
         if self.runs is not None:
             line += f"; {plural(self.runs, 'pair')} of runs"
         return [*lines, *self.exposed, line]

@@ -280,7 +280,7 @@ def format_error(step: ComparedStep) -> str:
         reason = next((f": {tensor.reason}" for tensor in step.outputs if tensor.reason), "")
         facts.append(f"not run in isolation{reason}")
     elif step.inconclusive:
-        facts.append("in isolation as far off from its own runs, which proves nothing")
+        facts.append("isolation differs as much from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
         facts.append(f"in isolation up to {format_number(step.isolated)}")
     return "; ".join(facts)

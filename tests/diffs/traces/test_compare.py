@@ -326,7 +326,9 @@ def test_the_perturbed_node_of_a_float16_net_is_its_only_origin() -> None:
             for tensor in step.outputs
             if not tensor.alone.ok
         )
-        assert "isolation proves nothing, as it is as far off from their own runs: " in str(found)
+        assert "isolation proves nothing, because it differs as much from their own runs: " in str(
+            found
+        )
 
 
 def test_isolation_that_does_not_give_what_its_own_runs_gave_proves_nothing() -> None:

@@ -94,7 +94,7 @@ def test_a_trace_that_is_not_like_the_plain_run_says_so() -> None:
     run = trace(model, x=x)
     found = diff(run, {"y": -x})
     assert len(found.exposed) == 1
-    assert found.exposed[0].startswith("a: exposing the tensors changed y (by at most ")
+    assert found.exposed[0].startswith("a: recording the tensors changed y (by at most ")
     assert f"  {found.exposed[0]}" in str(found).splitlines()
     assert TraceDiff.from_json(found.to_json()) == found
     assert diff(trace(model, x=x, check=False), {"y": -x}).exposed == ()
