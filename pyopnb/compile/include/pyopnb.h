@@ -1,19 +1,27 @@
-// What an op in C++ is written with: a function whose parameters are the op's inputs, outputs and
-// attrs.
+// Everything for an op in C++: a function whose parameters are the op's inputs, outputs and attrs.
 //
 //   void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
 //     float* out = y.allocate(x.shape());
 //     for (int64_t i = 0; i < x.size(); ++i) out[i] = limit * std::tanh(x[i] / limit);
 //   }
 //
-// Inputs:   Input<T>; std::optional<Input<T>>, which a node may leave out; std::vector<Input<T>> as
-// the last one: any number. Outputs:  Output<T>; allocate() gives the memory for a shape, which is
-// ONNX Runtime's own and is not initialised. Attrs:    bool, int, int64_t, float, double,
-// std::string, std::vector of int64_t, int, float or double. Elements: bool, float, double, int8_t
-// to int64_t, uint8_t to uint64_t. Several:  template <typename T = AnyOf<float, double>> void
-// SoftClip(Input<T> x, Output<T> y, ...) Errors:   throw. std::invalid_argument becomes ValueError,
-// std::out_of_range IndexError, std::overflow_error OverflowError,
-//           std::bad_alloc MemoryError, and any other RuntimeError.
+// Inputs:   Input<T>; std::optional<Input<T>>, which a node may leave out;
+//           std::vector<Input<T>> as the last input, for any number of them.
+//
+// Outputs:  Output<T>; allocate() returns uninitialised memory for a shape, which belongs to
+//           ONNX Runtime.
+//
+// Attrs:    bool, int, int64_t, float, double, std::string;
+//           std::vector of int64_t, int, float or double.
+//
+// Elements: bool, float, double, int8_t to int64_t, uint8_t to uint64_t.
+//
+// Several:  template <typename T = AnyOf<float, double>>
+//           void SoftClip(Input<T> x, Output<T> y, ...)
+//
+// Errors:   throw. std::invalid_argument becomes ValueError, std::out_of_range IndexError,
+//           std::overflow_error OverflowError, std::bad_alloc MemoryError, and any other
+//           exception RuntimeError.
 //
 // The function runs without Python's GIL, perhaps on several threads at once.
 #pragma once

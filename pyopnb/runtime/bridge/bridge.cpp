@@ -9,41 +9,40 @@
 // and pyopnb_call.h (the C interfaces of ONNX Runtime and of compiled functions). The rules of this
 // boundary:
 //
-// Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a
-// read-only array over that memory,
-//          valid for the call; the first call of a version in a kernel gets copies instead. After
-//          each call the reference count of a view says exactly whether something still reaches it;
-//          if so, the run fails and the memory stays (escape.h), and if not, the array object is
-//          kept and points at the input of the next call. Results are copied into outputs.
-// Owners.  Python objects are owned by nanobind's references. A State is a Python object and
-// releases its references when
-//          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or
-//          before the interpreter ends. All others are Refs on a callback's stack, which leak if
-//          the interpreter is ending.
-// GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback
-// takes it once, before it
-//          touches anything, and releases it at its end, while it copies large results, and while a
-//          compiled function runs. It guards all state but what is atomic.
-// No GIL.  A free-threaded interpreter has none, and the module declares that it needs none. There,
-// nanobind's ft_mutex is a
-//          lock, which is nothing elsewhere: `tables` for what the process has (runs, kernels, what
-//          is kept), `offering` for what is offered to ONNX Runtime, and one in each Kernel and
-//          State. It is held for a few instructions that call nothing of Python's; of two, `tables`
-//          comes first. What reference counts say there is in references.h. Not guarded: options
-//          that are registered a second time, with more ops, while another thread makes a session
-//          of options that had just the same ops before: both have one domain object, which ONNX
-//          Runtime reads.
-// Errors.  A function that fails throws nb::python_error, which carries the Python exception to the
-// callback. The callback
-//          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again,
-//          and returns an OrtStatus with its text. No exception of either language leaves a
-//          callback. KernelDestroy can return no status; what an op's
-//          __del__ raises there is reported by Python as unraisable.
-// Exit.    Once the interpreter finalizes, CPython ends a thread that asks for the GIL by unwinding
-// its stack. That unwinding
-//          must not meet the catch (...) of ONNX Runtime or nanobind, so it is caught here, and the
-//          thread sleeps until the process is gone. A callback that comes later returns without
-//          touching Python.
+// Memory. ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a
+// read-only array over that memory, valid during the call; the first call of a version in a kernel
+// gets copies instead. After each call, the reference count of a view says exactly whether
+// something still reaches it. If so, the run fails and the memory stays (escape.h). If not, the
+// array object is kept, and points at the input of the next call. Results are copied into outputs.
+//
+// Owners. Python objects are owned by nanobind's references. A State is a Python object, and
+// releases its references when Python deallocates it. A Kernel releases its own when ONNX Runtime
+// destroys it, or before the interpreter ends. All others are Refs on a callback's stack, which
+// leak if the interpreter is ending.
+//
+// GIL. ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes
+// it once, before it touches anything, and releases it at its end, while it copies large results,
+// and while a compiled function runs. It guards all state that is not atomic.
+//
+// No GIL. A free-threaded interpreter has none, and the module declares that it needs none. There,
+// nanobind's ft_mutex is a lock, which is nothing elsewhere: `tables` for the state of the process
+// (runs, kernels, memory that is kept), `offering` for the ops that are offered to ONNX Runtime,
+// and one in each Kernel and State. A lock is held for a few instructions that call nothing in
+// Python; of two locks, `tables` is taken first. references.h says what reference counts mean
+// there. Not guarded: options that are registered a second time, with more ops, while another
+// thread makes a session from options with the same ops as before. Both have one domain object,
+// which ONNX Runtime reads.
+//
+// Errors. A function that fails throws nb::python_error, which carries the Python exception to the
+// callback. The callback stores the exception in the Run of the waiting pyopnb.Session, which
+// raises it again, and returns an OrtStatus with its text. No exception of either language leaves a
+// callback. KernelDestroy cannot return a status; if an op's __del__ raises there, Python reports
+// it as unraisable.
+//
+// Exit. Once the interpreter finalizes, CPython ends a thread that asks for the GIL by unwinding
+// its stack. That unwinding must not meet the catch (...) of ONNX Runtime or nanobind, so it is
+// caught here, and the thread sleeps until the process is gone. A callback that comes later returns
+// without touching Python.
 #define PY_SSIZE_T_CLEAN
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
