@@ -60,9 +60,7 @@ def show(thing: Any, **options: Any) -> View:
     Raises
     ------
     InputError
-        Such a thing cannot be shown.
-    InputError
-        It does not have that option.
+        Such an object cannot be shown, or it does not have that option.
 
     Examples
     --------

@@ -60,9 +60,8 @@ def profile(
     Raises
     ------
     InputError
-        A feed does not fit.
-    InputError
-        The number of runs is not positive, or too large for ONNX Runtime's profile of this model.
+        A feed does not fit, or the number of runs is not positive, or too large for ONNX Runtime's
+        profile of this model.
     ModelError
         The model is in ONNX Runtime's own format.
     Exception
