@@ -383,6 +383,8 @@ def _run_model(
         advice = error.next
         if advice == FILL:
             advice = "--fill"
+        elif advice and advice.startswith("%pyop skeleton"):
+            advice = "--ops MODULE, with a module that defines it"
         raise moved(error, f"{where}: {error.where}", advice) from None
     except Exception as error:
         # ONNX Runtime or an op raised it, and the line of the op says more than pyopnb's frames.

@@ -263,7 +263,7 @@ def _parse(data: bytes, where: str) -> ModelProto:
     except DecodeError:
         proto.Clear()
     if not proto.HasField("graph"):
-        got = guess_format(data) or f"{len(data)} bytes that are no model with a graph"
+        got = guess_format(data) or f"{len(data)} bytes that are not a model with a graph"
         expected, advice = "an ONNX model with a graph", format_advice(data)
         raise ModelError(where, expected=expected, got=got, next=advice)
     check_names(proto, where)

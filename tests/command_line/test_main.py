@@ -116,6 +116,7 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
         ),
         ("diff cut.npz x.npz", "file cut.npz: expected arrays, got "),
         ("missing none.onnx", "Load model none.onnx failed. File doesn't exist"),
+        ("diff own.onnx own.onnx --feeds x.npz", "Try: --ops MODULE, with a module that defines"),
     ],
 )
 def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
