@@ -22,9 +22,9 @@ BAD = {
     ),
     "html": (b"<!DOCTYPE html><html>404</html>", "HTML or XML"),
     "text": (b"hello, world\n", "text that begins with hello, world\\."),
-    "truncated": (DATA[: len(DATA) // 2], "no model with a graph"),
-    "header only": (onnx.ModelProto(ir_version=8).SerializeToString(), "no model with a graph"),
-    "zeros": (bytes(100), "no model with a graph"),
+    "truncated": (DATA[: len(DATA) // 2], "not a model with a graph"),
+    "header only": (onnx.ModelProto(ir_version=8).SerializeToString(), "not a model with a graph"),
+    "zeros": (bytes(100), "not a model with a graph"),
 }
 
 
