@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import ml_dtypes
@@ -25,14 +26,11 @@ _TORCH_DTYPES = {entry[1]: dtype for dtype, entry in _DTYPES_OF_ML_DTYPES.items(
 _COMMON = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
 
 
-class _Writable:
-    """Claim that a read-only array may be written to; torch warns of arrays that may not."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.owner = array
-        interface = array.__array_interface__
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
+# Torch warns once in a process of an array that may not be written to, as ONNX Runtime's are. Nothing
+# here writes to them, and to claim that they are writable takes longer than a small op.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch.from_numpy(np.broadcast_to(np.float32(0), (1,)))
 
 
 def to_tensor(array: np.ndarray) -> Any:
@@ -49,8 +47,6 @@ def to_tensor(array: np.ndarray) -> Any:
     dtype = _TORCH_DTYPES.get(array.dtype)
     if dtype is not None:
         array = array.view(np.int16 if dtype is torch.bfloat16 else np.int8)
-    if not array.flags.writeable:
-        array = np.asarray(_Writable(array)) if array.size else array.copy()
     tensor = torch.from_numpy(array)
     return tensor if dtype is None else tensor.view(dtype)
 

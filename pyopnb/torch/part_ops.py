@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree_unflatten
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
@@ -119,9 +121,15 @@ class Results:
         )
 
 
+_LEAF = tree_structure(0)
+
+
 def described(results: Any, numbers: bool) -> tuple[list[Any], Results]:
     """Return the tensors among results, numbers of Python's as well on wish, and all but their values."""
-    leaves, structure = torch.utils._pytree.tree_flatten(results)
+    if isinstance(results, torch.Tensor):
+        leaves, structure = [results], _LEAF
+    else:
+        leaves, structure = tree_flatten(results)
     if numbers:
         leaves = [_as_tensor(leaf) for leaf in leaves]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -151,7 +159,7 @@ def sizes_of(tensors: Sequence[Any]) -> list[int]:
 
 def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
     """Return a text that tells how a submodule was called, and the tensors that it was given."""
-    leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+    leaves, structure = tree_flatten((args, kwargs))
     texts, tensors = [str(structure)], []
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
@@ -238,11 +246,14 @@ class PartOp:
         numbers: bool,
     ) -> None:
         self._numbers = numbers
-        self._weights = _slots_of_weights(module)
+        self._weights = []
+        for slots in _slots_of_weights(module):
+            self._weights.append(slots[0])
         # Later, while others are captured, an op is in the place of this module's forward.
         self._module = _sharing_copy(module)
         self._local = threading.local()
         self._count = 0
+        self._is_flat, self._positions, self._names = False, 0, list[str]()
         self._name = sanitize(type(module).__name__)
         self._like = runs[0][1]
         for _, results in runs:
@@ -260,13 +271,15 @@ class PartOp:
     def __call__(self, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
         """Call the op, which torch.export is to see."""
         if self._overload is None:
-            leaves, self._structure = torch.utils._pytree.tree_flatten((args, kwargs))
+            leaves, self._structure = tree_flatten((args, kwargs))
             for leaf in leaves:
                 self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
             self._count = len(tensors)
+            self._is_flat = all(map(tree_is_leaf, (*args, *kwargs.values())))
+            self._positions, self._names = len(args), list(kwargs)
             self._register()
         # As inputs, weights are initializers of the model, which can be trained.
-        weights = [getattr(*slots[0]) for slots in self._weights]
+        weights = [getattr(part, name) for part, name in self._weights]
         results = self._overload([*tensors, *weights])
         return self._returned(as_list(results))
 
@@ -286,7 +299,7 @@ class PartOp:
         leaves = []
         for leaf in self._like.python_values:
             leaves.append(next(ahead) if leaf is None else leaf)
-        return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
+        return tree_unflatten(leaves, self._like.structure)
 
     def _run(self, tensors: Sequence[Any]) -> Any:
         inputs, weights = tensors[: self._count], tensors[self._count :]
@@ -294,37 +307,33 @@ class PartOp:
         copies = [tensor.clone() for tensor in inputs]
         ahead = iter(copies)
         leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
-        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
+        args, kwargs = self._arguments(leaves)
         where = f"module {self._name}"
-        with self._with_weights(weights) as module:
-            tables: _Tables = self._local.tables
-            before = state_of(tables)
+        if not hasattr(self._local, "copy"):
+            self._local.copy = _Copy(self._module)
+        lent: _Copy = self._local.copy
+        lent.lend(weights)
+        try:
+            before = state_of(lent.tables)
             # Hooks of the module run outside of the op.
-            results, description = described(module.forward(*args, **kwargs), self._numbers)
-            refuse_changes(where, before, tables)
-            weight_tensors = [tensor for _, table in tables for tensor in table.values()]
+            results, description = described(lent.module.forward(*args, **kwargs), self._numbers)
+            refuse_changes(where, before, lent.tables)
+            weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
+        finally:
+            # Nothing of ONNX Runtime's memory may stay there.
+            lent.lend(lent.weights)
         self._check(where, sizes_of(inputs), description)
         contiguous = [result.contiguous() for result in results]
         return as_returned(own_memory(contiguous, (*weight_tensors, *copies)))
 
-    @contextmanager
-    def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:
-        """Lend weights to a copy of the module, which each thread has for itself."""
-        if not hasattr(self._local, "module"):
-            self._local.module = _sharing_copy(self._module)
-            self._local.weights = _slots_of_weights(self._local.module)
-            self._local.tables = tables_of(self._local.module)
-        earlier = []
-        for slots, weight in zip(self._local.weights, weights, strict=True):
-            for part, name in slots:
-                earlier.append((part, name, getattr(part, name)))
-                _lend(part, name, weight)
-        try:
-            yield self._local.module
-        finally:
-            # Nothing of ONNX Runtime's memory may stay there.
-            for part, name, weight in earlier:
-                _lend(part, name, weight)
+    def _arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
+        """Put values into the structure in which forward takes them."""
+        if self._is_flat:
+            # Torch's own way takes as long as a small op.
+            named = zip(self._names, leaves[self._positions :], strict=True)
+            return leaves[: self._positions], dict(named)
+        args, kwargs = tree_unflatten(leaves, self._structure)
+        return args, kwargs
 
     def _check(self, where: str, sizes: Sequence[int], results: Results) -> None:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
@@ -384,15 +393,46 @@ def _sharing_copy(module: Any) -> Any:
     return copy.deepcopy(module, memo)
 
 
-def _lend(part: Any, name: str, weight: Any) -> None:
-    """Give a submodule a weight."""
+class _Copy:
+    """A copy of a module, to which weights can be lent; each thread has one for itself.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+    tables : list
+        From `tables_of`.
+    weights : list
+        Its own.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = _sharing_copy(module)
+        self.tables = tables_of(self.module)
+        self.weights = []
+        self._setters = []
+        for slots in _slots_of_weights(self.module):
+            self.weights.append(getattr(*slots[0]))
+            self._setters.append([_setter(part, name) for part, name in slots])
+
+    def lend(self, weights: Sequence[Any]) -> None:
+        """Give each submodule its weights."""
+        for setters, weight in zip(self._setters, weights, strict=True):
+            for setter in setters:
+                setter(weight)
+
+
+def _setter(part: Any, name: str) -> Callable[[Any], None]:
+    """Return what gives a submodule a weight."""
     if type(part).__setattr__ is torch.nn.Module.__setattr__:
-        part._parameters[name] = weight
-        return
+        return functools.partial(operator.setitem, part._parameters, name)
+
     # RNNs have a list of their weights as well, which they keep themselves.
-    if not isinstance(weight, torch.nn.Parameter):
-        weight = torch.nn.Parameter(weight, requires_grad=False)
-    setattr(part, name, weight)
+    def set_parameter(weight: Any) -> None:
+        if not isinstance(weight, torch.nn.Parameter):
+            weight = torch.nn.Parameter(weight, requires_grad=False)
+        setattr(part, name, weight)
+
+    return set_parameter
 
 
 def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:
