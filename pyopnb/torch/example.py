@@ -444,9 +444,9 @@ def check_runs(example: Example) -> None:
     ------
     ModelError
     """
-    module, weights = example.module, {}
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        weights[name] = tensor.detach().clone()
+    module = example.module
+    weights = dict(module.named_parameters()) | dict(module.named_buffers())
+    weights = tree_map_only(torch.Tensor, _copied, weights)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(module, weights, args, kwargs)

@@ -110,13 +110,6 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
             further_holes = _holes(program, error)
             if not further_holes:
                 raise _failed(error) from None
-            for hole in further_holes:
-                if hole.target.namespace == "pyopnb":
-                    # It stands in for an op already, and the exporter does not take that either.
-                    where = hole.line or "module"
-                    expected = "an op of the exporter's, or one that torch can stand in for"
-                    texts = {"expected": expected, "got": hole.reason}
-                    raise NoStandIn.of(hole.node, where, **texts) from None
         # Torch takes these calls over, and the exporter is asked again.
         for hole in further_holes:
             put_node(hole.node, define(hole.node.target))
@@ -294,10 +287,11 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
     """Replace the calls for which the user named an op."""
     calls = list(calls_in(program))
     for key, op in ops.items():
-        matching = []
-        for node in calls:
-            if key in (node.target, getattr(node.target, "overloadpacket", None)):
-                matching.append(node)
+        matching = [
+            node
+            for node in calls
+            if key in (node.target, getattr(node.target, "overloadpacket", None))
+        ]
         if not matching:
             expected = "a torch op that the module calls"
             got = sanitize(key if isinstance(key, str) else target_name(key))

@@ -128,11 +128,9 @@ class TorchFunction:
         self.name, self.opset = version.op, version.opset
         self._schema, self._outputs = version.schema, outputs
         self._number = version.number
-        self._defaults = {}
-        for attr in version.schema.attrs:
-            if attr.default is not REQUIRED:
-                self._defaults[attr.name] = attr.default
-        self._attrs = tuple(attr.name for attr in version.schema.attrs)
+        attrs = version.schema.attrs
+        self._defaults = {a.name: a.default for a in attrs if a.default is not REQUIRED}
+        self._attrs = tuple(attr.name for attr in attrs)
         self._fixed_inputs = sum(not port.variadic for port in version.schema.inputs)
         self._is_variadic = self._fixed_inputs < len(version.schema.inputs)
         self._kernels: dict[str, tuple[Op, Kernel]] = {}

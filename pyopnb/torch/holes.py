@@ -165,11 +165,14 @@ def hole_of(node: Any, reason: str) -> Hole:
     NoStandIn
         No op can stand in for it.
     """
+    expected = "an op of the exporter's, or one that torch can stand in for"
+    if getattr(node.target, "namespace", "") == "pyopnb":
+        # It stands in for an op already, and the exporter does not take that either.
+        raise NoStandIn.of(node, where_of(node), expected=expected, got=sanitize(reason, 400))
     try:
         call = encode(node)
     except Unwritable as error:
         why = f"{reason}; expected {error.expected}, got {error.got}"
-        expected = "an op of the exporter's, or one that torch can stand in for"
         where = where_of(node)
         got = sanitize(why, 400)
         raise NoStandIn.of(node, where, expected=expected, got=got) from None

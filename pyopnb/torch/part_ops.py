@@ -246,9 +246,7 @@ class PartOp:
         numbers: bool,
     ) -> None:
         self._numbers = numbers
-        self._weights = []
-        for slots in _slots_of_weights(module):
-            self._weights.append(slots[0])
+        self._weights = [slots[0] for slots in _slots_of_weights(module)]
         # Later, while others are captured, an op is in the place of this module's forward.
         self._module = _sharing_copy(module)
         self._local = threading.local()

@@ -21,7 +21,7 @@ from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.part_learner import Learner, Submodule, replaced
 from pyopnb.torch.part_ops import NotLearned
 from pyopnb.torch.program import capture
-from pyopnb.torch.sizes import FixedSize, fixed_by_torch, has_derived_sizes
+from pyopnb.torch.sizes import FixedSize, derived_sizes, fixed_by_torch
 
 __all__ = ["capture_around", "capture_narrowed", "capture_with_parts", "fixed_sizes"]
 
@@ -189,7 +189,7 @@ def _with_open_sizes(
         except ModelError:
             pass
         else:
-            if has_derived_sizes(program):
+            if derived_sizes(program):
                 return program
     learner = _learner(example)
     if learner is None:

@@ -104,14 +104,13 @@ def trace(
     mended: dict[Any, str] = {}
     # What draws numbers or trains cannot be compared twice.
     repeats = _repeats(conversion.exported.exported_program, module)
-    foreign = runs_foreign_code(program)
     if repeats:
         earlier = len(conversion.holes)
         conversion = export_verified(conversion, example)
         for hole in conversion.holes[earlier:]:
             mended[hole.node.target] = f"export leaves {hole.op} to torch: {hole.reason}"
     model, decomposed = conversion.model, conversion.exported.exported_program
-    comparison = ModuleComparison(example, foreign=foreign)
+    comparison = ModuleComparison(example, foreign=runs_foreign_code(program))
     # Copies, as the user may write to the example.
     feeds = {name: np.array(array) for name, array in comparison.feeds(model).items()}
     # The decomposed program is the one whose calls the exporter has written as nodes.

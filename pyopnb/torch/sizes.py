@@ -20,10 +20,10 @@ from pyopnb.torch.source import line_in
 __all__ = [
     "FixedSize",
     "OpenSizes",
+    "derived_sizes",
     "expanded_shapes",
     "fix_dimensions",
     "fixed_by_torch",
-    "has_derived_sizes",
     "renamed_by_forward",
     "requested_dimensions",
     "write_derived_sizes",
@@ -232,11 +232,6 @@ def _reason(value: Any, size: Any) -> str:
     return f"by {line}" if line else "which forward decides"
 
 
-def has_derived_sizes(program: Any) -> bool:
-    """Tell whether forward takes a size of an input only where it is computed from others."""
-    return bool(_derived_sizes(program))
-
-
 def renamed_by_forward(
     graph: Any, names: Sequence[str], requests: Sequence[Mapping[int, Any]]
 ) -> list[FixedSize]:
@@ -264,7 +259,7 @@ def renamed_by_forward(
     return sizes
 
 
-def _derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
+def derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
     """Find the sizes of inputs that torch traced for one sum of others only, by input and axis.
 
     A decoder takes a mask that is as long as its cache and the new tokens together: torch writes that as two
@@ -310,7 +305,7 @@ def write_derived_sizes(program: Any, graph: Any) -> None:
     graph : onnx_ir.Graph
         It is changed.
     """
-    derived = _derived_sizes(program)
+    derived = derived_sizes(program)
     if not derived:
         return
     names: dict[Any, str] = {}

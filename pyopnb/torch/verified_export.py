@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
+from onnx import ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
@@ -41,24 +43,19 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
     # One comparison for all attempts: they are judged on the same inputs.
     comparison = ModuleComparison(example, foreign=foreign, limited=bool(parts))
 
-    def fault_of(candidate: Conversion) -> Fault | None:
-        return comparison.fault(candidate.model)
-
-    def fault_at_example(candidate: Conversion) -> Fault | None:
-        return comparison.fault(candidate.model, sizes=False)
-
-    fault = fault_of(conversion)
+    fault = comparison.fault(conversion.model)
     if fault is not None and not fault.at_other_sizes:
         # Sizes come later, so that an op is not blamed for a loop that only one size fits.
+        fault_at_example = functools.partial(comparison.fault, sizes=False)
         mended = _mended(conversion, fault, fault_at_example, example)
         if mended is None:
             return replace(conversion, fault=fault)
         conversion = mended
-        fault = fault_of(conversion)
+        fault = comparison.fault(conversion.model)
     if fault is None:
         return conversion
     # The model is wrong at other sizes. Either that is an op's fault as well, …
-    mended = _mended(conversion, fault, fault_of, example)
+    mended = _mended(conversion, fault, comparison.fault, example)
     if mended is not None:
         return mended
     # … or what forward does depends on the size, as a loop over it does.
@@ -84,7 +81,7 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
 def _mended(
     conversion: Conversion,
     reason: Fault,
-    fault_of: Callable[[Conversion], Fault | None],
+    fault_of: Callable[[ModelProto], Fault | None],
     example: Example,
 ) -> Conversion | None:
     """Export again with torch in the place of the calls at fault; return None where that does not help."""
@@ -97,7 +94,7 @@ def _mended(
             latest = export_program(program, example, latest.holes)
         except ModelError as error:
             return str(error)
-        fault = fault_of(latest)
+        fault = fault_of(latest.model)
         return None if fault is None else fault.text
 
     holes = mend(program, reason.text, check)
