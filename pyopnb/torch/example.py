@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.torch.arrays import to_array, to_tensor
-from pyopnb.torch.foreign import ForeignCalls
+from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
 from pyopnb.torch.sizes import expanded_shapes, requested_dimensions
 from pyopnb.torch.source import line_in
 
@@ -469,7 +469,8 @@ def _run_quietly(function: Callable[..., Any], example: Example) -> Any:
     args, kwargs = tree_map_only(torch.Tensor, _copied, (example.args, example.kwargs))
     with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return function(*args, **kwargs)
+        with CheckedSizes():
+            return function(*args, **kwargs)
 
 
 def _copied(leaf: Any) -> Any:

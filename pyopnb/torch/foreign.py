@@ -1,12 +1,14 @@
-"""Tell code that is neither torch's nor pyopnb's, which may read what it is given without looking."""
+"""Tell what may read beyond what it is given: code that is not torch's, and some of torch's own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ForeignCalls", "is_foreign"]
+__all__ = ["CheckedSizes", "ForeignCalls", "is_foreign"]
 
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
 # These take any values. Torchvision's roi_align and roi_pool (0.28) do not: a box of an image that is
@@ -31,4 +33,23 @@ class ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen = self.seen or is_foreign(func)
+        return func(*args, **(kwargs or {}))
+
+
+class CheckedSizes(TorchFunctionMode):  # type: ignore[misc]
+    """Refuses the calls of torch's that read beyond tensors of other sizes, which ends the process (torch 2.13)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        fits = True
+        # With a packed sequence, LSTM has its weights in the fourth place, and checks nothing.
+        if getattr(func, "__name__", "") == "lstm" and isinstance(args[3], (list, tuple)):
+            rows, batch_sizes, (hidden, cell), weights, _, layers, _, _, bidirectional = args
+            gates, size = weights[1].shape
+            count, batch = layers * (2 if bidirectional else 1), int(batch_sizes[0])
+            fits = hidden.shape == (count, batch, size) and cell.shape == (count, batch, gates // 4)
+            fits = fits and rows.shape[1] == weights[0].shape[1]
+        elif func is torch.nn.functional.scaled_dot_product_attention and len(args) > 2:
+            fits = args[1].shape[-2] == args[2].shape[-2]
+        if not fits:
+            raise RuntimeError("expected sizes that belong together")
         return func(*args, **(kwargs or {}))

@@ -17,7 +17,7 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
 from pyopnb.torch.example import Example
-from pyopnb.torch.foreign import ForeignCalls
+from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
 from pyopnb.torch.part_ops import (
     NotLearned,
     PartOp,
@@ -93,7 +93,7 @@ class Learner:
         args, kwargs = self.example.with_arrays([array.copy() for array in arrays])
         with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            with self._limit:
+            with self._limit, CheckedSizes():
                 return arrays_of(self.module(*args, **kwargs))
 
     def _try(self, arrays: Sequence[np.ndarray]) -> bool:

@@ -20,6 +20,7 @@ from pyopnb.runtime.session.session import Session
 from pyopnb.testing.verify import Arrays, KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, check_runs, is_tensor_or_number
+from pyopnb.torch.foreign import CheckedSizes
 from pyopnb.torch.sizes import OpenSizes
 from pyopnb.torch.stand_in import OtherResults
 
@@ -156,7 +157,7 @@ class ModuleComparison:
 
     def _call(self, function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         args, kwargs = self._example.with_arrays(arrays)
-        with torch.no_grad(), self._limit:
+        with torch.no_grad(), self._limit, CheckedSizes():
             return arrays_of(function(*args, **kwargs))
 
     # ---- comparisons -------------------------------------------------------------------------

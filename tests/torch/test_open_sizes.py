@@ -374,3 +374,27 @@ def test_offsets_of_bags_stay_in_order():
     offsets = torch.tensor([0, 1, 3, 4, 6, 7])
     result = pyopnb.Session(model).run(None, {"input": values.numpy(), "offsets": offsets.numpy()})
     np.testing.assert_allclose(result[0], bags(values, offsets).detach(), rtol=1e-5)
+
+
+class PacksWithStates(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4)
+
+    def forward(self, x, hidden, cell, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths)
+        packed, _ = self.lstm(packed, (hidden, cell))
+        return nn.utils.rnn.pad_packed_sequence(packed)[0]
+
+
+def test_states_of_packed_sequences_are_tried_at_sizes_that_fit_alone():
+    # Torch does not look: a hidden state of more layers than the cell's ends the process.
+    module = PacksWithStates()
+    states = torch.randn(2, 1, 2, 4).unbind()
+    model, (report,) = opened(module, torch.randn(5, 2, 3), *states, torch.tensor([5, 3]))
+    assert report.holes
+    args = torch.randn(7, 3, 3), *torch.randn(2, 1, 3, 4).unbind(), torch.tensor([7, 4, 1])
+    names = [info.name for info in model.graph.input]
+    feeds = {name: value.numpy() for name, value in zip(names, args, strict=True)}
+    result = pyopnb.Session(model).run(None, feeds)[0]
+    np.testing.assert_allclose(result, module(*args).detach(), rtol=1e-4, atol=1e-6)
