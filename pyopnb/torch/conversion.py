@@ -229,7 +229,7 @@ def _converted(example: Example) -> Conversion:
         conversion = convert(program, example)
     # The exporter's decompositions fix sizes as well, where what they compute is 1 in the example.
     places = fixed_sizes(program, example).keys() - fixed.keys()
-    larger, _ = enlarged(example, sorted(places))
+    larger = enlarged(example, sorted(places))
     if larger is not None:
         try:
             program = capture_with_parts(larger)

@@ -351,13 +351,10 @@ def widened(example: Example) -> Example | None:
     narrow_axes = []
     for number, (tensor, request) in enumerate(zip(example.tensors, example.requests, strict=True)):
         narrow_axes += [(number, axis) for axis in request if tensor.shape[axis] < 2]
-    wider, _ = enlarged(example, narrow_axes)
-    return wider
+    return enlarged(example, narrow_axes)
 
 
-def enlarged(
-    example: Example, places: Sequence[tuple[int, int]]
-) -> tuple[Example | None, set[tuple[int, int]]]:
+def enlarged(example: Example, places: Sequence[tuple[int, int]]) -> Example | None:
     """Repeat an example along axes, by tensor and axis.
 
     Parameters
@@ -367,18 +364,16 @@ def enlarged(
 
     Returns
     -------
-    wider : Example or None
+    Example or None
         One for which forward returns results of the same ranks, if there is any.
-    changed : set of (int, int)
-        The places that have another size there.
     """
-    wider, changed = None, set[tuple[int, int]]()
+    wider = None
     if not places:
-        return wider, changed
+        return wider
     try:
         scratch = copy.deepcopy(example.module)
     except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
-        return wider, changed
+        return wider
     spy = ForeignCalls()
     with spy:
         types = _types_of_results(scratch, example)
@@ -386,17 +381,15 @@ def enlarged(
         # Rows of zeros are no values of the user's, and code that is not torch's may divide by them.
         tensors = example.tensors
         places = [(number, axis) for number, axis in places if tensors[number].shape[axis] > 0]
-        if not places:
-            return wider, changed
     # All of them together, as inputs share a batch; then one by one.
     for group in (places, *([axis] for axis in places)):
         candidate = _repeated(wider or example, group)
-        if types is not None and _types_of_results(scratch, candidate) == types:
-            wider = candidate
-            changed.update(group)
-            if group is places:
-                break
-    return wider, changed
+        if not places or types is None or _types_of_results(scratch, candidate) != types:
+            continue
+        wider = candidate
+        if group is places:
+            break
+    return wider
 
 
 def _repeated(example: Example, places: Collection[tuple[int, int]]) -> Example:

@@ -136,14 +136,14 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     fixed = fixed_sizes(program, example)
     if not fixed:
         return program
-    larger, changed = enlarged(example, list(fixed))
+    larger = enlarged(example, list(fixed))
     if larger is not None:
         # Forward may do something else at the very size of the example, as a pool of one window does.
         try:
             general = capture(larger)
         except ModelError:
             general = None
-        if general is not None and changed.isdisjoint(fixed_sizes(general, example)):
+        if general is not None and fixed_sizes(general, example).keys() < fixed.keys():
             return general
     try:
         # Where torch may not fix a size, its strict way is tried, which follows sizes further.
@@ -162,9 +162,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     except ModelError:
         # No op can stand in for what draws random numbers, or changes its module.
         return program
-    if general is None:
-        return program
-    return general
+    return program if general is None else general
 
 
 def fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSize]:

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
@@ -214,17 +214,9 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
     ModelError
         The module does what torch cannot capture, or no ONNX model can do.
     """
-    module, args, kwargs = example.module, example.args, example.kwargs
-    shapes = _without_names(example.dynamic_shapes)
-    turns = None if any_numbers else _MOST_TURNS
     try:
-        with (
-            quiet(),
-            _without_partial_graph(),
-            OpenSequences(module, turns),
-            _masks_as_given(module),
-        ):
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
+        turns = None if any_numbers else _MOST_TURNS
+        program = _traced(example, _without_name, turns)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.
         check_runs(example)
@@ -376,13 +368,28 @@ def is_random(node: Any) -> bool:
 # ---- sizes -----------------------------------------------------------------------------------
 
 
-def _without_names(dynamic_shapes: Any) -> Any:
-    """Write dimensions as `torch.export.export` takes them: it has no names."""
+def _traced(
+    example: Example, rewrite: Callable[[Any], Any], turns: int | None = None, strict: bool = False
+) -> Any:
+    """Call `torch.export.export` with each dimension rewritten."""
+    module, args, kwargs = example.module, example.args, example.kwargs
+    options = {"dynamic_shapes": tree_map(rewrite, example.dynamic_shapes), "strict": strict}
+    with (
+        quiet(),
+        _without_partial_graph(),
+        OpenSequences(module, turns),
+        _masks_as_given(module),
+    ):
+        return torch.export.export(module, args, kwargs, **options)
 
-    def without_name(dim: Any) -> Any:
-        return torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
 
-    return tree_map(without_name, dynamic_shapes)
+def _without_name(dim: Any) -> Any:
+    """Write a dimension as `torch.export.export` takes it: it has no names."""
+    return torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
+
+
+def _decided_by_torch(dim: Any) -> Any:
+    return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
 
 
 def _capture_strictly(example: Example) -> tuple[Any, str]:
@@ -397,15 +404,8 @@ def _capture_strictly(example: Example) -> tuple[Any, str]:
     line : str
         The line at which it does, which the usual way does not keep.
     """
-
-    def decided_by_torch(dim: Any) -> Any:
-        return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
-
-    shapes = tree_map(decided_by_torch, example.dynamic_shapes)
-    module, args, kwargs = example.module, example.args, example.kwargs
     try:
-        with quiet(), OpenSequences(module), _masks_as_given(module):
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
+        program = _traced(example, _decided_by_torch, strict=True)
     except Exception:  # many of torch's own; the message has no line then
         return None, ""
     if not fixed_by_torch(program, program.graph_signature.user_inputs, example.requests):
