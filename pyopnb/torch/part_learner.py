@@ -16,7 +16,7 @@ import torch
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
-from pyopnb.torch.example import Example
+from pyopnb.torch.example import Example, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
 from pyopnb.torch.part_ops import (
     NotLearned,
@@ -99,7 +99,8 @@ class Learner:
     def _try(self, arrays: Sequence[np.ndarray]) -> bool:
         """Run the module on arrays that forward may not take, and tell whether it took them."""
         try:
-            self._run(arrays)
+            with kept_attributes(self.module):
+                self._run(arrays)
         except NotLearned:
             raise
         except Exception:  # of sizes and values that forward does not take

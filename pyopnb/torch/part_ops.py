@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import as_list, as_returned, register_op
+from pyopnb.torch.example import kept_attributes
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 
@@ -314,14 +315,16 @@ class PartOp:
         try:
             before = state_of(lent.tables)
             # Hooks of the module run outside of the op.
-            results, description = described(lent.module.forward(*args, **kwargs), self._numbers)
+            with kept_attributes(lent.module):
+                results = lent.module.forward(*args, **kwargs)
+            returned, description = described(results, self._numbers)
             refuse_changes(where, before, lent.tables)
             weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
         finally:
             # Nothing of ONNX Runtime's memory may stay there.
             lent.lend(lent.weights)
         self._check(where, sizes_of(inputs), description)
-        contiguous = [result.contiguous() for result in results]
+        contiguous = [tensor.contiguous() for tensor in returned]
         return as_returned(own_memory(contiguous, (*weight_tensors, *copies)))
 
     def _arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:

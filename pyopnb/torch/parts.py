@@ -7,6 +7,7 @@ sizes are learned from runs of the module, and the capture is tried again.
 from __future__ import annotations
 
 import copy
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.torch.example import Example, enlarged, line_of_error
@@ -27,6 +29,9 @@ __all__ = ["capture_around", "capture_narrowed", "capture_with_parts", "fixed_si
 
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
+
+# What a second capture, at other sizes, may take.
+_MOST_SECONDS = 20
 
 
 def capture_with_parts(example: Example) -> Any:
@@ -227,13 +232,28 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     if resized is not None:
         try:
             # At the example's size forward may leave out what it does at most others, as padding to even sizes.
-            result = accept(capture(resized))
+            with _Deadline():
+                program = capture(resized)
+            result = accept(program)
         except ModelError:
             result = None
         if result is not None:
             return result
     learner.problem = "the exporter's model is not right for"
     return _narrowed(learner, refusal, accept)
+
+
+class _Deadline(TorchFunctionMode):  # type: ignore[misc]
+    """Ends a capture that a part in torch can do without: torch's conditions on sizes may take minutes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end = time.process_time() + _MOST_SECONDS
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if time.process_time() > self._end:
+            raise TimeoutError(f"a capture of more than {_MOST_SECONDS} seconds")
+        return func(*args, **(kwargs or {}))
 
 
 def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any]) -> Any:

@@ -19,7 +19,7 @@ from pyopnb.errors import ModelError
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.verify import Arrays, KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.example import Example, check_runs, is_tensor_or_number
+from pyopnb.torch.example import Example, check_runs, is_tensor_or_number, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes
 from pyopnb.torch.sizes import OpenSizes
 from pyopnb.torch.stand_in import OtherResults
@@ -130,7 +130,8 @@ class ModuleComparison:
         """Run the module in torch, and return the tensors and numbers among its results."""
         if self._foreign and not _equal(arrays, self._trial.inputs):
             raise ValueError("code that is not torch's runs on the values of the example alone")
-        results = self._call(self._example.module, arrays)
+        with kept_attributes(self._example.module):
+            results = self._call(self._example.module, arrays)
         is_masked = self._trial.name.startswith(_MASK) and _equal(arrays, self._trial.inputs)
         if is_masked and any(
             np.isnan(result).any() for result in results if result.dtype.kind == "f"
@@ -153,7 +154,8 @@ class ModuleComparison:
         def call(*args: Any, **kwargs: Any) -> Any:
             return torch.func.functional_call(module, weights, args, kwargs)
 
-        return self._call(call, arrays)
+        with kept_attributes(module):
+            return self._call(call, arrays)
 
     def _call(self, function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         args, kwargs = self._example.with_arrays(arrays)
@@ -277,7 +279,8 @@ class ModuleComparison:
         ranks = []
         for inputs in (trial.inputs, self._example.arrays(len(trial.inputs))):
             arrays = [array.copy() for array in inputs if array is not None]
-            results = self._call(self._example.module, arrays)
+            with kept_attributes(self._example.module):
+                results = self._call(self._example.module, arrays)
             ranks.append([result.ndim for result in results])
         return ranks[0] != ranks[1]
 

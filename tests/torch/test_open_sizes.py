@@ -46,6 +46,19 @@ class MakesItsRowsEven(nn.Module):
         return x.reshape(2, -1, 3).sum(0)
 
 
+class ShrinksItsWindow(nn.Module):
+    """As transformers' Swin does: a small input changes an attribute for good."""
+
+    def __init__(self):
+        super().__init__()
+        self.window = 4
+
+    def forward(self, x):
+        if x.shape[0] <= self.window:
+            self.window = x.shape[0]
+        return x[: self.window].sum(0) + sum(x[0].unbind(0))
+
+
 class AddsItsList(nn.Module):
     def forward(self, x):
         return x + sum(x.tolist())
@@ -107,6 +120,18 @@ def test_a_size_stays_open_in_onnx_where_python_counts_it(module, x):
         for value in (x, torch.cat([x, x[:3]]), x[:2]):
             result = session.run(None, {session.get_inputs()[0].name: value.numpy()})[0]
             np.testing.assert_array_equal(result, module(value).numpy())
+
+
+def test_a_small_size_does_not_change_the_module_for_larger_ones():
+    module = ShrinksItsWindow().eval()
+    x = torch.randn(6, 3)
+    expected = module(x).numpy()
+    model, _ = opened(module, x, axes=({0: "rows", 1: "columns"},))
+    assert module.window == 4
+    session = pyopnb.Session(model)
+    for value in (x[:2], x):
+        result = session(x=value)[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_a_size_that_forward_demands_is_refused_by_name_in_a_feed():
