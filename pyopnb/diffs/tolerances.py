@@ -125,7 +125,8 @@ class Tolerances(NamedTuple):
             A tolerance is negative, infinite or not a number.
         """
         for name, value in self._asdict().items():
-            is_number = isinstance(value, (int, float)) and 0 <= value < math.inf
+            is_real = isinstance(value, (int, float, np.integer, np.floating))
+            is_number = is_real and 0 <= value < math.inf
             if value is not None and not is_number:
                 expected = "a finite number that is not negative"
                 got = sanitize(repr(value), 80)

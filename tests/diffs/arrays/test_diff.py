@@ -52,6 +52,7 @@ def test_judged_again_is_judged_anew() -> None:
         (np.float32([1.0]), np.float32([0.0]), {"atol": 1.0}, "close"),
         (None, None, {"rtol": 0.0}, "bit-identical"),
         (np.float32([1, 101]), np.float32([0, 100]), {"stol": 0.01}, "close"),
+        (np.float32([1]), np.float32([1.0001]), {"rtol": np.float32(1e-3)}, "close"),
         (np.float32([1, 101]), np.float32([0, 100]), {"stol": 0.0099}, "different"),
         (np.float32([1, -np.inf]), np.float32([0, -np.inf]), {"stol": 1e9}, "different"),
         (np.float16([2e-3, -4]), np.float16([0, -4]), {"stol": True}, "close"),
