@@ -97,7 +97,10 @@ class Reduction(Displayable):
         lines += [f"  {called(node)}" for node in nodes[:_NODES_SHOWN]]
         if len(nodes) > _NODES_SHOWN:
             lines.append(f"  … and {len(nodes) - _NODES_SHOWN} more")
-        feeds = [f"{sanitize(name, 60)}: {type_of(array)}" for name, array in self.feeds.items()]
+        feeds = []
+        for name, value in self.feeds.items():
+            kind = type_of(value) if isinstance(value, np.ndarray) else type(value).__name__
+            feeds.append(f"{sanitize(name, 60)}: {kind}")
         if feeds:
             lines.append(f"feeds {', '.join(feeds)}")
         lines.append('for a bug report: .write("folder")')
@@ -206,7 +209,7 @@ def reduce(
     if source.folder is not None:
         # The parts of the model have no folder.
         take_in_all(proto, source.folder)
-    arrays = {name: np.asarray(value) for name, value in check_feeds(proto, feeds).items()}
+    arrays = check_feeds(proto, feeds)
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
             recorder: str | Path = "onnxruntime"
@@ -519,7 +522,9 @@ _Axis = tuple[str, int]
 def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer}
     for name, value in cut.feeds.items():
-        arrays[name] = np.asarray(value)
+        # A sequence stays as it is.
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
     return arrays
 
 
@@ -552,9 +557,10 @@ def _sliced(cut: ModelCut, axes: Sequence[_Axis], kept: slice) -> ModelCut:
         if tensor.name in changed:
             tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
     for info in model.graph.input:
-        info.type.CopyFrom(type_proto(type_of(arrays[info.name])))
+        if info.name in arrays:
+            info.type.CopyFrom(type_proto(type_of(arrays[info.name])))
     for info in model.graph.output:
         for dim in info.type.tensor_type.shape.dim:
             dim.Clear()
     del model.graph.value_info[:]
-    return ModelCut(model, {name: arrays[name] for name in cut.feeds})
+    return ModelCut(model, {name: arrays.get(name, value) for name, value in cut.feeds.items()})

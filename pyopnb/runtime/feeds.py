@@ -156,8 +156,11 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
             got = f"{type(value).__name__}, which is {got}"
         remedy = fix and f"{sanitize(name)}={fix}"
         raise InputError(where, expected=str(expected), got=got, next=remedy)
-    if array.dtype.kind in "OU":
+    if array.dtype.kind in "OUT":
         check_texts(array, where, str(expected))
+        # ONNX Runtime does not know the texts of variable width that NumPy 2 has.
+        if array.dtype.kind == "T":
+            array = array.astype(object)
     return array
 
 

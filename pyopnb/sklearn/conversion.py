@@ -23,6 +23,7 @@ from pyopnb.sklearn.comparison import Comparison
 from pyopnb.sklearn.fitted import RunsInPython, filled
 from pyopnb.sklearn.holes import has_converter
 from pyopnb.sklearn.inputs import feeds, first_rows, has_mixed_numbers
+from pyopnb.sklearn.missing_values import limit_thresholds
 from pyopnb.sklearn.samples import Sample, nested, outputs_of, plan, recorded
 
 __all__ = ["convert"]
@@ -110,6 +111,8 @@ def convert(
     # A search predicts by the best of its estimators, and skl2onnx has no converter for searches.
     while isinstance(estimator, BaseSearchCV):
         estimator = estimator.best_estimator_
+    # Before any part of it is converted.
+    limit_thresholds(estimator)
     model = _convert_copy(estimator, pipeline, rows, own_options, verify)
     if not verify:
         model.metadata_props.add(key="pyopnb.verified", value="no")

@@ -16,11 +16,22 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.sklearn.samples import nested
 
-__all__ = ["mend_missing_values"]
+__all__ = ["limit_thresholds", "mend_missing_values"]
 
 _ENSEMBLES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _Shape = tuple[tuple[int, int], ...]
 """The node and the feature of each branch of a tree, which tell a forest's trees apart."""
+
+
+def limit_thresholds(estimator: Any) -> None:
+    """Give finite thresholds to splits that separate NaN from all numbers.
+
+    skl2onnx (up to 1.20) never returns from the infinite ones of scikit-learn for rows of float64.
+    """
+    for part in nested(estimator):
+        thresholds = getattr(getattr(part, "tree_", None), "threshold", None)
+        if isinstance(thresholds, np.ndarray):
+            thresholds[np.isposinf(thresholds)] = np.finfo(np.float32).max
 
 
 def mend_missing_values(model: ModelProto, estimator: Any) -> None:

@@ -362,6 +362,9 @@ def _last_words(errors: str, code: int) -> str:
 
 def storable(name: str, value: Any) -> np.ndarray:
     """Give a feed the form of a file that needs no pickle."""
+    if isinstance(value, list):
+        got = "a sequence"
+        raise InputError(f"feed {sanitize(name)}", expected="an array, for a file", got=got)
     array = np.asarray(value)
     if array.dtype.kind == "O":
         array = array.astype(str)

@@ -187,3 +187,22 @@ def test_what_cannot_be_reduced_is_said():
         pyopnb.reduce(model, {"z": feeds["x"]})
     with pytest.raises(InputError, match=r"^reduce, fails: expected a function"):
         pyopnb.reduce(model, feeds, 3)
+
+
+def test_a_sequence_stays_as_it_is(tmp_path):
+    text = """(seq(float[N]) s, int64 i) => (float[M] y) {
+        n = SequenceLength(s) a = SequenceAt(s, i) y = Neg(a)
+    }"""
+    feeds = {"s": [np.float32([1, 2]), np.float32([3, 4])], "i": np.int64(1)}
+    smallest = pyopnb.reduce(
+        pyopnb.parse(text),
+        feeds,
+        lambda model, feeds: (
+            "SequenceAt" in str(model) and abs(pyopnb.run(model, feeds)[0].sum()) == 7
+        ),
+    )
+    assert [node.op_type for node in smallest.model.graph.node] == ["SequenceAt"]
+    assert [array.tolist() for array in smallest.feeds["s"]] == [[1, 2], [3, 4]]
+    assert "s: list" in str(smallest)
+    with pytest.raises(InputError, match="feed s: expected an array, for a file"):
+        smallest.write(tmp_path)

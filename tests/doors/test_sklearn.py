@@ -27,6 +27,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, FastICA
 from sklearn.ensemble import (
     BaggingClassifier,
+    RandomForestClassifier,
     RandomForestRegressor,
     StackingClassifier,
     StackingRegressor,
@@ -613,6 +614,18 @@ def test_a_warning_names_the_estimators_that_run_in_python():
 
 
 WITH_NAN = np.where(np.arange(X.size).reshape(X.shape) % 5, X, np.nan).astype(np.float32)
+
+
+def test_a_split_between_nan_and_all_numbers_is_converted():
+    """Its threshold is infinite, from which skl2onnx does not return for float64."""
+    rows = np.where(np.arange(X.size).reshape(X.shape) % 3, X, np.nan).astype(np.float64)
+    trained = RandomForestClassifier(3, random_state=0).fit(rows, np.isnan(rows[:, 0]).astype(int))
+    thresholds = [tree.tree_.threshold.tolist() for tree in trained.estimators_]
+    assert np.inf in thresholds[0]
+    model = door.convert(trained, rows)
+    assert not door.filled(model)
+    assert (run(model, rows)[0] == trained.predict(rows)).all()
+    assert [tree.tree_.threshold.tolist() for tree in trained.estimators_] == thresholds
 
 
 @pytest.mark.parametrize("bagged", [False, True])

@@ -206,6 +206,13 @@ def test_a_table_feeds_a_single_input_as_its_matrix():
         assert result["y"].tolist() == [[3, 2], [1, 4]]
 
 
+def test_texts_of_variable_width():
+    session = same("string[N]")
+    kinds = [np.dtypes.StringDType(), np.dtype("U3"), np.dtype(object)]
+    for kind in kinds:
+        assert session(x=np.array(["a", "é\n", ""], kind))["y"].tolist() == ["a", "é\n", ""]
+
+
 def test_masked_elements_are_refused():
     session = same("float32[N]")
     whole, masked = np.ma.array(F([1, 2])), np.ma.array(F([1, 2]), mask=[False, True])
