@@ -40,9 +40,9 @@ class CheckedSizes(TorchFunctionMode):  # type: ignore[misc]
     """Refuses the calls of torch's that read beyond tensors of other sizes, which ends the process (torch 2.13)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        fits = True
+        fits, name = True, getattr(func, "__name__", "")
         # With a packed sequence, LSTM has its weights in the fourth place, and checks nothing.
-        if getattr(func, "__name__", "") == "lstm" and isinstance(args[3], (list, tuple)):
+        if name == "lstm" and isinstance(args[3], (list, tuple)):
             rows, batch_sizes, (hidden, cell), weights, _, layers, _, _, bidirectional = args
             gates, size = weights[1].shape
             count, batch = layers * (2 if bidirectional else 1), int(batch_sizes[0])
@@ -50,6 +50,9 @@ class CheckedSizes(TorchFunctionMode):  # type: ignore[misc]
             fits = fits and rows.shape[1] == weights[0].shape[1]
         elif func is torch.nn.functional.scaled_dot_product_attention and len(args) > 2:
             fits = args[1].shape[-2] == args[2].shape[-2]
+        elif name == "ctc_loss" and args[1].numel():
+            # Its classes are numbered, and there may be fewer.
+            fits = int(args[1].max()) < args[0].shape[-1]
         if not fits:
             raise RuntimeError("expected sizes that belong together")
         return func(*args, **(kwargs or {}))

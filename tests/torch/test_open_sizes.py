@@ -423,3 +423,11 @@ def test_states_of_packed_sequences_are_tried_at_sizes_that_fit_alone():
     feeds = {name: value.numpy() for name, value in zip(names, args, strict=True)}
     result = pyopnb.Session(model).run(None, feeds)[0]
     np.testing.assert_allclose(result, module(*args).detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_is_tried_with_no_fewer_classes_than_its_targets_name():
+    # Torch reads beyond the classes that are there.
+    example = torch.randn(6, 2, 5).log_softmax(-1), torch.tensor([[1, 4], [3, 2]])
+    lengths = torch.full((2,), 6), torch.full((2,), 2)
+    _, reports = opened(nn.CTCLoss(), *example, *lengths)
+    assert not [size for report in reports for size in report.fixed]
