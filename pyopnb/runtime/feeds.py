@@ -154,6 +154,8 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         got = describe_value(value if array.dtype == object else array)
         if array.dtype != object and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{type(value).__name__}, which is {got}"
+        if not array.dtype.isnative:
+            got += " of another byte order"
         remedy = fix and f"{sanitize(name)}={fix}"
         raise InputError(where, expected=str(expected), got=got, next=remedy)
     if array.dtype.kind in "OUT":

@@ -220,3 +220,8 @@ def test_masked_elements_are_refused():
         call(whole)
         with pytest.raises(pyopnb.errors.InputError, match="got masked elements"):
             call(masked)
+
+
+def test_another_byte_order_is_named():
+    with pytest.raises(pyopnb.errors.InputError, match=r"got float32\[2\] of another byte order"):
+        same("float32[N]")(x=F([1, 2]).astype(">f4"))
