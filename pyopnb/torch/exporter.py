@@ -12,7 +12,7 @@ import onnx_ir
 import torch
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, ModelError, PyopError
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import fresh_name, split_name
@@ -107,7 +107,7 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
                 _recompile(program)
                 return Conversion(program, _call_exporter(program, example), filled)
         except torch.onnx.OnnxExporterError as error:
-            further_holes = _holes(program, error)
+            further_holes = find_holes(program, error)
             if not further_holes:
                 raise _failed(error) from None
         # Torch takes these calls over, and the exporter is asked again.
@@ -218,23 +218,9 @@ def _names_in(graph: Any) -> set[str]:
 # ---- what it refuses -------------------------------------------------------------------------
 
 
-def _holes(program: Any, failure: BaseException) -> list[Hole]:
-    _forget_pending_sizes(program)
-    try:
-        with quiet():
-            return find_holes(program, failure)
-    except PyopError:
-        raise
-    except Exception as error:  # of torch, which takes the program apart
-        raise _failed(error) from None
-
-
 def _failed(error: BaseException) -> NoStandIn:
     """Make the error for what the exporter refuses for another reason than an op."""
-    failed, _ = failed_call(error)
-    cause = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
+    failed, cause = failed_call(error)
     where = "torch.onnx.export"
     if failed is not None:
         where = f"{where}, {sanitize(failed.name)}"

@@ -73,12 +73,12 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     NoStandIn
         The call is one that no op can stand in for.
     """
-    failed, reason = failed_call(failure)
+    failed, cause = failed_call(failure)
     if failed is None:
         return []
     # The exporter decomposes a program with a table of its own before it translates it, so the call need
     # not be one of the program's. It notes where it comes from.
-    return _holes_like(program, failed, reason)
+    return _holes_like(program, failed, str(cause).partition("\n")[0])
 
 
 class NoStandIn(ModelError):
@@ -100,18 +100,18 @@ class NoStandIn(ModelError):
         return error
 
 
-def failed_call(failure: BaseException | None) -> tuple[Any, str]:
-    """Find the call at which the exporter gave up in the frames of its errors, and say why it did."""
-    call, reason = None, ""
-    while failure is not None:
+def failed_call(failure: BaseException) -> tuple[Any, BaseException]:
+    """Find the call at which the exporter gave up, and what was raised there."""
+    call = None
+    while True:
         # Its errors are chained: the outermost names the step, the next the call, the last the reason.
         if str(failure).startswith("Error when translating node"):
             for frame, _ in traceback.walk_tb(failure.__traceback__):
                 node = frame.f_locals.get("node")
                 call = node if isinstance(node, torch.fx.Node) else call
-        reason = str(failure).partition("\n")[0]
+        if failure.__cause__ is None:
+            return call, failure
         failure = failure.__cause__
-    return call, reason
 
 
 def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:

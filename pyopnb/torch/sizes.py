@@ -319,13 +319,7 @@ def write_derived_sizes(program: Any, graph: Any) -> None:
         if not isinstance(symbol, str) or _symbols(symbol) != {symbol}:
             continue
         text = str(bound.subs({size: sympy.Symbol(names[size]) for size in bound.free_symbols}))
-
-        def rewritten(name: str, symbol: str = symbol, text: str = text) -> str | None:
-            if name == symbol:
-                return text
-            return None if symbol in _symbols(name) else name
-
-        _rewrite_dimensions(graph, rewritten)
+        fix_dimensions(graph, symbol, text)
 
 
 def write_fixed_sizes(graph: Any) -> None:
@@ -345,20 +339,24 @@ def write_fixed_sizes(graph: Any) -> None:
     _rewrite_dimensions(graph, rewritten)
 
 
-def fix_dimensions(graph: Any, symbol: str, size: int) -> None:
-    """Give a free dimension its size in the example, wherever it stands.
+def fix_dimensions(graph: Any, symbol: str, size: int | str) -> None:
+    """Give a free dimension its size in the example, or the text of a sum, wherever it stands.
 
     Parameters
     ----------
     graph : onnx_ir.Graph
         It is changed.
     symbol : str
-    size : int
+    size : int or str
     """
 
     def rewritten(name: str) -> int | str | None:
+        if name == symbol:
+            return size
+        if symbol not in _symbols(name):
+            return name
         # A dimension that is computed from this one and others is left without a name.
-        return _evaluated(name, {symbol: size}) if symbol in _symbols(name) else name
+        return _evaluated(name, {symbol: size}) if isinstance(size, int) else None
 
     _rewrite_dimensions(graph, rewritten)
 
