@@ -435,7 +435,8 @@ def kept_attributes(module: Any) -> Iterator[None]:
         yield
     finally:
         for part, attributes in before:
-            vars(part).clear()
+            for name in vars(part).keys() - attributes.keys():
+                del vars(part)[name]
             vars(part).update(attributes)
 
 

@@ -284,7 +284,11 @@ def derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
         if -difference not in at_most_zero:
             continue
         for symbol in difference.free_symbols & positions.keys():
-            bound = symbol - difference / difference.diff(symbol)
+            factor = difference.diff(symbol)
+            # Of a remainder or a product, no size is a sum of the others.
+            if factor not in (1, -1):
+                continue
+            bound = symbol - factor * difference
             terms = bound.as_coefficients_dict()
             # Of total = past + new, the symbol is total: a difference of sizes might be negative.
             is_sum = len(bound.free_symbols) > 1 and min(terms.values()) > 0
