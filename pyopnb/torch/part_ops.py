@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import as_list, as_returned, register_op
-from pyopnb.torch.example import kept_attributes
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 
@@ -315,14 +314,13 @@ class PartOp:
         try:
             before = state_of(lent.tables)
             # Hooks of the module run outside of the op.
-            with kept_attributes(lent.module):
-                results = lent.module.forward(*args, **kwargs)
+            results = lent.module.forward(*args, **kwargs)
             returned, description = described(results, self._numbers)
             refuse_changes(where, before, lent.tables)
             weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
         finally:
-            # Nothing of ONNX Runtime's memory may stay there.
-            lent.lend(lent.weights)
+            # Nothing of ONNX Runtime's memory may stay there, and nothing that forward has noted.
+            lent.restore()
         self._check(where, sizes_of(inputs), description)
         contiguous = [tensor.contiguous() for tensor in returned]
         return as_returned(own_memory(contiguous, (*weight_tensors, *copies)))
@@ -402,18 +400,23 @@ class _Copy:
     module : torch.nn.Module
     tables : list
         From `tables_of`.
-    weights : list
-        Its own.
     """
 
     def __init__(self, module: Any) -> None:
         self.module = _sharing_copy(module)
         self.tables = tables_of(self.module)
-        self.weights = []
-        self._setters = []
+        self._weights, self._setters = [], []
         for slots in _slots_of_weights(self.module):
-            self.weights.append(getattr(*slots[0]))
+            self._weights.append(getattr(*slots[0]))
             self._setters.append([_setter(part, name) for part, name in slots])
+        self._attributes = [(vars(part), dict(vars(part))) for part in self.module.modules()]
+
+    def restore(self) -> None:
+        """Give each submodule what it had at first."""
+        for attributes, earlier in self._attributes:
+            attributes.clear()
+            attributes.update(earlier)
+        self.lend(self._weights)
 
     def lend(self, weights: Sequence[Any]) -> None:
         """Give each submodule its weights."""
