@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ __all__ = ["write_library"]
 
 @hide_internal_frames
 @functools.partial(check_arguments, advice={"path": '"folder/ops.so"'})
-def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
+def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLike[str]) -> Path:
     """Write ops in C++ to a shared library that onnxruntime loads without pyopnb or Python.
 
     Load it with ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer,
@@ -38,7 +39,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     ----------
     ops : str or type, or a sequence of these
         Registered ops, by name or class. Their current versions are written.
-    path : str or Path
+    path : str or path-like
         Such as ``"libclip.so"``. An existing file is replaced.
 
     Returns

@@ -190,6 +190,8 @@ def test_a_folder_that_is_not_there_is_said_before_anything_is_compiled(tmp_path
 def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="expected ops in C.., got none"):
         pyopnb.write_library([], tmp_path / "libops.so")
+    with pytest.raises(pyopnb.errors.InputError, match=r"write_library, path: .*got list"):
+        pyopnb.write_library("libops.so", ["demo::SoftClip"])
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(pyopnb.errors.UnknownName, match="got an object of ModelProto"):
         pyopnb.write_library(onnx.ModelProto(), tmp_path / "libops.so")
