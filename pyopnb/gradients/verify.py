@@ -390,7 +390,9 @@ class _Verification:
             f"model, gradient in {where}",
             expected=f"{numeric:.6g} along a random direction, by differences of the loss",
             got=f"{analytic:.6g}, with {point.trial}",
-            next="pyopnb.check_grad of each op in it; verify=False if a backward differs on purpose",
+            next=(
+                "pyopnb.check_grad of each op in it; verify=False if a backward differs on purpose"
+            ),
         )
         return True, error
 

@@ -128,7 +128,10 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
                 raise ValueError
         return attribute
     except (TypeError, ValueError):
-        expected = "a number of float32 or int64, str, bytes, bool, array or model, or a list of one of these"
+        expected = (
+            "a number of float32 or int64, str, bytes, bool, array or model, "
+            "or a list of one of these"
+        )
         got = f"{type(value).__name__} {sanitize(repr(value), 60)}"
         raise ModelError(where, expected=expected, got=got) from None
 

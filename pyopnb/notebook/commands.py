@@ -256,7 +256,8 @@ COMMANDS = {
         ),
         Command(
             "missing MODEL [--cells]",
-            "list the nodes that ONNX Runtime cannot run; --cells puts a cell for the first one below",
+            "list the nodes that ONNX Runtime cannot run; "
+            "--cells puts a cell for the first one below",
             _missing,
         ),
         Command("skeleton MODEL NODE", "put a cell for one of these nodes below", _skeleton),

@@ -209,7 +209,9 @@ def _check_outputs(
             if not all(isinstance(value, str) for value in array.flat):
                 raise ModelError(
                     f"convert, {type(estimator).__name__}.{method}",
-                    expected="an array of numbers or one of texts, because a tensor has a single dtype",
+                    expected=(
+                        "an array of numbers or one of texts, because a tensor has a single dtype"
+                    ),
                     got="an array of both",
                     next="encode the texts in the pipeline, or convert a transformer for each",
                 )

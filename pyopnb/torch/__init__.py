@@ -1,4 +1,6 @@
-"""Torch modules in ONNX Runtime: every torch op that the exporter lacks becomes a node that calls torch itself.
+"""Torch modules in ONNX Runtime.
+
+Every torch op that the exporter lacks becomes a node that calls torch itself.
 
 torch and onnxscript are imported when a name of this package is first used.
 """

@@ -26,8 +26,8 @@ _TORCH_DTYPES = {entry[1]: dtype for dtype, entry in _DTYPES_OF_ML_DTYPES.items(
 _COMMON = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
 
 
-# Torch warns once in a process of an array that may not be written to, as ONNX Runtime's are. Nothing
-# here writes to them, and to claim that they are writable takes longer than a small op.
+# Torch warns once in a process of an array that may not be written to, as ONNX Runtime's are.
+# Nothing here writes to them, and to claim that they are writable takes longer than a small op.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch.from_numpy(np.broadcast_to(np.float32(0), (1,)))

@@ -17,8 +17,8 @@ _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 def zero_masked_rows(program: Any) -> None:
     """Write out that a row of attention whose keys are all masked is 0.
 
-    The exporter's softmax divides 0 by 0 there, or takes a mask of bools for the lowest finite number and
-    gives the average of all values (torch 2.13, onnxscript 0.7).
+    The exporter's softmax divides 0 by 0 there, or takes a mask of bools for the lowest finite
+    number and gives the average of all values (torch 2.13, onnxscript 0.7).
 
     Parameters
     ----------

@@ -46,9 +46,9 @@ SPECIAL = (DTYPES, COMPLEX, LENGTHS, NONE, EMPTY, DYNAMIC)
 """Attributes beside those that are named after the op's own arguments.
 
 ``torch_dtypes`` the outputs' dtypes; ``torch_complex`` the inputs that hold complex numbers;
-``torch_lengths`` how many inputs each list of tensors has; ``torch_none`` and ``torch_empty`` arguments
-that are None or an empty list; ``torch_dynamic`` arguments that are computed in the graph, and come as
-inputs after the tensors.
+``torch_lengths`` how many inputs each list of tensors has; ``torch_none`` and ``torch_empty``
+arguments that are None or an empty list; ``torch_dynamic`` arguments that are computed in the
+graph, and come as inputs after the tensors.
 """
 
 
@@ -67,8 +67,8 @@ class Call:
     ----------
     target : torch._ops.OpOverload
     inputs : tuple
-        What goes in: the tensors in the order of the op's arguments, then what is computed; None where
-        one is left out.
+        What goes in: the tensors in the order of the op's arguments, then what is computed; None
+        where one is left out.
     attrs : dict
     returns : str
         ``Tensor``, ``(Tensor, Tensor)`` or ``Tensor[]``.
@@ -417,8 +417,8 @@ def decode(
     target : torch._ops.OpOverload
     attrs : mapping
     inputs : sequence of tensors
-        None where one is left out. What is computed in the graph comes after the tensors. Of complex
-        tensors, the last dimension has the real and imaginary parts.
+        None where one is left out. What is computed in the graph comes after the tensors. Of
+        complex tensors, the last dimension has the real and imaginary parts.
 
     Returns
     -------

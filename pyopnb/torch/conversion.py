@@ -1,4 +1,7 @@
-"""Export a torch module as a model for ONNX Runtime, and call torch itself where the exporter lacks an op."""
+"""Export a torch module as a model for ONNX Runtime.
+
+Where the exporter lacks an op, a node calls torch itself.
+"""
 
 from __future__ import annotations
 
@@ -149,14 +152,20 @@ def _exported(example: Example, captured: Example, verify: bool) -> ModelProto:
 
 
 def _problem(conversion: Conversion) -> str:
-    """Say what is wrong with a model, or why sizes of it had to be fixed; return an empty text where nothing is."""
+    """Say what is wrong with a model, or why some of its sizes had to be fixed.
+
+    The text is empty if nothing is wrong and no size is fixed.
+    """
     if conversion.fault is not None:
         return str(conversion.fault.text)
     return conversion.fixed[0].reason if conversion.fixed else ""
 
 
 def _with_part(problem: str, example: Example, captured: Example) -> Conversion | None:
-    """Export a module with the part in torch for which the model is wrong; return None where nothing helps."""
+    """Export a module again, with the part in torch for which the model is wrong.
+
+    None is returned if no such part helps.
+    """
 
     def accept(program: Any) -> Conversion | None:
         conversion = export_verified(convert(program, captured), example)
@@ -219,7 +228,7 @@ def missing(
 
 
 def _converted(example: Example) -> Conversion:
-    """Capture and export a module; what can be neither a node nor an op of torch's is a part of it."""
+    """Capture and export a module, with parts in torch where neither a node nor an op will do."""
     program = capture_with_parts(example)
     fixed = fixed_sizes(program, example)
     try:

@@ -77,7 +77,7 @@ class Example:
 
     @cached_property
     def requests(self) -> list[dict[int, Any]]:
-        """List what the user wants of the dimensions that are to stay open: by tensor and by axis."""
+        """List by tensor and axis what the user asks for the dimensions that stay open."""
         return requested_dimensions(self.dynamic_shapes, self.arguments)
 
     @property
@@ -86,7 +86,7 @@ class Example:
         return tensors_in((self.args, self.kwargs))
 
     def arrays(self, count: int) -> tuple[np.ndarray, ...]:
-        """Return the arrays for so many inputs: the tensors, or numbers as well if those are inputs.
+        """Return the arrays for the inputs of a model, numbers included if those are inputs too.
 
         Raises
         ------
@@ -251,7 +251,7 @@ def _check_kwargs(kwargs: Any) -> None:
 
 
 def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Refuse arguments that forward has no parameters for, and arrays, which torch does not take."""
+    """Refuse arguments that forward has no parameter for, and arrays instead of tensors."""
     signature = _signature(module)
     try:
         arguments = signature.bind(*args, **kwargs).arguments
@@ -270,8 +270,8 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
 def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
     """Clone a tensor that torch would take for more than its numbers.
 
-    Of one that is given twice, torch expects that every later call gives it twice. Of a part of a larger tensor,
-    as ``data[:3, :6]``, its exporter asks for the strides, and fails.
+    Of one that is given twice, torch expects that every later call gives it twice. Of a part of a
+    larger tensor, as ``data[:3, :6]``, its exporter asks for the strides, and fails.
     """
     seen: set[int] = set()
 
@@ -311,7 +311,7 @@ def _check_sizes(example: Example) -> None:
 
 
 def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse an entry for what is no argument, or one that forward has no parameter of its own for."""
+    """Refuse an entry of dynamic_shapes that belongs to no parameter of forward."""
     if name in arguments:
         return
     parameters = _signature(module).parameters
@@ -338,7 +338,7 @@ def _check_dimension(name: str, tensor: Any, dim: Any) -> None:
 
 
 def widened(example: Example) -> Example | None:
-    """Give 2 where an axis that is to be open has size 0 or 1, since torch takes these for constants.
+    """Make axes of size 0 or 1 that are to stay open larger, as torch takes these for constants.
 
     Parameters
     ----------
@@ -347,8 +347,8 @@ def widened(example: Example) -> Example | None:
     Returns
     -------
     Example or None
-        With size 2 there, for which forward returns results of the same ranks. None where there are no
-        such axes, or forward takes no 2 there.
+        With size 2 there, for which forward returns results of the same ranks. None where there are
+        no such axes, or forward takes no 2 there.
     """
     narrow_axes = []
     for number, (tensor, request) in enumerate(zip(example.tensors, example.requests, strict=True)):
@@ -380,7 +380,8 @@ def enlarged(example: Example, places: Sequence[tuple[int, int]]) -> Example | N
     with spy:
         types = _types_of_results(scratch, example)
     if spy.seen:
-        # Rows of zeros are no values of the user's, and code that is not torch's may divide by them.
+        # Rows of zeros are no values of the user's, and code that is not
+        # torch's may divide by them.
         tensors = example.tensors
         places = [(number, axis) for number, axis in places if tensors[number].shape[axis] > 0]
     # All of them together, as inputs share a batch; then one by one.
@@ -395,7 +396,7 @@ def enlarged(example: Example, places: Sequence[tuple[int, int]]) -> Example | N
 
 
 def _repeated(example: Example, places: Collection[tuple[int, int]]) -> Example:
-    """Give the tensors of an example their numbers twice along axes, by tensor and axis, or two rows of zeros."""
+    """Repeat the tensors of an example along some axes, or give empty ones two rows of zeros."""
     numbers = itertools.count()
 
     def repeated(leaf: Any) -> Any:
@@ -429,7 +430,10 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
 
 @contextmanager
 def kept_attributes(module: Any) -> Iterator[None]:
-    """Undo what forward does to plain attributes: one small picture shrinks the windows of a Swin for good."""
+    """Undo what forward does to plain attributes of the module.
+
+    A single small picture, for example, shrinks the windows of a Swin for good.
+    """
     before = [(part, dict(vars(part))) for part in module.modules()]
     try:
         yield
@@ -441,7 +445,9 @@ def kept_attributes(module: Any) -> Iterator[None]:
 
 
 def check_runs(example: Example) -> None:
-    """Refuse arguments for which the module does not run in torch; asked when something else has failed.
+    """Refuse arguments for which the module does not run in torch.
+
+    This is asked only after something else has failed.
 
     Parameters
     ----------
@@ -473,7 +479,10 @@ def check_runs(example: Example) -> None:
 
 
 def _run_quietly(function: Callable[..., Any], example: Example) -> Any:
-    """Call a function with copies of an example's arguments, without warnings, gradients and numbers drawn."""
+    """Call a function with copies of an example's arguments.
+
+    Warnings are silenced, gradients are off, and the random state is kept.
+    """
     args, kwargs = tree_map_only(torch.Tensor, _copied, (example.args, example.kwargs))
     with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")

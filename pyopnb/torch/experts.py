@@ -1,4 +1,7 @@
-"""Write matrix products by groups of rows, as mixtures of experts have them, for which the exporter has no form."""
+"""Write matrix products by groups of rows in ONNX, which the exporter has no form for.
+
+Mixtures of experts have them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def translations_of_experts(nodes: Iterable[Any]) -> dict[Any, Callable[..., Any
 
 
 def _grouped_product(inputs: Any, weights: Any, ends: Any) -> Any:
-    """Multiply the rows up to each end by the matrix of that group; the rows after the last are 0."""
+    """Multiply the rows up to each end by the matrix of that group.
+
+    The rows after the last end become 0.
+    """
     ends = opset18.Cast(ends, to=_INT64)
     products, start = [], [0]
     for group in range(weights.shape[0]):

@@ -152,7 +152,10 @@ def _call_exporter(program: Any, example: Example) -> Any:
 
 
 def _forget_pending_sizes(program: Any) -> None:
-    """Let a program be decomposed again: torch complains of sizes that an earlier attempt left open."""
+    """Let a program be decomposed again.
+
+    Torch complains of sizes that an earlier attempt left open.
+    """
     environment = getattr(fake_mode_of(program), "shape_env", None)
     if environment is not None:
         environment.pending_fresh_unbacked_symbols.clear()
@@ -169,8 +172,8 @@ def _recompile(program: Any) -> None:
 def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None:
     """Give an input that is a result as well its own name back.
 
-    The exporter calls the result ``x``, and the input ``x_orig``. The user has named so many of the inputs
-    and outputs, which keep these names.
+    The exporter calls the result ``x``, and the input ``x_orig``. The user has named so many of the
+    inputs and outputs, which keep these names.
     """
     graph = exported.model.graph
     user_inputs = exported.exported_program.graph_signature.user_inputs

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = ["CheckedSizes", "ForeignCalls", "is_foreign"]
 
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
-# These take any values. Torchvision's roi_align and roi_pool (0.28) do not: a box of an image that is
-# not in the batch ends the process.
+# These take any values. Torchvision's roi_align and roi_pool (0.28) do not: a box of an image that
+# is not in the batch ends the process.
 _KNOWN_OPS = {"torchvision.nms.default", "transformers.grouped_mm_fallback.default"}
 
 
@@ -37,7 +37,10 @@ class ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
 
 
 class CheckedSizes(TorchFunctionMode):  # type: ignore[misc]
-    """Refuses the calls of torch's that read beyond tensors of other sizes, which ends the process (torch 2.13)."""
+    """Refuses calls that read beyond tensors of other sizes.
+
+    Torch 2.13 does not, and that ends the process.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         fits, name = True, getattr(func, "__name__", "")

@@ -1,4 +1,7 @@
-"""Turn ops of the registry into torch functions: eager, compiled, and exported as their own node."""
+"""Turn ops of the registry into torch functions.
+
+They work in eager mode, compiled, and exported as nodes of their own.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,10 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
 
 
 def _function_of(key: tuple[str, str, int], version: Version) -> TorchFunction:
-    """Return the function of an op with that schema; an op of torch stays for as long as the process."""
+    """Return the torch function of an op with that schema.
+
+    An op of torch stays for as long as the process.
+    """
     if key not in _functions:
         function = TorchFunction(version, key[2])
         _functions[key] = function
@@ -257,7 +263,9 @@ class TorchFunction:
             if result_type is None or result_type.dtype is None or result_type.shape is None:
                 raise ResultError(
                     f"{where}, output {number}",
-                    expected="a rank in the hint of compute or from infer, which torch needs to trace",
+                    expected=(
+                        "a rank in the hint of compute or from infer, which torch needs to trace"
+                    ),
                     got=str(result_type or ANY),
                     next="def infer(self, x): return x",
                 )
@@ -272,7 +280,10 @@ class TorchFunction:
                 f"op {self.name}",
                 expected="an op with a gradient",
                 got="one without",
-                next="def backward(self, inputs, outputs, grads) in its class; or with torch.no_grad(): …, or x.detach()",
+                next=(
+                    "def backward(self, inputs, outputs, grads) in its class; "
+                    "or with torch.no_grad(): …, or x.detach()"
+                ),
             )
         tensors = [*ctx.saved_tensors, *gradients]
         # Inputs and outputs were saved in one list.

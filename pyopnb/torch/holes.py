@@ -27,7 +27,8 @@ class Hole:
     Attributes
     ----------
     op : str
-        The torch op, as ``ops=`` of `export` and Python take it: ``torch.ops.aten.inverse.default``.
+        The torch op, as ``ops=`` of `export` and Python take it:
+        ``torch.ops.aten.inverse.default``.
     line : str
         The user's line that calls it; empty where it is not known.
     types : str
@@ -76,8 +77,8 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     failed, cause = failed_call(failure)
     if failed is None:
         return []
-    # The exporter decomposes a program with a table of its own before it translates it, so the call need
-    # not be one of the program's. It notes where it comes from.
+    # The exporter decomposes a program with a table of its own before it translates it, so the call
+    # need not be one of the program's. It notes where it comes from.
     return _holes_like(program, failed, str(cause).partition("\n")[0])
 
 
@@ -104,7 +105,8 @@ def failed_call(failure: BaseException) -> tuple[Any, BaseException]:
     """Find the call at which the exporter gave up, and what was raised there."""
     call = None
     while True:
-        # Its errors are chained: the outermost names the step, the next the call, the last the reason.
+        # Its errors are chained: the outermost names the step, the next the call,
+        # the last the reason.
         if str(failure).startswith("Error when translating node"):
             for frame, _ in traceback.walk_tb(failure.__traceback__):
                 node = frame.f_locals.get("node")
@@ -200,7 +202,7 @@ def hole_of(node: Any, reason: str) -> Hole:
 
 
 def _type_text(value: Any) -> str:
-    """Write the type of a fake tensor, with a letter for each size that may change: ``float32[N,3]``."""
+    """Write the type of a fake tensor as ``float32[N,3]``, with a letter for each open size."""
     if value is None:
         return "none"
     if not isinstance(value, torch.Tensor):

@@ -20,10 +20,10 @@ __all__ = ["mend"]
 def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hole]:
     """Let torch run the calls of a program that the exporter, or ONNX Runtime, gets wrong.
 
-    With all calls in torch the model should be right. From there on the shortest beginning of the program
-    that torch has to run is found by halving; the last op in it is at fault, and all its calls stay in
-    torch. That is repeated until the model is right with these alone: of n ops, about log2(n) exports
-    for each that is at fault.
+    With all calls in torch the model should be right. From there on the shortest beginning of the
+    program that torch has to run is found by halving; the last op in it is at fault, and all its
+    calls stay in torch. That is repeated until the model is right with these alone: of n ops, about
+    log2(n) exports for each that is at fault.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
     reason : str
         What is wrong with its model.
     fault : callable
-        Exports the program as it is now, and tells what is wrong with the model; None where it gives
-        torch's numbers.
+        Exports the program as it is now, and tells what is wrong with the model; None where it
+        gives torch's numbers.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Learn what a submodule returns, from runs of the module at several sizes and on several values."""
+"""Learn what a submodule returns by running it at several sizes and on several values."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Learner:
         return axes
 
     def resized_example(self) -> Example | None:
-        """Change all open dimensions of the example; return None where the module takes no others."""
+        """Change all open dimensions of the example; return None if the module takes no others."""
         sizes = self._open_sizes()
         for _, arrays in sizes.examples(list(sizes.example)):
             if self._try(arrays):

@@ -125,7 +125,10 @@ _LEAF = tree_structure(0)
 
 
 def described(results: Any, numbers: bool) -> tuple[list[Any], Results]:
-    """Return the tensors among results, numbers of Python's as well on wish, and all but their values."""
+    """Return the tensors among results, and a description of everything but their values.
+
+    With ``numbers``, Python numbers count as tensors.
+    """
     if isinstance(results, torch.Tensor):
         leaves, structure = [results], _LEAF
     else:
@@ -178,7 +181,10 @@ def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
 
 
 _Tables = list[tuple[str, dict[str, Any]]]
-"""The parameters and buffers of each submodule, with its path; listed once, as a walk takes long."""
+"""The parameters and buffers of each submodule, with its path.
+
+They are listed once, because a walk over the modules takes long.
+"""
 
 
 def tables_of(module: Any) -> _Tables:

@@ -1,7 +1,7 @@
 """Let torch itself run the parts of a module that torch.export cannot capture.
 
-A part is a submodule, at worst the whole module. It becomes a torch op without a look inside, whose results'
-sizes are learned from runs of the module, and the capture is tried again.
+A part is a submodule, at worst the whole module. It becomes a torch op without a look inside, whose
+results' sizes are learned from runs of the module, and the capture is tried again.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ def capture_with_parts(example: Example) -> Any:
     Raises
     ------
     ModelError
-        As from `pyopnb.torch.program.capture`; or a part changes its module, or draws random numbers.
+        As from `pyopnb.torch.program.capture`; or a part changes its module, or
+        draws random numbers.
     """
     try:
         program = capture(example)
     except ModelError as refusal:
-        # Torch's own error stays there. There is none, or one of ours, where it was not torch that refused.
+        # Torch's own error stays there. There is none, or one of ours, where it was
+        # not torch that refused.
         failure = refusal.__context__
         if failure is None or isinstance(failure, PyopError):
             raise
@@ -100,7 +102,8 @@ def _with_parts(example: Example, refusal: Any) -> Any:
             if error.__context__ is None:
                 raise
             failure = error.__context__
-            # Where it was a part that gave up, torch's reason for the part is what the user is told.
+            # Where it was a part that gave up, torch's reason for the part is
+            # what the user is told.
             if not isinstance(failure, NotLearned):
                 refusal = error
     return None
@@ -137,13 +140,17 @@ def capture_around(example: Example, refusal: NoStandIn) -> Any:
 
 
 def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
-    """Capture a module again with a part in torch, where torch has fixed sizes that forward lets change."""
+    """Capture a module again, with a part in torch for sizes that only torch fixes.
+
+    Forward itself takes other sizes there.
+    """
     fixed = fixed_sizes(program, example)
     if not fixed:
         return program
     larger = enlarged(example, list(fixed))
     if larger is not None:
-        # Forward may do something else at the very size of the example, as a pool of one window does.
+        # Forward may do something else at the very size of the example, as a
+        # pool of one window does.
         try:
             general = capture(larger)
         except ModelError:
@@ -187,7 +194,8 @@ def _with_open_sizes(
     """
     if fixed is None:
         try:
-            # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and takes it without one.
+            # Torch refuses a size of a `torch.export.Dim` that is the sum of others, and
+            # takes it without one.
             program = capture(replace(example, dynamic_shapes=_names_of(example.dynamic_shapes)))
         except ModelError:
             pass
@@ -231,7 +239,8 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     resized = learner.resized_example()
     if resized is not None:
         try:
-            # At the example's size forward may leave out what it does at most others, as padding to even sizes.
+            # At the example's size forward may leave out what it does at most others, as
+            # padding to even sizes.
             with _Deadline():
                 program = capture(resized)
             result = accept(program)
@@ -244,7 +253,10 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
 
 
 class _Deadline(TorchFunctionMode):  # type: ignore[misc]
-    """Ends a capture that a part in torch can do without: torch's conditions on sizes may take minutes."""
+    """Ends a capture that a part in torch can do without.
+
+    Torch's conditions on sizes may take minutes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +269,7 @@ class _Deadline(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any]) -> Any:
-    """Put the whole module in torch, then ever smaller submodules for as long as the program is accepted."""
+    """Put the whole module in torch, then ever smaller submodules while the program is accepted."""
     accepted, paths = None, [""]
     for _ in range(_ATTEMPTS):
         if not paths:
@@ -346,7 +358,10 @@ def _ancestors(path: str) -> list[str]:
 
 
 def _script_objects(module: Any) -> list[tuple[str, Any, str]]:
-    """List the weights that torch packs for its own kernels, as quantized ones, by submodule and name."""
+    """List by submodule and name the weights that torch packs for its kernels.
+
+    Those of quantized layers are packed.
+    """
     packed_weights = []
     for path, part in module.named_modules():
         for name, value in vars(part).items():

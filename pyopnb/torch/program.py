@@ -1,4 +1,7 @@
-"""Capture a module as a program of torch's; what cannot come out right is refused with the user's line."""
+"""Capture a module as a program of torch.
+
+What cannot come out right is refused, with the user's line.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,10 @@ _WORDS_ABOUT_SIZES = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what torch and onnxscript warn of in their own code, and log; the user's warnings stay."""
+    """Silence the warnings and logs of torch and onnxscript about their own code.
+
+    The user's warnings stay.
+    """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addFilter(_is_news)
@@ -138,7 +144,7 @@ def quiet() -> Iterator[None]:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Tell other log records from a page about an error that is raised as well, or what is as it should be."""
+    """Keep out log records about an error that is raised as well, or about nothing wrong."""
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
     # A size of 0 or 1 that torch has fixed is said in the warning of the export.
@@ -153,7 +159,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _without_partial_graph() -> Iterator[None]:
-    """Drop the graph that torch prints when a capture fails; all else that is printed comes after it."""
+    """Drop the graph that torch prints when a capture fails.
+
+    Everything else that is printed follows after it.
+    """
     printed = io.StringIO()
     graph = None
     try:
@@ -173,7 +182,10 @@ _HINTS = {
     torch.nn.TransformerEncoder: "is_causal",
     torch.nn.TransformerDecoder: "tgt_is_causal",
 }
-"""What tells a module that its mask hides what comes later; without it the mask's values are looked at."""
+"""The way to tell a module that its mask hides later positions.
+
+Without it, the module looks at the mask's values.
+"""
 
 
 @contextmanager
@@ -242,7 +254,7 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
 
 
 def _write_numbers_as_tensors(program: Any, where: str) -> None:
-    """Let a program return tensors in the place of Python numbers, of which the exporter has no name."""
+    """Let a program return tensors in place of Python numbers, which the exporter cannot name."""
     graph, specs = program.graph_module.graph, program.graph_signature.output_specs
     mode = fake_mode_of(program)
     output = graph.output_node()
@@ -265,8 +277,8 @@ def _write_numbers_as_tensors(program: Any, where: str) -> None:
 def _write_caches_as_dicts(program: Any) -> None:
     """Let a program take dicts, and return a list, in the place of transformers' caches.
 
-    The exporter captures a program again, and making a cache of tensors has constants of its own, which it
-    then misses (torch 2.13, transformers 5.24).
+    The exporter captures a program again, and making a cache of tensors has constants of its own,
+    which it then misses (torch 2.13, transformers 5.24).
     """
     signature = program.module_call_graph[0].signature
     args, kwargs = program.example_inputs
@@ -278,7 +290,10 @@ def _write_caches_as_dicts(program: Any) -> None:
 
 
 def _as_dicts(value: Any) -> Any:
-    """Write what is registered as a tree with names as a dict, whose paths in torch's guards are the same."""
+    """Write objects that are registered as trees with names as dicts.
+
+    Their paths in torch's guards are the same.
+    """
     if type(value) in (list, tuple):
         return type(value)(map(_as_dicts, value))
     if type(value) is dict:
@@ -492,7 +507,9 @@ def _has_packed_sequence(error: Exception) -> bool:
 
 
 def check_buffers(program: Any, decomposed: Any, where: str) -> None:
-    """Refuse a module whose forward changes its own buffers: the model would be right in its first run only.
+    """Refuse a module whose forward changes its own buffers.
+
+    The model would be right in its first run only.
 
     Parameters
     ----------

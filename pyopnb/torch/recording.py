@@ -46,7 +46,9 @@ def trace(
     output_names: Sequence[str] | None = None,
     ops: Mapping[Any, str] | None = None,
 ) -> Trace:
-    """Run a module in torch and record the result of each operation, for comparison with a session's trace.
+    """Run a module in torch and record the result of each operation.
+
+    The record is compared with the trace of a session.
 
     The module is exported as in `export`, and the program from which the exporter writes nodes runs
     in torch, operation by operation. `pyopnb.diff` of this trace and a session's trace pairs the
@@ -154,8 +156,8 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
     Attributes
     ----------
     values : dict of str to ndarray
-        What each call gave, by the name of the result in the program: copies, as the module's weights may
-        change.
+        What each call gave, by the name of the result in the program: copies, as the
+        module's weights may change.
     calls : dict of str to torch.fx.Node
         The calls that gave them, by the same names.
     """
@@ -267,7 +269,10 @@ def _called_by(node: Any) -> str:
 
 
 def _source(call: Any) -> str:
-    """Name the line and the submodule: ``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
+    """Name the line and the submodule of an operation.
+
+    Such as ``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``.
+    """
     line, submodule = line_of(call), submodule_of(call)
     if submodule:
         line = f"{line}, in {submodule}" if line else f"in {submodule}"

@@ -55,13 +55,15 @@ _CELLS = {
 class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
     """Captures recurrent modules and pools with ops that take every length.
 
-    Torch captures its recurrent modules as a loop over the steps of the example (torch 2.13), which fixes their number.
+    Torch captures its recurrent modules as a loop over the steps of the example (torch 2.13),
+    which fixes their number.
 
     Parameters
     ----------
     module : torch.nn.Module
     most_turns : int, optional
-        Of a loop in its forward: torch captures each as ops of its own, and takes minutes for thousands.
+        Of a loop in its forward: torch captures each as ops of its own, and takes
+        minutes for thousands.
     """
 
     def __init__(self, module: Any, most_turns: int | None = None) -> None:
@@ -110,7 +112,10 @@ def _max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    """Pool rows as pictures of one row: torch captures max_pool1d for one length only (torch 2.13)."""
+    """Pool rows as pictures of one row.
+
+    Torch captures max_pool1d for one length only (torch 2.13).
+    """
 
     def pair(value: Any, other: int) -> tuple[int, int]:
         return other, value if isinstance(value, int) else value[0]
@@ -134,7 +139,8 @@ def _as_list(value: Any) -> Any:
 
 def _has_operator(args: Sequence[Any]) -> bool:
     """Tell whether ONNX Runtime has a recurrent operator for such a call."""
-    # A packed sequence has its batch sizes in the second place, and everything after it one further.
+    # A packed sequence has its batch sizes in the second place, and everything
+    # after it one further.
     if len(args) != 9 or not isinstance(args[3], bool):
         return False
     inputs, _, weights, has_biases, layers, dropout, trains, bidirectional, _ = args
@@ -178,7 +184,7 @@ def as_torch(nodes: Iterable[Any]) -> None:
 
 @contextmanager
 def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
-    """Write torch's recurrent ops among calls so that the exporter takes their sizes as they are."""
+    """Write torch's recurrent ops so that the exporter takes their sizes as they are."""
     exchanged = []
     for node in nodes:
         if node.target in OPEN_OPS and _has_operator(_values(node)):
@@ -286,7 +292,8 @@ def _joined(pieces: Sequence[Any]) -> Any:
 def _gates(cell: _Cell, weight: Any) -> list[Any]:
     """Split the rows of a weight by gate, in ONNX's order.
 
-    The exporter folds no Split, so that a weight keeps its name in the model; ONNX Runtime does it once.
+    The exporter folds no Split, so that a weight keeps its name in the model; ONNX
+    Runtime does it once.
     """
     if len(cell.gates) == 1:
         return [weight]

@@ -32,7 +32,9 @@ _RUNS = 20
 
 
 class StandIns(UserWarning):
-    """Where an export differs from torch's exporter: nodes that call torch, and sizes that became fixed.
+    """Where an export differs from that of torch's exporter.
+
+    Nodes call torch, or sizes became fixed.
 
     Attributes
     ----------
@@ -180,7 +182,10 @@ class Report(Sequence[Hole]):
 
     @cached_property
     def picture(self) -> Any:
-        """Draw the model with the nodes in torch coloured, by their share of the time if that was measured."""
+        """Draw the model with the nodes in torch coloured.
+
+        The colour shows their share of the time if that was measured.
+        """
         colours, notes = {}, {}
         for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):
             colours[name] = 1.0 if share is None else 100 * share

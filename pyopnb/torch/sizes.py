@@ -34,8 +34,8 @@ _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = {"Max", "Min", "Mod", "floor"}
 _LARGEST = 2**12
 
-# What is added to the sizes of the example. They are many, as some modules take only every second or
-# every fourth size, and networks of five halvings only multiples of 32.
+# What is added to the sizes of the example. They are many, as some modules take only every second
+# or every fourth size, and networks of five halvings only multiples of 32.
 _STEPS = (1, 3, 2, 4, 8, -1, -2, 16, 32)
 
 
@@ -87,7 +87,9 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
 
 
 def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
-    """Write the entries by name, in the order of the arguments, with one for each tensor in a cache.
+    """Write the entries of dynamic_shapes by name, in the order of the arguments.
+
+    A cache has one entry for each of its tensors.
 
     Parameters
     ----------
@@ -123,7 +125,10 @@ def _for_each(entry: Any, value: Any) -> Any:
 
 
 def children_of(value: Any) -> list[Any]:
-    """List what a value directly holds that torch has registered as a tree, as transformers' caches are."""
+    """List what a value holds directly, if torch has registered it as a tree.
+
+    Transformers' caches are such values.
+    """
     children: list[Any] = tree_leaves(value, is_leaf=lambda item: item is not value)
     return children
 
@@ -262,8 +267,8 @@ def renamed_by_forward(
 def derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
     """Find the sizes of inputs that torch traced for one sum of others only, by input and axis.
 
-    A decoder takes a mask that is as long as its cache and the new tokens together: torch writes that as two
-    conditions, at most and at least.
+    A decoder takes a mask that is as long as its cache and the new tokens together: torch writes
+    that as two conditions, at most and at least.
     """
     positions: dict[Any, tuple[int, int]] = {}
     environment = None

@@ -78,7 +78,10 @@ def _is_users(file: str) -> bool:
 
 
 def _cell(file: str) -> str:
-    """Name the notebook cell that IPython compiled under a file name; return an empty text for a file."""
+    """Name the notebook cell that IPython compiled under a file name.
+
+    The text is empty for a file.
+    """
     # Where there is a shell, IPython has been imported, and not by pyopnb.torch.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None:

@@ -135,7 +135,10 @@ class TorchOp:
 
 
 def _tensors(arrays: Any) -> list[Any]:
-    """Make tensors that share ONNX Runtime's memory: no op of torch's that is put in writes to its inputs."""
+    """Make tensors that share ONNX Runtime's memory.
+
+    No op of torch that a stand-in calls writes to its inputs.
+    """
     return [None if array is None else to_tensor(array) for array in arrays]
 
 

@@ -84,7 +84,7 @@ def _mended(
     fault_of: Callable[[ModelProto], Fault | None],
     example: Example,
 ) -> Conversion | None:
-    """Export again with torch in the place of the calls at fault; return None where that does not help."""
+    """Export again with torch in place of the calls at fault; return None if that does not help."""
     program, latest = conversion.program, conversion
 
     def check() -> str | None:

@@ -74,7 +74,8 @@ class Fault:
 class CallLimit(TorchDispatchMode):  # type: ignore[misc]
     """Ends a run that calls far more ops than the first one did.
 
-    A loop that values end has no end for some values, and a comparison tries values that the user has not.
+    A loop that values end has no end for some values, and a comparison tries values
+    that the user has not.
     """
 
     def __init__(self) -> None:
@@ -105,8 +106,8 @@ class ModuleComparison:
     ----------
     example : Example
     foreign : bool
-        Whether the module runs code that is not torch's. Such code is neither run on values that the
-        user has not given, nor in float64.
+        Whether the module runs code that is not torch's. Such code is neither run on values that
+        the user has not given, nor in float64.
     limited : bool
         Whether the module may have loops that values end, for which some values have no end.
     """
@@ -246,8 +247,8 @@ class ModuleComparison:
             name = trial.name
             if name == _EXAMPLE:
                 return _of_error(error)
-            # What raises on values that are not kind gives no wrong number, nor does a model at a size
-            # where torch returns another rank, as torch.cov does of one row, or fewer results.
+            # What raises on values that are not kind gives no wrong number, nor does a model at a
+            # size where torch returns another rank, as torch.cov does of one row, or fewer results.
             if not name.startswith(_SIZES) or isinstance(error, OtherResults):
                 continue
             if not self._returns_others(trial):
@@ -256,7 +257,10 @@ class ModuleComparison:
         return None
 
     def _check_repeats(self, example: tuple[np.ndarray, ...]) -> None:
-        """Refuse a module that gives other numbers in a second run: its rounding would seem to be huge."""
+        """Refuse a module that gives other numbers in a second run.
+
+        Its rounding would seem to be huge.
+        """
         if self._repeats:
             return
         try:
@@ -313,7 +317,7 @@ class ModuleComparison:
                 yield from self._resized(sizes, [symbol])
 
     def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Trial]:
-        """Yield other sizes of some dimensions until torch has accepted two of them, and one of size 1."""
+        """Yield other sizes of some dimensions until torch accepts two of them, and a size of 1."""
         accepted = 0
         for changed, inputs in sizes.examples(symbols):
             runs_before = self._runs_of_torch
@@ -331,7 +335,10 @@ _FURTHER_SIZES = 2
 
 
 def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
-    """Tell whether two runs gave the same numbers, of which LAPACK rounds some differently from call to call."""
+    """Tell whether two runs gave the same numbers.
+
+    LAPACK rounds some differently from call to call.
+    """
     for array, repeated in zip(first, second, strict=False):
         if array.shape != repeated.shape:
             return False
@@ -351,8 +358,8 @@ def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
 
 def _session(model: ModelProto) -> Session:
     options = SessionOptions()
-    # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch's: of a
-    # small net, torch's runs in between took fifty times as long.
+    # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch's: of
+    # a small net, torch's runs in between took fifty times as long.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return Session(model, options)
 

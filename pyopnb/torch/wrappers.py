@@ -37,7 +37,8 @@ from pyopnb.torch.stand_in import own_memory
 
 __all__ = ["is_put_in", "put_node", "take_back", "translations"]
 
-# An op of torch stays for as long as the process, so calls that differ in their inputs only share one.
+# An op of torch stays for as long as the process, so calls that differ in their
+# inputs only share one.
 _opaque_ops: dict[tuple[str, str, int, bool], Any] = {}
 _translations: dict[Any, Callable[..., Any]] = {}
 
@@ -131,7 +132,7 @@ def take_back(node: Any, target: Any, args: Any, kwargs: Any) -> None:
 
 
 def is_put_in(node: Any) -> bool:
-    """Tell whether a call is none of the module's own, but prepares a complex input of `put_node`."""
+    """Tell whether a call only prepares a complex input of `put_node`."""
     return _PUT_IN in node.meta
 
 
@@ -177,7 +178,10 @@ def _opaque(call: Call) -> Any:
 
 
 def _is_packed(call: Call) -> bool:
-    """Tell whether a call has more inputs than parameters of a torch op may be: they are one list then."""
+    """Tell whether a call has more inputs than a torch op may have parameters.
+
+    They are one list then.
+    """
     return len(call.inputs) > _MOST_PARAMETERS
 
 
@@ -240,11 +244,11 @@ def _schema(
 
 
 def _natural(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the attributes that an operator takes which knows nothing of torch: floats have 32 bits."""
+    """Return the attributes for an operator that knows nothing of torch."""
     natural = {}
     for name, value in attrs.items():
         if name in SPECIAL:
             continue
-        # An array holds floats that 32 bits do not.
+        # Floats are 32 bits in a model, so those that need more are in an array.
         natural[name] = value.tolist() if isinstance(value, np.ndarray) else value
     return natural

@@ -1,12 +1,13 @@
 """The modules of torch's tests of its own exporter through `pyopnb.torch.export`, at their sizes and at others.
 
-``python tests/torch/exporter_tests_sweep.py FOLDER`` takes torch's folder ``test/onnx``, which is not part of this
-project, and prints how many of its modules come out right, with parts in torch, with sizes that are fixed, refused by
-which reason, and wrong. It keeps each verdict in ``build/exporter_tests.jsonl``, and when started again goes on from
-there.
+``python tests/torch/exporter_tests_sweep.py FOLDER`` takes torch's folder ``test/onnx``, which is
+not part of this project, and prints how many of its modules come out right, with parts in torch,
+with sizes that are fixed, refused by which reason, and wrong. It keeps each verdict in
+``build/exporter_tests.jsonl``, and when started again goes on from there.
 
-The tests run with a `run_test` of this file in the place of torch's: eager mode gives the numbers to be met. The axes
-are open that the test names in ``dynamic_axes``, or all of them where it names none.
+The tests run with a `run_test` of this file in the place of torch's: eager mode gives the
+numbers to be met. The axes are open that the test names in ``dynamic_axes``, or all of them
+where it names none.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ FILE = "test_pytorch_onnx_onnxruntime"
 RIGHT = ("right", "parts")
 FAULTS = ("fixed", "refused", "fails", "wrong", "ended")
 
-# What no model can be made of: torch does not run it, or needs a package; modules that train, and random numbers.
+# What no model can be made of: torch does not run it, or needs a package; modules that
+# train, and random numbers.
 NOT_JUDGED = ("eager", "unavailable", "training", "random")
 
 

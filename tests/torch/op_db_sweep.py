@@ -1,12 +1,13 @@
 """Every op of torch's own op database through `pyopnb.torch.export`, and its numbers in ONNX Runtime against torch's.
 
-``python tests/torch/op_db_sweep.py`` tries them all, one after the other, and prints how many were exported, filled, refused by
-which reason, and wrong. It keeps each verdict in ``build/op_db.jsonl``, and when started again goes on from there. One case of
-every op comes first.
+``python tests/torch/op_db_sweep.py`` tries them all, one after the other, and prints how many were
+exported, filled, refused by which reason, and wrong. It keeps each verdict in
+``build/op_db.jsonl``, and when started again goes on from there. One case of every op comes first.
 
-Each op has one sample of the database in float32 and one in int64, which the seed draws. Its tensors are the inputs of a
-module. The model runs with them, and with the same sample of other values, as `export` itself has seen the first. A result
-agrees if it is within `TOLERANCE` of the largest number of torch's, which is `export`'s own; whole numbers are the same.
+Each op has one sample of the database in float32 and one in int64, which the seed draws. Its
+tensors are the inputs of a module. The model runs with them, and with the same sample of other
+values, as `export` itself has seen the first. A result agrees if it is within `TOLERANCE` of the
+largest number of torch's, which is `export`'s own; whole numbers are the same.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def sample_of(entry, dtype, seed, place=None):
     drawn = iter(entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
     samples = list(itertools.islice(drawn, 20))
     if hasattr(drawn, "close"):
-        # A generator of torch's calls torch as it ends, which must not be in the middle of an export.
+        # A generator of torch's calls torch as it ends, which must not be in the
+        # middle of an export.
         drawn.close()
     if place is None:
         filled = []

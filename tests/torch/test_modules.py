@@ -1,6 +1,7 @@
 """Modules that users write: each agrees with torch at several sizes, and calls in torch what the exporter lacks.
 
-The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single ops are in test_op_db.
+The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single
+ops are in test_op_db.
 """
 
 import importlib
@@ -212,7 +213,8 @@ def batches(*shape, sizes=(5, 3, 8)):
 
 
 COMPLEX = ["linalg_inv", "linalg_multi_dot", "linalg_solve", "linalg_svdvals"]
-# The examples, whether their first dimension has a name, what runs in torch (a set of some of it), tolerances.
+# The examples, whether their first dimension has a name, what runs in torch (a set of
+# some of it), tolerances.
 MODULES = {
     Probes: (
         lambda: batches(4, sizes=(4, 4)),

@@ -106,9 +106,9 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     ('clipper', ['Abs', 'SoftClip'], ['', 'demo'])
     >>> parse("(float[N] x) => (y) { y = Softmx(x) }")
     Traceback (most recent call last):
-    pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, the node
-    of output 'y' (::Softmx): expected an operator of ONNX, or an op of the registry, got ::Softmx.
-    Try: Softmax
+    pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`,
+    the node of output 'y' (::Softmx): expected an operator of ONNX, or an op of the registry,
+    got ::Softmx. Try: Softmax
     """
     model = read_text(_check(text), "graph" if name is None else name)
     complete(model, text)

@@ -208,7 +208,7 @@ def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any
 
 def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
     # A generator costs twice as much.
-    for size, dim in zip(shape, expected, strict=True):  # noqa: SIM110
+    for size, dim in zip(shape, expected, strict=True):
         if size != dim and isinstance(dim, int):
             return False
     return True
