@@ -244,7 +244,7 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
             with _Deadline():
                 program = capture(resized)
             result = accept(program)
-        except ModelError:
+        except (ModelError, TimeoutError):
             result = None
         if result is not None:
             return result
