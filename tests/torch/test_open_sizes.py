@@ -431,3 +431,14 @@ def test_a_loss_is_tried_with_no_fewer_classes_than_its_targets_name():
     lengths = torch.full((2,), 6), torch.full((2,), 2)
     _, reports = opened(nn.CTCLoss(), *example, *lengths)
     assert not [size for report in reports for size in report.fixed]
+
+
+class Splits(nn.Module):
+    def forward(self, x):
+        return torch.split(x, x.size(1))
+
+
+def test_a_size_that_is_divided_is_no_sum_of_others():
+    model, _ = opened(Splits(), torch.randn(1, 2, 3))
+    dims = [dim.dim_param for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    assert not [dim for dim in dims if dim and not dim.isidentifier()]
