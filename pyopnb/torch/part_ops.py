@@ -7,6 +7,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import as_list, as_returned, register_op
+from pyopnb.torch.foreign import CheckedSizes
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 
@@ -259,6 +261,8 @@ class PartOp:
         self._count = 0
         self._is_flat, self._positions, self._names = False, 0, list[str]()
         self._name = sanitize(type(module).__name__)
+        # Such a module may be called with a packed sequence and states of other sizes.
+        self._is_recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
         self._like = runs[0][1]
         for _, results in runs:
             if not results.is_like(self._like):
@@ -319,8 +323,9 @@ class PartOp:
         lent.lend(weights)
         try:
             before = state_of(lent.tables)
-            # Hooks of the module run outside of the op.
-            results = lent.module.forward(*args, **kwargs)
+            with CheckedSizes() if self._is_recurrent else nullcontext():
+                # Hooks of the module run outside of the op.
+                results = lent.module.forward(*args, **kwargs)
             returned, description = described(results, self._numbers)
             refuse_changes(where, before, lent.tables)
             weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
