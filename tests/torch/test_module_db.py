@@ -29,5 +29,5 @@ def test_all_modules_at_other_sizes(capsys):
 def test_the_sweep_sees_a_size_that_nothing_says(monkeypatch):
     (case,) = [case for case in module_db_sweep.cases() if case[1:] == ("nn.LayerNorm", 0)]
     assert module_db_sweep.judged(*case)["verdict"] == "one size"
-    monkeypatch.setattr(conversion, "fixed_by_torch", lambda *given: [])
+    monkeypatch.setattr(conversion, "fixed_by_torch", lambda *given: {})
     assert "nothing says so" in module_db_sweep.judged(*case)["reason"]
