@@ -99,8 +99,8 @@ class Reduction(Displayable):
             lines.append(f"  … and {len(nodes) - _NODES_SHOWN} more")
         feeds = []
         for name, value in self.feeds.items():
-            kind = type_of(value) if isinstance(value, np.ndarray) else type(value).__name__
-            feeds.append(f"{sanitize(name, 60)}: {kind}")
+            type_text = type_of(value) if isinstance(value, np.ndarray) else type(value).__name__
+            feeds.append(f"{sanitize(name, 60)}: {type_text}")
         if feeds:
             lines.append(f"feeds {', '.join(feeds)}")
         lines.append('for a bug report: .write("folder")')

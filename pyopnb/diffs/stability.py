@@ -318,13 +318,13 @@ class _Trials:
     def row(self, name: str, run: Callable[[], _Way], is_random: bool) -> StabilityRow:
         """Compare two runs, and find the first node that differs if asked to."""
         try:
-            way = run()
+            traces = run()
         except Exception as error:
             # A fixed batch, a kernel that only some levels have, or an operator without
             # reference: the row says so.
             return StabilityRow(name, reason=_first_line(error))
-        diff = compared(way.a, way.b, self.tolerances)
-        row = StabilityRow(name, diff, "", *_changed_orders(way.a, way.b))
+        diff = compared(traces.a, traces.b, self.tolerances)
+        row = StabilityRow(name, diff, "", *_changed_orders(traces.a, traces.b))
         # Between repeated runs, even one bit counts.
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
@@ -335,7 +335,7 @@ class _Trials:
             # than all rows together.
             return replace(row, reason="search=True finds the first node")
         try:
-            node = _first_node(way.find())
+            node = _first_node(traces.find())
         except Exception as error:
             return replace(row, reason=f"the first node was not searched for: {_first_line(error)}")
         if node:

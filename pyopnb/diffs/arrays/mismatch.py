@@ -42,9 +42,9 @@ def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False
     if facts is None:
         return part.reason if part.a == part.b else f"{part.a} instead of {part.b}"
     if facts.over:
-        place = facts.worst[0]
+        worst = facts.worst[0]
         share = f"{facts.over:,} of {plural(facts.count, 'element')} {verb(facts.over)}"
-        return f"{format_index(place.index)} is {place.a} instead of {place.b} ({share})"
+        return f"{format_index(worst.index)} is {worst.a} instead of {worst.b} ({share})"
     zeros = facts.classes.get(_ZERO_SIGNS, 0)
     if zeros and rtol is None:
         return f"{zeros:,} of {plural(facts.count, 'element')}: 0.0 against -0.0"

@@ -409,30 +409,30 @@ def _threads() -> int:
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Build the statistics from the native module's counts."""
     kind = family(a.dtype)
-    known = dict(zip(_TOTALS, counts["counts"][len(_CLASSES) :], strict=True))
+    totals = dict(zip(_TOTALS, counts["counts"][len(_CLASSES) :], strict=True))
     classes = dict(zip(_CLASSES, counts["counts"], strict=False))
     if kind == "bool":
         # The two sums are of ones.
         only_a = int(counts["total"] + counts["bias"]) // 2
         only_b = int(counts["total"]) - only_a
         classes = {"True in a and False in b": only_a, "False in a and True in b": only_b}
-    if known["finite"]:
-        known |= _moments(counts, known["finite"], kind)
-    if known["differing"]:
+    if totals["finite"]:
+        totals |= _moments(counts, totals["finite"], kind)
+    if totals["differing"]:
         # The picture has the last axis across, and all others one below the other.
-        known["matrix"] = (math.prod(a.shape[:-1]), a.shape[-1] if a.shape else 1)
+        totals["matrix"] = (math.prod(a.shape[:-1]), a.shape[-1] if a.shape else 1)
         bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
         # -1 where nothing differs.
         rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
-        known["grid"] = tuple(map(tuple, rows))
-        known["pairs"] = pairs_of(a, b)
+        totals["grid"] = tuple(map(tuple, rows))
+        totals["pairs"] = pairs_of(a, b)
     # Where all pass, the first difference is still worth a look.
     for first in (counts["first_differing"], counts["first_over"]):
         if first is not None:
-            known["first"] = _index(first, a.shape)
+            totals["first"] = _index(first, a.shape)
     axes = []
     for axis, along in enumerate(counts["axes"]):
-        if along and known["over"] > 1:
+        if along and totals["over"] > 1:
             most = max(along)
             axes.append(Axis(axis, len(along), along.index(most), most, sum(along)))
     return ArrayStats(
@@ -441,7 +441,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         worst=_worst(counts, a, b),
         axes=tuple(axes),
-        **known,
+        **totals,
     )
 
 

@@ -335,9 +335,9 @@ class QuantizedTensors:
         if activation is None or producer is None:
             return partner
         node = graph_a.nodes[activation]
-        kind = graph_b.nodes[producer].op_type
+        fused = graph_b.nodes[producer].op_type
         # ONNX Runtime's fused nodes apply it themselves.
-        if node.op_type not in ABSORBED_OPS or kind in ABSORBED_OPS or kind.startswith("Fused"):
+        if node.op_type not in ABSORBED_OPS or fused in ABSORBED_OPS or fused.startswith("Fused"):
             return partner
         return str(node.input[0])
 
