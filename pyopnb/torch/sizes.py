@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _LARGEST = 2**12
 # What is added to the sizes of the example. They are many, as some modules take only every second
 # or every fourth size, and networks of five halvings only multiples of 32.
 _STEPS = (1, 3, 2, 4, 8, -1, -2, 16, 32)
+# Elements of an input at which a module is tried, unless the example has nearly as many.
+_MOST_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -498,6 +501,9 @@ class OpenSizes:
                 if size is None or size < 0:
                     return None
                 shape.append(size)
+            # Five sizes of 70 each are gigabytes.
+            if math.prod(shape) > max(_MOST_ELEMENTS, 4 * array.size):
+                return None
             if not array.size:
                 resized.append(np.ones(shape, array.dtype))
                 continue

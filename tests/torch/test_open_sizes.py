@@ -438,6 +438,24 @@ def test_a_loss_is_tried_with_no_fewer_classes_than_its_targets_name():
     assert not [size for report in reports for size in report.fixed]
 
 
+sizes_tried: list[int] = []
+
+
+class UnbindsInFive(nn.Module):
+    def forward(self, x):
+        if isinstance(x.numel(), int):
+            sizes_tried.append(x.numel())
+        if x.shape[0] != 5 or x.shape[1] != 4:
+            raise ValueError("it takes no other sizes")
+        return torch.stack([row.exp() for row in x])
+
+
+def test_an_input_of_five_open_sizes_is_not_tried_at_gigabytes():
+    sizes_tried.clear()
+    opened(UnbindsInFive(), torch.randn(5, 4, 3, 3, 3))
+    assert 0 < max(sizes_tried) <= 1 << 24
+
+
 class Splits(nn.Module):
     def forward(self, x):
         return torch.split(x, x.size(1))
