@@ -8,7 +8,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["CheckedSizes", "ForeignCalls", "is_foreign"]
+__all__ = ["CheckedSizes", "ForeignCalls", "is_foreign", "keys_and_values"]
 
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
 # These take any values. Torchvision's roi_align and roi_pool (0.28) do not: a box of an image that
@@ -51,11 +51,19 @@ class CheckedSizes(TorchFunctionMode):  # type: ignore[misc]
             count, batch = layers * (2 if bidirectional else 1), int(batch_sizes[0])
             fits = hidden.shape == (count, batch, size) and cell.shape == (count, batch, gates // 4)
             fits = fits and rows.shape[1] == weights[0].shape[1]
-        elif func is torch.nn.functional.scaled_dot_product_attention and len(args) > 2:
-            fits = args[1].shape[-2] == args[2].shape[-2]
+        elif func is torch.nn.functional.scaled_dot_product_attention:
+            keys, values = keys_and_values(args, kwargs)
+            fits = keys.shape[-2] == values.shape[-2]
         elif name == "ctc_loss" and args[1].numel():
             # Its classes are numbered, and there may be fewer.
             fits = int(args[1].max()) < args[0].shape[-1]
         if not fits:
             raise RuntimeError("expected sizes that belong together")
         return func(*args, **(kwargs or {}))
+
+
+def keys_and_values(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return two arguments of a call of attention, by position or by name."""
+    arguments = dict(zip(("query", "key", "value"), args, strict=False))
+    arguments.update(kwargs or {})
+    return arguments["key"], arguments["value"]

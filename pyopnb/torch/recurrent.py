@@ -14,6 +14,7 @@ from onnxscript import opset18
 from torch.overrides import TorchFunctionMode
 
 from pyopnb.torch.calls import register_op
+from pyopnb.torch.foreign import keys_and_values
 
 __all__ = ["OPEN_OPS", "OpenSequences", "as_onnx", "as_torch", "translations_of_sequences"]
 
@@ -82,9 +83,10 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
             options = dict(kwargs or {})
             if len(args) < 7 and not options.pop("return_indices", False):
                 return _max_pool(*args, **options)
-        if func is torch.nn.functional.scaled_dot_product_attention and len(args) > 2:
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            keys, values = keys_and_values(args, kwargs)
             # Torch's kernels do not look, and read beyond the shorter one (torch 2.13).
-            torch._check(args[1].shape[-2] == args[2].shape[-2])
+            torch._check(keys.shape[-2] == values.shape[-2])
         return func(*args, **(kwargs or {}))
 
     def _count_turn(self, most_turns: int) -> None:

@@ -366,9 +366,15 @@ class Attends(nn.Module):
         return nn.functional.scaled_dot_product_attention(query, key, value)
 
 
-def test_keys_and_values_are_of_one_length():
+class AttendsByName(nn.Module):
+    def forward(self, query, key, value):
+        return nn.functional.scaled_dot_product_attention(query=query, key=key, value=value)
+
+
+@pytest.mark.parametrize("module", [Attends(), AttendsByName()])
+def test_keys_and_values_are_of_one_length(module):
     # Torch does not look, and reads beyond the shorter one.
-    model, reports = opened(Attends(), *torch.randn(3, 2, 2, 5, 4).unbind())
+    model, reports = opened(module, *torch.randn(3, 2, 2, 5, 4).unbind())
     assert not reports
     lengths = [info.type.tensor_type.shape.dim[2].dim_param for info in model.graph.input]
     assert lengths[1] == lengths[2] != lengths[0]
