@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
+from registering import Registering
 
 import pyopnb
 from pyopnb.compile.compiler import find_compiler
@@ -195,3 +197,40 @@ def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(pyopnb.errors.UnknownName, match="got an object of ModelProto"):
         pyopnb.write_library(onnx.ModelProto(), tmp_path / "libops.so")
+
+
+@pytest.fixture
+def two_ops(tmp_path):
+    pyopnb.cpp_op(SOFT_CLIP, "twice::First")
+    pyopnb.cpp_op(SOFT_CLIP, "twice::Second")
+    return pyopnb.write_library(["twice::First", "twice::Second"], tmp_path / "libtwice.so")
+
+
+def test_a_library_whose_registration_failed_offers_all_of_its_ops_the_next_time(two_ops):
+    runtime = Registering(two_ops)
+    runtime.is_full = lambda: runtime.ops.total() == 1
+    assert not runtime(7)
+    assert not runtime.offered
+    runtime.is_full = lambda: False
+    assert runtime(8)
+    assert runtime(9)
+    assert runtime.offered == [(8, 2, 2), (9, 2, 2)]
+
+
+def test_threads_that_register_a_library_at_once_get_all_of_its_ops(two_ops):
+    runtime = Registering(two_ops)
+    is_adding, is_offered = threading.Event(), threading.Event()
+
+    def wait():
+        is_adding.set()
+        is_offered.wait(0.2)
+        return False
+
+    runtime.is_full = wait
+    first = threading.Thread(target=runtime, args=[7])
+    first.start()
+    is_adding.wait(60)
+    assert runtime(8)
+    is_offered.set()
+    first.join()
+    assert sorted(runtime.offered) == [(7, 1, 2), (8, 1, 2)]

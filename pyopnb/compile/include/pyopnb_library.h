@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "onnxruntime_abi.h"
 #include "pyopnb.h"
@@ -228,21 +229,35 @@ inline void fill_in(LibraryOp& op) {
   op.ReleaseMayInplace = op.ReleaseAliasMap = [](int*, int*) {};
 }
 
-// The ops and their domains live as long as the process: sessions keep pointers to them.
+using Domains = std::map<std::string, ort::Domain*>;
+
+inline ort::Status* fill_domains(std::vector<LibraryOp>& ops, Domains& domains) {
+  for (LibraryOp& op : ops) {
+    fill_in(op);
+    ort::Domain*& domain = domains[op.domain];
+    if (!domain)
+      if (ort::Status* status = ort_api.CreateCustomOpDomain(op.domain.c_str(), &domain))
+        return status;
+    if (ort::Status* status = ort_api.CustomOpDomain_Add(domain, &op)) return status;
+  }
+  return nullptr;
+}
+
+// The ops and their domains live as long as the process: sessions keep pointers to them. Several
+// threads may register the library at once. Domains that lack an op after a failure are offered to
+// nobody, and the next call makes others.
 inline ort::Status* register_ops(std::vector<LibraryOp>& ops, ort::Options* options,
                                  const ort::ApiBase* base) {
-  if (!ort_api.load(base))
-    return ort::refusal(base, "this library needs onnxruntime 1.25 or newer");
-  static auto& domains = *new std::map<std::string, ort::Domain*>;
-  if (domains.empty())
-    for (LibraryOp& op : ops) {
-      fill_in(op);
-      ort::Domain*& domain = domains[op.domain];
-      if (!domain)
-        if (ort::Status* status = ort_api.CreateCustomOpDomain(op.domain.c_str(), &domain))
-          return status;
-      if (ort::Status* status = ort_api.CustomOpDomain_Add(domain, &op)) return status;
-    }
+  static auto& guard = *new std::mutex;
+  static auto& domains = *new Domains;
+  std::lock_guard<std::mutex> held(guard);
+  if (domains.empty()) {
+    if (!ort_api.load(base))
+      return ort::refusal(base, "this library needs onnxruntime 1.25 or newer");
+    Domains made;
+    if (ort::Status* status = fill_domains(ops, made)) return status;
+    domains = std::move(made);
+  }
   for (auto& [name, domain] : domains)
     if (ort::Status* status = ort_api.AddCustomOpDomain(options, domain)) return status;
   return nullptr;

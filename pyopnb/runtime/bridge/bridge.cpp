@@ -57,6 +57,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -338,8 +339,8 @@ nb::ft_mutex offering;
 auto& ops = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Op>>;
 struct Offer {
   ort::Domain* domain = nullptr;
-  std::string key;  // its name and ops; empty once it has got more
-  std::map<std::string, Op*> ops;
+  std::string key;            // its name and ops; empty once it has got more
+  std::set<std::string> ops;  // their types
 };
 auto& offers = *new std::vector<Offer>;
 auto& offer_numbers = *new std::map<std::string, size_t>;   // by key
@@ -412,10 +413,9 @@ void widen(const Signature& wanted) {
 
 void add_ops(Offer& offer, const std::string& name, const std::vector<std::string>& types) {
   for (const std::string& type : types) {
-    Op*& there = offer.ops[type];
-    if (there) continue;
-    there = &op_named(name, type);
-    check(api.CustomOpDomain_Add(offer.domain, there));
+    if (offer.ops.count(type)) continue;
+    check(api.CustomOpDomain_Add(offer.domain, &op_named(name, type)));
+    offer.ops.insert(type);
   }
 }
 
@@ -463,11 +463,12 @@ void attach_domain(ort::Options* options, const std::string& domain,
     return add_offer(options, number, key, std::to_string(number));
   }
   Offer& offer = offers[number];
-  size_t before = offer.ops.size();
-  add_ops(offer, domain, types);
-  if (offer.ops.size() == before || offer.key.empty()) return;
+  bool has_all = std::all_of(types.begin(), types.end(),
+                             [&](const std::string& type) { return offer.ops.count(type) > 0; });
+  if (has_all) return;
   offer_numbers.erase(offer.key);  // other options are to have just the ops that they ask for
   offer.key.clear();
+  add_ops(offer, domain, types);
 }
 
 void attach(ort::Options* options, const std::vector<Signature>& wanted) {
