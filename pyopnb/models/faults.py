@@ -19,7 +19,7 @@ from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, walk
 from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.models.op_metadata import kept_names
-from pyopnb.models.ort_capabilities import has_op, operators, schema_domains
+from pyopnb.models.ort_capabilities import has_op, operator_at, operators, schema_domains
 from pyopnb.ops.attr_kinds import noun_of
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
@@ -146,7 +146,9 @@ def _unknown_op(
     version = imports.get(domain)
     if version is None or not onnx.defs.has(node.op_type, domain):
         return None
-    if find_schema(domain, node.op_type, version) is not None:
+    # The runtime has some of ONNX's operators in versions before those that ONNX has.
+    in_runtime = operator_at(domain, node.op_type, version)
+    if find_schema(domain, node.op_type, version) is not None or in_runtime is not None:
         return None
     # The import must be at least the first version that has the operator.
     history = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type]

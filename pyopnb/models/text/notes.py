@@ -10,7 +10,9 @@ on one line::
     y = Abs (x)
 
 A node's domain and operator stand there as well if they are no identifiers
-(``#@ domain: "pkg.torch.2.3"``). onnx's own parser takes all of these lines for comments.
+(``#@ domain: "pkg.torch.2.3"``), and ``#@ output: []`` if it has no outputs. A note at the top,
+``#@ as_written: true``, says that the text leaves nothing out. onnx's own parser takes all of these
+lines for comments.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from pyopnb.models.nodes import bodies
 from pyopnb.models.text.lines import QUOTED, where
 from pyopnb.ops.messages import sanitize
 
-__all__ = ["apply_notes", "note_lines"]
+__all__ = ["AS_WRITTEN", "apply_notes", "note_lines"]
+
+AS_WRITTEN = "#@ as_written: true"
+"""The note that tells `parse` to add and to convert nothing."""
 
 _IDENTITY_KEYS = ("domain", "op_type")
 _VALUE_LISTS = ("input", "output", "value_info", "initializer")
@@ -75,6 +80,8 @@ def note_lines(item: _Described) -> Iterator[str]:
             name = getattr(item, key)
             if name and not _DOTTED_NAME.fullmatch(name):
                 yield f"#@ {key}: {_json(name)}"
+        if not item.output:
+            yield "#@ output: []"
     for value in _values_by_name(item).values():
         yield from _notes_of(value, f"#@ value {_json(value.name)} ")
 
@@ -115,21 +122,30 @@ def _values_by_name(scope: _Described) -> dict[str, Any]:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def apply_notes(model: ModelProto, text: str) -> None:
+def apply_notes(model: ModelProto, text: str) -> bool:
     """Add to a model, in place, the doc strings and metadata in the notes of its text.
+
+    Returns
+    -------
+    bool
+        Whether the text says that it leaves nothing out.
 
     Raises
     ------
     ModelError
         A note cannot be read, or there is nothing below it.
     """
+    as_written = False
     if "#@" not in text:
-        return
+        return as_written
     items = _described_items(model)
     for number, position, note in _find_notes(text):
-        if not _apply(items[number], note):
+        if number == 0 and note.strip() == AS_WRITTEN:
+            as_written = True
+        elif not _apply(items[number], note):
             got = sanitize(note, 60)
             raise ModelError(where(text, position), expected=_EXAMPLE, got=got)
+    return as_written
 
 
 def _find_notes(text: str) -> Iterator[tuple[int, int, str]]:
@@ -180,6 +196,9 @@ def _apply(item: _Described, note: str) -> bool:
             return False
         for name, text in value.items():
             target.metadata_props.add(key=name, value=text)
+        return True
+    if key == "output" and value == [] and isinstance(target, NodeProto):
+        del target.output[:]
         return True
     if not isinstance(value, str) or not (key == "doc_string" or is_identity):
         return False

@@ -95,7 +95,9 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     unknown rank. ``float32`` and ``float32[]``, which mean the reverse in the notation of hints,
     are refused. ``#`` begins a comment, and ``#@`` a doc string or metadata, as `text` writes them.
     An int for a float attribute of ONNX's own operators becomes a float. In a tensor of float16,
-    bfloat16 or float8, values are written as the integers with the same bits.
+    bfloat16 or float8, values are written as the integers with the same bits. Below
+    ``#@ as_written: true``, which `text` writes where it matters, nothing is added, converted or
+    moved.
 
     Examples
     --------
@@ -110,12 +112,15 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     the node of output 'y' (::Softmx): expected an operator of ONNX, or an op of the registry,
     got ::Softmx. Try: Softmax
     """
-    model = read_text(_check(text), "graph" if name is None else name)
-    complete(model, text)
+    model, as_written = read_text(_check(text), "graph" if name is None else name)
+    if as_written:
+        _refuse_faults(model, text)
+    else:
+        complete(model, text)
     return model
 
 
-def read_text(text: str, name: str) -> ModelProto:
+def read_text(text: str, name: str) -> tuple[ModelProto, bool]:
     """Read a text without checking the graph or adding the parts that a text may leave out.
 
     Parameters
@@ -125,14 +130,15 @@ def read_text(text: str, name: str) -> ModelProto:
 
     Returns
     -------
-    ModelProto
+    model : ModelProto
+    as_written : bool
+        Whether the text says that it leaves nothing out.
     """
     # onnx's parser reads the text. Missing parts are added here, and unchecked ones checked.
     model = _parse(text, name)
     for tensor in tensors(model):
         _pack(tensor, text)
-    apply_notes(model, text)
-    return model
+    return model, apply_notes(model, text)
 
 
 def complete(model: ModelProto, text: str) -> None:
@@ -149,18 +155,22 @@ def complete(model: ModelProto, text: str) -> None:
     ------
     ModelError
     """
-    nodes = [node for scope in (model.graph, *model.functions) for node in nodes_in(scope)]
-    for node in nodes:
-        for attribute in node.attribute:
-            _refuse_mixed_list(attribute, text)
     import_domains(model)
-    for fault in find_faults(model):
-        raise _with_line(fault, text)
-    for node in nodes:
-        ints_to_floats(node)
+    _refuse_faults(model, text)
     for scope in (model.graph, *model.functions):
+        for node in nodes_in(scope):
+            ints_to_floats(node)
         sort_nodes(scope)
     type_outputs(model)
+
+
+def _refuse_faults(model: ModelProto, text: str) -> None:
+    for scope in (model.graph, *model.functions):
+        for node in nodes_in(scope):
+            for attribute in node.attribute:
+                _refuse_mixed_list(attribute, text)
+    for fault in find_faults(model):
+        raise _with_line(fault, text)
 
 
 # ---- reading -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pyopnb.models.external_data import is_external
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.models.text.notes import AS_WRITTEN
 from pyopnb.models.text.parse import complete, read_text
 from pyopnb.models.text.printer import format_model
 from pyopnb.ops.arguments import check_arguments
@@ -97,20 +98,29 @@ def text(
     # Names that are no text cannot be written as one, which this refuses.
     proto = as_proto(model)
     _check_drop(drop)
-    declared = _dropped(proto, {_DROPPED[word] for word in drop})
+    given = _dropped(proto, {_DROPPED[word] for word in drop})
+    _refuse_unknown_fields(given)
+    _refuse_many(given, most)
     # Inferred types are inferred again when the text is read.
+    declared = ModelProto()
+    declared.CopyFrom(given)
     forget_inferred(declared)
-    _refuse_unknown_fields(declared)
-    _refuse_many(declared, most)
     try:
         written = format_model(declared)
+        refusal, as_written = _completion(given, written)
+        if as_written:
+            declared = given
+            written = f"{AS_WRITTEN}\n{format_model(declared)}"
     except UnicodeDecodeError as error:
         # The names were checked above, so only a doc string can be at fault.
         got = sanitize(repr(error.object), 60)
         raise ModelError(
             "model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)'
         ) from None
-    return _remarks(declared, written) + written
+    losses = _losses(declared, _read_back(written))
+    if losses:
+        return f"# Left out: {', '.join(losses)}\n{refusal}{written}"
+    return refusal + written
 
 
 def _check_drop(drop: Any) -> None:
@@ -158,31 +168,26 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 # ---- reading back --------------------------------------------------------------------------------
 
 
-def _remarks(declared: ModelProto, written: str) -> str:
-    """Read a text back, and return comments on what it lost and whether `parse` refuses it."""
+def _completion(given: ModelProto, written: str) -> tuple[str, bool]:
+    """Return a comment if `parse` refuses a model, and whether it would complete the model."""
+    completed = ModelProto()
+    completed.CopyFrom(given)
     try:
-        copy = read_text(written, "graph")
+        complete(completed, written)
+    except ModelError as error:
+        # The text of a model that cannot run helps to see why.
+        return f"# parse refuses this model: {' '.join(str(error).split())}\n", False
+    before, after = (m.SerializeToString(deterministic=True) for m in (given, completed))
+    return "", before != after
+
+
+def _read_back(written: str) -> ModelProto:
+    try:
+        return read_text(written, "graph")[0]
     except ModelError as error:
         got = str(error).rstrip(".")
         expected = "what the installed onnx can read back"
         raise ModelError("model", expected=expected, got=got) from error
-    original = ModelProto()
-    original.CopyFrom(declared)
-    refusal = ""
-    try:
-        # `parse` adds parts that a text may leave out, so they are added to both before the
-        # comparison.
-        complete(copy, written)
-        complete(original, written)
-    except ModelError as error:
-        # The text of a model that cannot run helps to see why.
-        refusal = f"# parse refuses this model: {' '.join(str(error).split())}\n"
-    forget_inferred(original)
-    forget_inferred(copy)
-    losses = _losses(original, copy)
-    if losses:
-        return f"# Left out: {', '.join(losses)}\n{refusal}"
-    return refusal
 
 
 def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
