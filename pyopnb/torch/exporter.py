@@ -24,8 +24,14 @@ from pyopnb.torch.example import Example, first_line
 from pyopnb.torch.experts import translations_of_experts
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
-from pyopnb.torch.part_ops import part_of
-from pyopnb.torch.program import calls_in, fake_mode_of, quiet, where_of
+from pyopnb.torch.part_ops import part_of, parts_in
+from pyopnb.torch.program import (
+    calls_in,
+    fake_mode_of,
+    quiet,
+    runs_foreign_code,
+    where_of,
+)
 from pyopnb.torch.recurrent import as_onnx, translations_of_sequences
 from pyopnb.torch.sizes import FixedSize, write_derived_sizes, write_fixed_sizes
 from pyopnb.torch.stand_in import define
@@ -51,6 +57,10 @@ class Conversion:
     exported : torch.onnx.ONNXProgram
     holes : list of Hole
         The calls that torch has taken over.
+    foreign : bool
+        Whether the module runs code that is not torch's.
+    limited : bool
+        Whether the module may have loops that values end, for which some values have no end.
     fixed : list of FixedSize
         Dimensions that are numbers, since the model was wrong at other sizes.
     fault : Fault or None
@@ -60,6 +70,8 @@ class Conversion:
     program: Any
     exported: Any
     holes: list[Hole]
+    foreign: bool = False
+    limited: bool = False
     fixed: list[FixedSize] = field(default_factory=list)
     fault: Any = None
 
@@ -91,11 +103,14 @@ def convert(program: Any, example: Example) -> Conversion:
     """
     _check_names("input", example.input_names, len(program.graph_signature.user_inputs))
     _check_names("output", example.output_names, len(program.graph_signature.user_outputs))
+    # What a call stands for is no longer seen in it when a node of ours has taken its place.
+    parts = parts_in(program)
+    foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     _put_functions(program)
     _put_ops(program, example.ops or {})
     zero_masked_rows(program)
-    parts = _put_parts(program)
-    return export_program(program, example, parts)
+    conversion = export_program(program, example, _put_parts(program))
+    return replace(conversion, foreign=foreign, limited=bool(parts))
 
 
 def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Conversion:

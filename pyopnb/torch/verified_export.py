@@ -15,8 +15,6 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.torch.example import Example
 from pyopnb.torch.exporter import Conversion, export_program
 from pyopnb.torch.mend import mend
-from pyopnb.torch.part_ops import parts_in
-from pyopnb.torch.program import runs_foreign_code
 from pyopnb.torch.sizes import FixedSize, fix_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
 
@@ -37,11 +35,8 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
     -------
     Conversion
     """
-    program = conversion.program
-    parts = parts_in(program)
-    foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     # One comparison for all attempts: they are judged on the same inputs.
-    comparison = ModuleComparison(example, foreign=foreign, limited=bool(parts))
+    comparison = ModuleComparison(example, foreign=conversion.foreign, limited=conversion.limited)
 
     fault = comparison.fault(conversion.model)
     if fault is not None and not fault.at_other_sizes:

@@ -66,6 +66,22 @@ def test_an_op_with_other_numbers_runs_in_torch(exported):
     assert (mean.tolist(), variance.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "values"),
+    [
+        (torch.special.log_ndtr, [-21.0, -15.0, -2.0, 3.0]),
+        (torch.special.erfcx, [50.0, 12.0, 9.5, 1.0]),
+    ],
+)
+def test_an_op_with_other_numbers_is_found_beside_one_without_form(exported, wrong, values):
+    class Both(nn.Module):
+        def forward(self, x):
+            return wrong(x), torch.lgamma(x)
+
+    filled = exported(Both(), (torch.randn(4),), (torch.tensor(values),))
+    assert filled == ["aten.lgamma", f"aten.{wrong.__name__}"]
+
+
 def test_the_warning_says_what_was_wrong(whole):
     report, _, _ = whole
     pool, linear = report.holes
