@@ -98,7 +98,8 @@ def test_proposals_are_the_best_anchors(plus_one, most):
     anchors = np.float32([[-8, -8, 8, 8], [-4, -8, 4, 8], [-12, -6, 12, 6]])
     scores = random.permutation(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).astype(np.float32) / 100
     deltas = random.uniform(-0.5, 0.5, (2, 12, 4, 5)).astype(np.float32)
-    info = np.float32([[30, 40, 1], [32, 36, 0.5]])
+    # Boxes are cut at whole sizes, and their centers are compared with the sizes as they are.
+    info = np.float32([[30.75, 40.5, 1], [32, 36, 0.5]])
     rois, probabilities = run(
         f"{C2}GenerateProposals",
         *(scores, deltas, info, anchors),
@@ -124,7 +125,7 @@ def test_proposals_are_the_best_anchors(plus_one, most):
         height, width, scale = info[image]
         usable = []
         for score, box in candidates:
-            box = clipped(box, height, width, plus_one)
+            box = clipped(box, int(height), int(width), plus_one)
             sizes = box[2:] - box[:2] + plus_one
             center = box[:2] + sizes / 2
             if (sizes >= 6 * scale).all() and center[0] < width and center[1] < height:

@@ -54,6 +54,8 @@ SHARED, CLASSES = boxes(2, 24), scores(2, 24, 3)
         ([boxes(2, 24, 3), CLASSES], {}),
         ([SHARED, CLASSES, SHARED[:1] / 16], {"box_coding": 1}),
         ([boxes(2, 24, 3, dtype=np.float16), scores(2, 24, 3, dtype=np.float16)], {}),
+        ([SHARED[..., ::-1].copy(), CLASSES, SHARED[:1] / 16], {}),
+        ([boxes(2, 24, 3), CLASSES, SHARED[..., ::-1] / 16], {}),
     ],
 )
 def test_efficient_nms_becomes_non_max_suppression(inputs, attrs):
@@ -156,6 +158,14 @@ TURNED = np.concatenate([boxes(1, 5) / 4, normal(1, 5, 1)], -1)
             "mmdeploy::TRTBatchedNMS",
             [boxes(2, 20, 3), scores(2, 20, 3)],
             {**TRT_BATCHED, "topk": -1, "clip_boxes": 1, "return_index": 1},
+        ),
+        (
+            "mmdeploy::TRTBatchedNMS",
+            [
+                np.where(normal(2, 20, 1, 1) > 0, boxes(2, 20, 1), boxes(2, 20, 1)[..., ::-1]),
+                CLASSES[:, :20],
+            ],
+            {**TRT_BATCHED, "clip_boxes": 0},
         ),
         ("com.microsoft::BiasSplitGelu", [normal(2, 3, 8), normal(8)], {}),
         (

@@ -144,10 +144,39 @@ def test_turned_boxes_are_suppressed_by_their_distributions(agnostic):
             kept.append((number, label))
     assert count[0, 0] == len(kept) > 5
     numbers, labels = np.array(kept).T
-    equal(best[0, : len(kept)], boxes[0, numbers])
+    center, size, angle = np.split(boxes[0, numbers], [2, 4], -1)
+    equal(best[0, : len(kept)], np.concatenate([center - size / 2, center + size / 2, angle], -1))
     equal(values[0, : len(kept)], scores[0, numbers, labels])
     assert classes[0, : len(kept)].tolist() == labels.tolist()
     assert not best[0, len(kept) :].any()
+
+
+def test_turned_boxes_come_out_as_corners_and_angle():
+    scores = np.float32([[[2.0], [1.0]]])
+    centers = np.float32([[[10, 20, 4, 6, 0.5], [90, 90, 8, 8, 1]]])
+    corners = np.float32([[[8, 17, 12, 23, 0.5], [86, 86, 94, 94, 1]]])
+    attrs = {"max_output_boxes": 2, "score_activation": 1, "score_threshold": 0.5}
+    for coding, given in ((0, corners), (1, centers)):
+        outputs = run("TRT::EfficientRotatedNMS_TRT", given, scores, box_coding=coding, **attrs)
+        equal(outputs[1], corners)
+        near(outputs[2], 1 / (1 + np.exp(-scores[..., 0])), 1e-6)
+    # An anchor is in the coding of the boxes, and turns none.
+    anchors = np.float32([[[3, 3, 1, 1], [1, 1, 3, 3]]])
+    deltas = np.float32([[[4, 4, 0, 0, 0.5], [50, 50, 60, 60, 1]]])
+    outputs = run("TRT::EfficientRotatedNMS_TRT", deltas, scores, anchors, box_coding=0, **attrs)
+    equal(outputs[1], np.float32([[[1, 1, 7, 7, 0.5], [51, 51, 63, 63, 1]]]))
+    deltas = np.float32([[[1, 2, 0, np.log(2), 0.5], [40, 40, 0, 0, 1]]])
+    outputs = run("TRT::EfficientRotatedNMS_TRT", deltas, scores, anchors, box_coding=1, **attrs)
+    near(outputs[1], np.float32([[[3.5, 4, 4.5, 6, 0.5], [119.5, 119.5, 122.5, 122.5, 1]]]), 1e-6)
+
+
+def test_turned_boxes_are_looked_for_among_2000():
+    boxes = np.zeros((1, 2500, 5), np.float32)
+    boxes[0, :, 0] = 10 * np.arange(2500)
+    boxes[..., 2:4] = 4
+    scores = np.linspace(1, 0.5, 2500, dtype=np.float32)[None, :, None]
+    count, *_ = run("TRT::EfficientRotatedNMS_TRT", boxes, scores, max_output_boxes=2500)
+    assert count.tolist() == [[2000]]
 
 
 def test_nothing_over_the_threshold():

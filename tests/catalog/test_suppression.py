@@ -194,6 +194,133 @@ def test_efficient_nms_with_anchors_logits_and_centers():
     near(scores[0, 0], 1 / (1 + np.exp(-2.0)), 1e-6)
 
 
+@pytest.mark.parametrize("name", ["TRT::EfficientNMS_TRT", "TRT::EfficientIdxNMS_TRT"])
+def test_corners_of_boxes_and_anchors_are_put_in_order_before_they_are_added(name):
+    anchors = np.float32([[[3, 3, 1, 1], [1, 9, 3, 7]]])
+    deltas = np.float32([[[0.5, 2, 0, -2], [4, 0, 6, 0]]])
+    scores = np.float32([[[0.9], [0.8]]])
+    _, boxes, *_ = run(name, deltas, scores, anchors, max_output_boxes=2)
+    equal(boxes[0], np.float32([[1, -1, 3.5, 5], [5, 7, 9, 9]]))
+    # Without anchors, they come out as they are.
+    _, boxes, *_ = run(name, anchors, scores, max_output_boxes=2)
+    equal(boxes, anchors)
+
+
+@pytest.mark.parametrize("is_logit", [0, 1])
+def test_a_threshold_has_the_dtype_of_the_scores(is_logit):
+    threshold = np.float32(0.4)
+    raw = np.log(threshold / (1 - threshold)) if is_logit else threshold
+    # The nearest float16 is lower here, and both of its neighbors are clear.
+    half = np.float16(raw)
+    scores = np.array([np.nextafter(half, np.float16(9)), half, np.nextafter(half, np.float16(-9))])
+    assert half < raw
+    boxes = np.float16([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]])
+    attrs = {"score_threshold": 0.4, "score_activation": is_logit, "max_output_boxes": 3}
+    count, *_ = run("TRT::EfficientNMS_TRT", boxes, scores.reshape(1, 3, 1), **attrs)
+    assert count.tolist() == [[2]]
+    scores = scores.astype(np.float32).reshape(1, 3, 1)
+    count, *_ = run("TRT::EfficientNMS_TRT", boxes.astype(np.float32), scores, **attrs)
+    assert count.tolist() == [[1]]
+
+
+def pixel_overlap(a, b, counts_inside):
+    """BatchedNMS with isNormalized=0: areas count pixels, the intersection with caffeSemantics."""
+    a, b = (np.concatenate([np.minimum(c[:2], c[2:]), np.maximum(c[:2], c[2:])]) for c in (a, b))
+    low, high = np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])
+    size = (high - low if (low <= high).all() else np.zeros(2)) + counts_inside
+    areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
+    inside = size[0] * size[1]
+    return inside / (sum(areas) - inside)
+
+
+@pytest.mark.parametrize("caffe", [0, 1])
+@pytest.mark.parametrize("largest", [1, 6])
+def test_batched_nms_that_counts_pixels(caffe, largest):
+    random = np.random.default_rng(largest)
+    boxes = random.integers(0, 9, (2, 30, 1, 4)).astype(np.float32)
+    boxes[..., 2:] = boxes[..., :2] + random.integers(-largest, largest + 1, (2, 30, 1, 2))
+    scores = random.permutation(120).reshape(2, 30, 2).astype(np.float32) / 120
+    attrs = {"topK": 20, "keepTopK": 20, "scoreThreshold": 0.2, "iouThreshold": 0.3}
+    outputs = run(
+        *("TRT::BatchedNMSDynamic_TRT", boxes, scores),
+        **{**attrs, "isNormalized": 0, "clipBoxes": 0, "caffeSemantics": caffe},
+    )
+    for image in range(2):
+        rows = []
+        for label in range(2):
+            column = scores[image, :, label]
+            kept = []
+            for number in np.argsort(-column)[:20]:
+                rivals = [
+                    pixel_overlap(boxes[image, other, 0], boxes[image, number, 0], caffe)
+                    for other in kept
+                ]
+                if column[number] > np.float32(0.2) and all(rival <= 0.3 for rival in rivals):
+                    kept.append(number)
+            rows += [(column[number], number, label) for number in kept]
+        rows = sorted(rows, reverse=True)[:20]
+        assert outputs[0][image, 0] == len(rows) > 5
+        equal(outputs[1][image, : len(rows)], boxes[image, [row[1] for row in rows], 0])
+        equal(outputs[3][image, : len(rows)], [row[2] for row in rows])
+
+
+def test_numbers_of_boxes_for_each_class_and_swapped_corners_in_mmdeploy():
+    boxes = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    scores = np.float32([[[0.1, 0.2, 0.9], [0.3, 0.8, 0.1]]])
+    attrs = {"topk": -1, "keep_topk": 3, "score_threshold": 0.25, "return_index": 1}
+    detections, labels, index = run("mmdeploy::TRTBatchedNMS", boxes, scores, clip_boxes=0, **attrs)
+    assert labels.tolist() == [[2, 1, 0]] and index.tolist() == [[2 * 2, 1 * 2 + 1, 1]]
+    equal(detections[0, :, :4], boxes[0, [0, 1, 1], [2, 1, 0]])
+    # A node without clip_boxes clips.
+    detections, *_ = run("mmdeploy::TRTBatchedNMS", boxes, scores, **attrs)
+    assert detections.max() == 1
+    # Boxes whose corners are swapped overlap none, not even themselves.
+    swapped = np.float32([[[[4, 4, 0, 0]], [[4, 4, 0, 0]], [[0, 0, 4, 4]], [[4, 0, 0, 4]]]])
+    scores = np.float32([[[0.9], [0.8], [0.7], [0.6]]])
+    attrs = {**attrs, "keep_topk": 4}
+    _, labels, index = run("mmdeploy::TRTBatchedNMS", swapped, scores, **attrs)
+    assert index.tolist() == [[0, 1, 2, 3]] and not labels.any()
+
+
+def test_a_turned_box_without_an_area_overlaps_all_and_is_clipped():
+    boxes = np.float32([[[[0.5, 0.5, 3, 0, 2]], [[9, 9, 1, 1, 0]], [[-9, -9, 1, 1, 0]]]])
+    attrs = {"keep_topk": 3, "score_threshold": 0.1, "iou_threshold": 0.9}
+    for order, kept in ((0, 1), (1, 2)):
+        scores = np.float32([[[0.9 - 0.5 * order], [0.8], [0.7]]])
+        detections, labels = run("mmdeploy::TRTBatchedRotatedNMS", boxes, scores, **attrs)
+        assert (labels[0] >= 0).sum() == kept
+    near(detections[0, 0], [1, 1, 1, 1, 0, 0.8], 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_matches_of_all_boxes_that_a_good_one_suppresses(seed):
+    random = np.random.default_rng(seed)
+    # Few different boxes and scores, so that there are ties, overlaps of a half and no areas.
+    boxes = random.integers(0, 3, (2, 40, 4)).astype(np.float32)
+    scores = random.integers(0, 6, (2, 3, 40)).astype(np.float32) / 6
+    expected = []
+    for image, label in np.ndindex(2, 3):
+        column, kept = scores[image, label], {}
+        for number in np.argsort(-column, kind="stable"):
+            b = boxes[image, number]
+            for best, beaten in kept.items():
+                a = boxes[image, best]
+                width, height = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+                areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+                if width * height / (sum(areas) - width * height + 1e-10) >= 0.5 - 1e-8:
+                    beaten.append(number)
+                    break
+            else:
+                kept[number] = []
+        for best, beaten in kept.items():
+            if column[best] > np.float32(0.6):
+                expected += [(image, label, best, number) for number in beaten]
+    rows = run("mmdeploy::NMSMatch", boxes, scores, np.float32(0.5), np.float32(0.6))
+    equal(rows, np.array(expected, np.int64).reshape(-1, 4))
+    low = [row for row in expected if scores[row[0], row[1], row[3]] <= np.float32(0.6)]
+    assert low, "no suppressed box is under the threshold"
+
+
 def test_an_offset_of_one_counts_pixels():
     boxes = np.float32([[0, 0, 3, 3], [0, 0, 3, 1]])  # 4 × 4 and 4 × 2 pixels: a half
     scores = np.float32([0.9, 0.8])

@@ -67,7 +67,8 @@ class GenerateProposals:
 
     def _select(self, moved, info):
         """Return the best boxes of an image, and their positions among the candidates."""
-        boxes = clip_boxes(moved, info[0], info[1], plus_one=self.plus_one)
+        # The sizes of images are floats, and whole numbers where boxes are cut.
+        boxes = clip_boxes(moved, int(info[0]), int(info[1]), plus_one=self.plus_one)
         sizes = boxes[:, 2:] - boxes[:, :2]
         sizes = sizes + np.float32(self.plus_one)
         centers = boxes[:, :2] + sizes / 2

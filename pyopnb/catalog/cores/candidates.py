@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-__all__ = ["best_candidates", "decode_anchors"]
+from pyopnb.catalog.cores.boxes import corners_from_centers, sort_corners
+
+__all__ = ["best_candidates", "decode_boxes", "raw_threshold"]
 
 _MOST_CANDIDATES = 5000  # per image; the plugins drop the boxes with lower scores
 
 
+def raw_threshold(threshold: float, dtype: Any, *, is_logit: bool) -> float:
+    """Return the number that scores have to reach, rounded to their dtype as the plugins do.
+
+    Scores that are logits are compared before the sigmoid, so that the threshold goes the other
+    way.
+    """
+    raw = np.float32(threshold)
+    if is_logit:
+        with np.errstate(divide="ignore"):
+            raw = np.log(raw / (1 - raw))
+    return float(raw.astype(dtype))
+
+
 def best_candidates(
-    scores: np.ndarray, threshold: float, background: int
+    scores: np.ndarray, threshold: float, background: int, most: int = _MOST_CANDIDATES
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers and classes whose scores reach a threshold, the best first.
 
@@ -21,6 +38,8 @@ def best_candidates(
     threshold : float
     background : int
         A class that is left out; none if there is no class of this number.
+    most : int
+        How many are returned at most.
 
     Returns
     -------
@@ -33,41 +52,51 @@ def best_candidates(
     # Positions in one row, because NumPy finds them five times as fast as pairs.
     positions = np.flatnonzero(is_candidate)
     values = scores.ravel()[positions]
-    if len(values) > _MOST_CANDIDATES:
+    if len(values) > most:
         # Only what can be among the best is sorted, with all that are as good as the last of them.
-        lowest = np.partition(values, -_MOST_CANDIDATES)[-_MOST_CANDIDATES]
+        lowest = np.partition(values, -most)[-most]
         is_high = values >= lowest
         positions = positions[is_high]
         values = values[is_high]
     # The plugins sort in parallel, so that any order of equal scores is right. This one is stable.
-    order = np.argsort(-values, kind="stable")[:_MOST_CANDIDATES]
+    order = np.argsort(-values, kind="stable")[:most]
     numbers, classes = np.divmod(positions[order], max(scores.shape[1], 1))
     return numbers, classes
 
 
-def decode_anchors(boxes: np.ndarray, anchor: np.ndarray, *, has_centers: bool) -> np.ndarray:
-    """Move anchors by what a head predicts.
+def decode_boxes(
+    boxes: np.ndarray, anchors: np.ndarray | None, image: int, *, has_centers: bool
+) -> np.ndarray:
+    """Return corners of an image's boxes, after anchors were moved by what a head predicts.
 
     Parameters
     ----------
     boxes : ndarray
-        float32[N,1 or C,4].
-    anchor : ndarray
-        float32[N,4], in the same coding.
+        float[N,1 or C,4].
+    anchors : ndarray, optional
+        float[1 or B,N,4], in the same coding.
+    image : int
+        The image's number in the batch.
     has_centers : bool
-        Whether boxes are a center and the logarithm of a size; otherwise corners, which are added.
+        Whether boxes are a center and a size, with anchors the logarithm of one; otherwise
+        corners. With anchors, both are put in order, and added.
 
     Returns
     -------
     ndarray
+        float32[N,1 or C,4].
     """
-    # One anchor serves the boxes of all classes.
-    anchor = anchor[:, np.newaxis]
-    if not has_centers:
-        return boxes + anchor
-    # A prediction is a share of the anchor's size.
-    anchor_size = anchor[..., 2:]
-    center = boxes[..., :2] * anchor_size
-    center = center + anchor[..., :2]
-    size = np.exp(boxes[..., 2:]) * anchor_size
-    return np.concatenate([center, size], axis=-1)
+    boxes = boxes.astype(np.float32, copy=False)
+    if anchors is not None:
+        # One set of anchors may serve all images, and one anchor serves the boxes of all classes.
+        number = image if len(anchors) > 1 else 0
+        anchor = anchors[number, :, np.newaxis].astype(np.float32)
+        if not has_centers:
+            return sort_corners(boxes) + sort_corners(anchor)
+        # A prediction is a share of the anchor's size.
+        anchor_size = anchor[..., 2:]
+        center = boxes[..., :2] * anchor_size
+        center = center + anchor[..., :2]
+        size = np.exp(boxes[..., 2:]) * anchor_size
+        boxes = np.concatenate([center, size], axis=-1)
+    return corners_from_centers(boxes) if has_centers else boxes

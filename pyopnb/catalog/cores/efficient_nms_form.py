@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from pyopnb.catalog.cores.candidates import raw_threshold
 from pyopnb.catalog.cores.nms_form import best_rows_form, limit_over, suppression_form
 from pyopnb.catalog.cores.onnx_text import LOWEST, dtype_number, exact
 from pyopnb.ops.types import TensorType
@@ -63,7 +62,7 @@ def efficient_nms_form(
         scores_32 = Cast<to = 1>(scores)
         zero_64 = Constant<value_int = 0>()
         {_corners(op, anchors, is_per_class)}
-        {_candidates(op)}
+        {_candidates(op, scores)}
         {_pick(is_per_class)}
         {_scores_by_class(op)}
         most = Constant<value_ints = [{op.max_output_boxes}]>()
@@ -101,10 +100,13 @@ def _corners(op: Any, anchors: TensorType | None, is_per_class: bool) -> str:
         else:
             text += """
         anchor = Identity(anchors_32)"""
+    if anchors is None and not op.has_centers:
+        return "corners = Identity(boxes_32)"
     if not op.has_centers:
-        return (
-            f"{text}\n        corners = {'Add(boxes_32, anchor)' if text else 'Identity(boxes_32)'}"
-        )
+        return f"""{text}
+        {_ordered("boxes_32")}
+        {_ordered("anchor")}
+        corners = Add(ordered_boxes_32, ordered_anchor)"""
     text += """
         two_and_two = Constant<value_ints = [2, 2]>()
         raw_center, raw_size = Split<axis = -1>(boxes_32, two_and_two)"""
@@ -127,13 +129,21 @@ def _corners(op: Any, anchors: TensorType | None, is_per_class: bool) -> str:
         corners = Concat<axis = -1>(first_corner, second_corner)"""
 
 
-def _candidates(op: Any) -> str:
+def _ordered(name: str) -> str:
+    """Write the nodes that put the lower corner first, into the name with ``ordered_`` before."""
+    return f"""
+        halves_of_{name} = Constant<value_ints = [2, 2]>()
+        {name}_1, {name}_2 = Split<axis = -1>({name}, halves_of_{name})
+        low_{name} = Min({name}_1, {name}_2)
+        high_{name} = Max({name}_1, {name}_2)
+        ordered_{name} = Concat<axis = -1>(low_{name}, high_{name})"""
+
+
+def _candidates(op: Any, scores: TensorType) -> str:
     """Write the nodes that sort the scores which count, of all classes in one list."""
-    threshold = op.score_threshold
-    if op.is_logit:
-        with np.errstate(divide="ignore"):
-            threshold = np.log(threshold) - np.log1p(-threshold)
-    threshold = max(float(np.float32(threshold)), LOWEST)
+    assert scores.dtype is not None  # noqa: S101  # lowering knows all dtypes
+    raw = raw_threshold(op.score_threshold, scores.dtype.numpy, is_logit=op.is_logit)
+    threshold = max(raw, LOWEST)
     foreground = "is_candidate = Identity(is_good)"
     if op.background_class >= 0:
         foreground = f"""

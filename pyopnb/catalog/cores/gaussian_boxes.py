@@ -1,8 +1,8 @@
 """Turned boxes as normal distributions, and suppression by how similar these are.
 
 After Llerena and others (2021), "Gaussian Bounding Boxes and Probabilistic
-Intersection-over-Union". A box is five numbers: the center's x and y, width, height, and
-an angle in radians.
+Intersection-over-Union". A box is five numbers: two opposite corners before it is turned, and an
+angle in radians.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _TINY = 1e-7
 
 def _covariances(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the variances along x and y, and the covariance, of uniform distributions on boxes."""
-    across = np.square(boxes[..., 2]) / 12
-    along = np.square(boxes[..., 3]) / 12
+    across = np.square(boxes[..., 2] - boxes[..., 0]) / 12
+    along = np.square(boxes[..., 3] - boxes[..., 1]) / 12
     cosine = np.cos(boxes[..., 4])
     sine = np.sin(boxes[..., 4])
     in_x = across * cosine**2
@@ -35,13 +35,14 @@ def gaussian_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Compute 1 minus the Hellinger distance of one box to many, float64[N]."""
     first = box.astype(np.float64)
     others = boxes.astype(np.float64)
+    center = (first[:2] + first[2:4]) / 2
+    centers = (others[:, :2] + others[:, 2:4]) / 2
     xx, yy, xy = _covariances(first)
     other_xx, other_yy, other_xy = _covariances(others)
     sum_xx = xx + other_xx
     sum_yy = yy + other_yy
     sum_xy = xy + other_xy
-    across = first[0] - others[:, 0]
-    down = first[1] - others[:, 1]
+    across, down = (center - centers).T
     determinant = sum_xx * sum_yy - sum_xy**2
     # The squared distance of the centers, in units of both distributions.
     squares = sum_xx * down**2

@@ -95,7 +95,13 @@ def best_rows_form(keep: int) -> str:
 
 
 def per_class_form(
-    *, score_threshold: float, limit: str, top_k: int, keep: int, background: int
+    *,
+    score_threshold: float,
+    limit: str,
+    top_k: int,
+    keep: int,
+    background: int,
+    sorts_corners: bool = True,
 ) -> str:
     """Write the nodes that select the best boxes of each class and then of the image.
 
@@ -107,6 +113,9 @@ def per_class_form(
         As that function takes them.
     limit : str
         As `limit_over` writes it.
+    sorts_corners : bool
+        Whether a box whose corners are swapped counts as if they were in order, as for ONNX's
+        operator. Otherwise it has no area.
 
     Returns
     -------
@@ -117,6 +126,13 @@ def per_class_form(
         ``zero``, ``unit`` and ``nobody``, -1.
     """
     most = top_k if top_k > 0 else 2**31
+    compared = "ranked_boxes = Identity(given_boxes)"
+    if not sorts_corners:
+        compared = """
+        two_and_two = Constant<value_ints = [2, 2]>()
+        first, second = Split<axis = -1>(given_boxes, two_and_two)
+        high = Max(first, second)
+        ranked_boxes = Concat<axis = -1>(first, high)"""
     return f"""
         zero_64 = Constant<value_int = 0>()
         step = Constant<value_int = 1>()
@@ -150,7 +166,8 @@ def per_class_form(
         number_column = Unsqueeze(class_numbers, last_axis)
         class_boxes = GatherND<batch_dims = 2>(boxes_of_classes, number_column)
         box_lists_shape = Concat<axis = 0>(every, candidate_count, four)
-        ranked_boxes = Reshape(class_boxes, box_lists_shape)
+        given_boxes = Reshape(class_boxes, box_lists_shape)
+        {compared}
         class_axis = Constant<value_ints = [1]>()
         scores_by_class = Unsqueeze(ranked_scores, class_axis)
         most = Constant<value_ints = [{keep}]>()

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import sort_corners, suppress
-from pyopnb.catalog.cores.rotated_boxes import suppress_rotated
-
 __all__ = ["Detections", "select_per_class"]
-
-_TURNED = 5
-"""How many numbers a turned box has; one along the axes has four."""
 
 
 class Detections(NamedTuple):
@@ -29,27 +23,27 @@ class Detections(NamedTuple):
 def select_per_class(
     boxes: np.ndarray,
     scores: np.ndarray,
+    suppress: Callable[[np.ndarray, int], np.ndarray],
     *,
     score_threshold: float,
-    iou_threshold: float,
     top_k: int,
     keep: int,
     keep_per_class: int | None = None,
     background: int = -1,
-    offset: float = 0.0,
 ) -> Iterator[Detections]:
     """Yield the best boxes of each image of a batch.
 
     Parameters
     ----------
     boxes : ndarray
-        float[B,N,1 or C,4] as `pyopnb.catalog.cores.boxes.boxes_by_class` returns them; with 5
-        numbers, boxes are turned.
+        float[B,N,1 or C,4 or 5] as `pyopnb.catalog.cores.boxes.boxes_by_class` returns them.
     scores : ndarray
         float[B,N,C].
-    score_threshold, iou_threshold : float
-        A box is dropped if its score is not over the first, and suppressed if it overlaps a better
-        one by more than the second.
+    suppress : callable
+        Takes the boxes of a class, float32 and the best one first, and how many are kept at most.
+        Returns the positions of the boxes that are kept.
+    score_threshold : float
+        A box is dropped if its score is not over it.
     top_k : int
         How many boxes of a class take part; all of them if it is not positive.
     keep : int
@@ -58,8 +52,6 @@ def select_per_class(
         How many boxes of one class are returned at most.
     background : int
         A class that is left out.
-    offset : float
-        As `pyopnb.catalog.cores.boxes.overlaps` takes it.
 
     Yields
     ------
@@ -85,11 +77,7 @@ def select_per_class(
                 order = order[:top_k]
             candidates = candidates[order]
             class_boxes = wide_boxes[candidates, _column(boxes, label)]
-            if boxes.shape[3] == _TURNED:
-                kept = suppress_rotated(class_boxes, iou_threshold, per_class)
-            else:
-                corners = sort_corners(class_boxes)
-                kept = suppress(corners, iou_threshold, offset=offset, limit=per_class)
+            kept = suppress(class_boxes, per_class)
             labels = np.full(len(kept), label)
             pairs.append(np.column_stack([candidates[kept], labels]))
         selected, classes = np.concatenate(pairs).T

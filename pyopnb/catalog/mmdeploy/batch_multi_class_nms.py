@@ -7,7 +7,7 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.boxes import boxes_by_class, sort_corners, suppress
 from pyopnb.catalog.cores.per_class_nms import select_per_class
 
 NAMES = ("mmdeploy::BatchMultiClassNMS",)
@@ -23,9 +23,9 @@ class BatchMultiClassNMS:
         max_size_per_class: int = 100,
         max_total_size: int = 100,
     ):
+        self.iou_threshold = iou_threshold
         self.attrs = {
             "score_threshold": score_threshold,
-            "iou_threshold": iou_threshold,
             "keep": max_total_size,
             "keep_per_class": max_size_per_class,
         }
@@ -46,9 +46,12 @@ class BatchMultiClassNMS:
         best_scores, best_classes = np.zeros((2, batch, self.most), scores.dtype)
         # Rows after the count are padding.
         counts = np.zeros(batch, np.int32)
-        for best in select_per_class(boxes, scores, top_k=0, **self.attrs):
+        for best in select_per_class(boxes, scores, self._suppress, top_k=0, **self.attrs):
             rows = counts[best.image] = len(best.numbers)
             best_boxes[best.image, :rows] = best.boxes
             best_scores[best.image, :rows] = best.scores
             best_classes[best.image, :rows] = best.classes
         return best_boxes, best_scores, best_classes, counts
+
+    def _suppress(self, boxes, most):
+        return suppress(sort_corners(boxes), self.iou_threshold, limit=most)

@@ -8,7 +8,7 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.boxes import boxes_by_class, suppress
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
 from pyopnb.catalog.cores.per_class_nms import select_per_class
@@ -21,7 +21,9 @@ class TRTBatchedNMS:
 
     A box counts if its score is over the threshold, and is suppressed if it overlaps a better one
     of its class by more than ``iou_threshold``. Rows after the boxes that were found have label and
-    index -1. A node has the third output, the numbers of the boxes, only with ``return_index``.
+    index -1. A node has the third output, the numbers of the boxes, only with ``return_index``;
+    with boxes for each class, a number counts the boxes of one class after those of another. A box
+    whose corners are swapped overlaps none.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class TRTBatchedNMS:
         topk: int = 1000,
         keep_topk: int = 100,
         is_normalized: int = 0,
-        clip_boxes: int = 0,
+        clip_boxes: int = 1,
         return_index: int = 0,
     ):
         self.iou_threshold = iou_threshold
@@ -57,21 +59,27 @@ class TRTBatchedNMS:
         detections = np.zeros((batch, self.keep, 5), boxes.dtype)
         labels = np.full((batch, self.keep), -1, np.int32)
         indices = np.full((batch, self.keep), -1, np.int32)
-        rules = {"iou_threshold": self.iou_threshold, **self.limits}
-        for best in select_per_class(boxes, scores, **rules):
+        for best in select_per_class(boxes, scores, self._suppress, **self.limits):
             # Rows after these stay as padding.
             rows = len(best.numbers)
             corners = best.boxes.clip(0, 1) if self.clips else best.boxes
             detections[best.image, :rows, :4] = corners
             detections[best.image, :rows, 4] = best.scores
             labels[best.image, :rows] = best.classes
-            indices[best.image, :rows] = best.numbers
+            numbers = best.numbers
+            if boxes.shape[2] > 1:
+                numbers = numbers + best.classes * boxes.shape[1]
+            indices[best.image, :rows] = numbers
         return detections, labels, indices
+
+    def _suppress(self, boxes, most):
+        return suppress(boxes, self.iou_threshold, limit=most)
 
     lowered_opset = 15
 
     def lowered(self, boxes, scores):
-        nodes = per_class_form(limit=limit_over(self.iou_threshold), **self.limits)
+        limit = limit_over(self.iou_threshold)
+        nodes = per_class_form(limit=limit, sorts_corners=False, **self.limits)
         clip = "Clip(box_rows, zero, unit)" if self.clips else "Identity(box_rows)"
         return f"""(boxes, scores) => (detections, best_labels, best_numbers) {{
             boxes_32 = Cast<to = 1>(boxes)
@@ -83,6 +91,11 @@ class TRTBatchedNMS:
             real_rows = Where(is_row_column, rows_32, zero)
             detections = Cast<to = {dtype_number(boxes)}>(real_rows)
             best_labels = Cast<to = 6>(label_rows)
-            real_numbers = Where(is_row, number_rows, nobody)
+            box_classes = Shape<start = 2, end = 3>(boxes)
+            is_per_class = Greater(box_classes, class_axis)
+            boxes_before = Mul(class_rows, box_count)
+            numbers_per_class = Add(number_rows, boxes_before)
+            all_numbers = Where(is_per_class, numbers_per_class, number_rows)
+            real_numbers = Where(is_row, all_numbers, nobody)
             best_numbers = Cast<to = 6>(real_numbers)
         }}"""

@@ -6,8 +6,9 @@ Tested against ONNX Runtime's NonMaxSuppression on boxes that are not turned, ex
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.boxes import boxes_by_class, suppress_greedily
 from pyopnb.catalog.cores.per_class_nms import select_per_class
+from pyopnb.catalog.cores.rotated_boxes import rotated_overlaps
 
 NAMES = ("mmdeploy::TRTBatchedRotatedNMS",)
 
@@ -16,8 +17,8 @@ class TRTBatchedRotatedNMS:
     """Select the ``keep_topk`` best turned boxes of an image, after suppression inside each class.
 
     A box counts if its score is over the threshold, and is suppressed if its polygon overlaps that
-    of a better one of its class by more than ``iou_threshold``. Rows after the boxes that were
-    found have label -1.
+    of a better one of its class by more than ``iou_threshold``. A box without an area overlaps all
+    others. Rows after the boxes that were found have label -1.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class TRTBatchedRotatedNMS:
         topk: int = 2000,
         keep_topk: int = 200,
         is_normalized: int = 0,
-        clip_boxes: int = 0,
+        clip_boxes: int = 1,
     ):
         self.keep = keep_topk
+        self.iou_threshold = iou_threshold
+        self.clips = bool(clip_boxes)
         self.rules = {
-            "iou_threshold": iou_threshold,
             "score_threshold": score_threshold,
             "top_k": topk,
             "keep": keep_topk,
@@ -52,10 +54,24 @@ class TRTBatchedRotatedNMS:
         batch = len(scores)
         detections = np.zeros((batch, self.keep, 6), boxes.dtype)
         labels = np.full((batch, self.keep), -1, np.int32)
-        for best in select_per_class(boxes, scores, **self.rules):
+        for best in select_per_class(boxes, scores, self._suppress, **self.rules):
             # Rows after these stay as padding.
             rows = len(best.numbers)
-            detections[best.image, :rows, :5] = best.boxes
+            # All five numbers are clipped, the angle as well.
+            turned = best.boxes.clip(0, 1) if self.clips else best.boxes
+            detections[best.image, :rows, :5] = turned
             detections[best.image, :rows, 5] = best.scores
             labels[best.image, :rows] = best.classes
         return detections, labels
+
+    def _suppress(self, boxes, most):
+        # In float32, boxes far from 0 would lose the digits of their overlap.
+        wide = boxes.astype(np.float64)
+        areas = wide[:, 2] * wide[:, 3]
+
+        def find_beaten(best, rivals):
+            overlap = rotated_overlaps(wide[best], wide[rivals])
+            has_area = np.minimum(areas[best], areas[rivals]) >= 1e-14
+            return np.where(has_area, overlap, 1) > self.iou_threshold
+
+        return suppress_greedily(len(boxes), find_beaten, most)

@@ -7,7 +7,13 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class, infer_detections
+from pyopnb.catalog.cores.boxes import (
+    boxes_by_class,
+    infer_detections,
+    sort_corners,
+    suppress,
+    suppress_greedily,
+)
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
 from pyopnb.catalog.cores.per_class_nms import select_per_class
@@ -53,11 +59,9 @@ class BatchedNMSDynamic_TRT:
         }
         self.iou_threshold = iouThreshold
         self.clips = bool(clipBoxes)
-        # Caffe counts pixels, so that a box from 3 to 5 is three pixels wide.
-        if caffeSemantics and not isNormalized:
-            self.offset = 1.0
-        else:
-            self.offset = 0.0
+        # Where pixels are counted, a box from 3 to 5 is three pixels wide.
+        self.counts_pixels = not isNormalized
+        self.offset = float(bool(caffeSemantics))
 
     def infer(self, boxes, scores):
         return infer_detections(boxes, scores, self.keep, classes=scores.dtype)
@@ -72,8 +76,7 @@ class BatchedNMSDynamic_TRT:
         best_boxes = np.zeros((batch, self.keep, 4), boxes.dtype)
         best_scores = np.zeros((batch, self.keep), scores.dtype)
         best_classes = np.full((batch, self.keep), -1, scores.dtype)
-        rules = {"iou_threshold": self.iou_threshold, "offset": self.offset, **self.limits}
-        for best in select_per_class(boxes, scores, **rules):
+        for best in select_per_class(boxes, scores, self._suppress, **self.limits):
             rows = len(best.numbers)
             count[best.image] = rows
             best_boxes[best.image, :rows] = best.boxes
@@ -83,13 +86,28 @@ class BatchedNMSDynamic_TRT:
             best_boxes = best_boxes.clip(0, 1)
         return count, best_boxes, best_scores, best_classes
 
+    def _suppress(self, boxes, most):
+        corners = sort_corners(boxes)
+        if not self.counts_pixels:
+            return suppress(corners, self.iou_threshold, limit=most)
+        areas = (corners[:, 2:] - corners[:, :2] + np.float32(1)).prod(axis=1)
+
+        def find_beaten(best, rivals):
+            low = np.maximum(corners[best, :2], corners[rivals, :2])
+            high = np.minimum(corners[best, 2:], corners[rivals, 2:])
+            # Boxes that do not meet have an intersection from 0 to 0, which can be one pixel.
+            sizes = np.where((low > high).any(axis=1, keepdims=True), 0, high - low)
+            intersection = (sizes + np.float32(self.offset)).prod(axis=1)
+            union = areas[best] + areas[rivals] - intersection
+            return intersection / union > np.float32(self.iou_threshold)
+
+        return suppress_greedily(len(corners), find_beaten, most)
+
     lowered_opset = 15
 
     def lowered(self, boxes, scores):
-        if self.offset:
-            raise NotImplementedError(
-                "pixels that are counted, by caffeSemantics without isNormalized"
-            )
+        if self.counts_pixels:
+            raise NotImplementedError("pixels that are counted, with isNormalized=0")
         nodes = per_class_form(limit=limit_over(self.iou_threshold), **self.limits)
         clip = "Clip(real_boxes, zero, unit)" if self.clips else "Identity(real_boxes)"
         return f"""(boxes, scores) => (count, best_boxes, best_scores, best_classes) {{

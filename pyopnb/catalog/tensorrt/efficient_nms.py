@@ -11,12 +11,11 @@ import numpy as np
 
 from pyopnb.catalog.cores.boxes import (
     boxes_by_class,
-    corners_from_centers,
     infer_detections,
     sort_corners,
     suppress,
 )
-from pyopnb.catalog.cores.candidates import best_candidates, decode_anchors
+from pyopnb.catalog.cores.candidates import best_candidates, decode_boxes, raw_threshold
 from pyopnb.catalog.cores.efficient_nms_form import efficient_nms_form
 
 NAMES = ("TRT::EfficientNMS_TRT", "::EfficientNMS_TRT", "trt.plugins::EfficientNMS_TRT")
@@ -41,7 +40,7 @@ class EfficientNMS_TRT:
         plugin_version: str = "1",
         plugin_namespace: str = "",
     ):
-        self.score_threshold = np.float32(score_threshold)
+        self.score_threshold = score_threshold
         self.iou_threshold = iou_threshold
         self.max_output_boxes = max_output_boxes
         self.background_class = background_class
@@ -61,13 +60,14 @@ class EfficientNMS_TRT:
         """Return the outputs, and the numbers of the boxes."""
         boxes = boxes_by_class(boxes, scores)
         shape = (len(scores), self.max_output_boxes)
+        threshold = raw_threshold(self.score_threshold, scores.dtype, is_logit=self.is_logit)
         count = np.zeros((len(scores), 1), np.int32)
         best_boxes = np.zeros((*shape, 4), boxes.dtype)
         best_scores = np.zeros(shape, scores.dtype)
         best_classes, best_numbers = np.zeros((2, *shape), np.int32)
         for image, image_scores in enumerate(scores):
-            corners = self._corners(boxes[image], anchors, image)
-            selected, classes, their_boxes, numbers = self._select(corners, image_scores)
+            corners = decode_boxes(boxes[image], anchors, image, has_centers=self.has_centers)
+            selected, classes, their_boxes, numbers = self._select(corners, image_scores, threshold)
             rows = len(selected)
             count[image] = rows
             best_boxes[image, :rows] = their_boxes
@@ -76,26 +76,9 @@ class EfficientNMS_TRT:
             best_numbers[image, :rows] = numbers
         return count, best_boxes, best_scores, best_classes, best_numbers
 
-    def _corners(self, boxes, anchors, image):
-        """Return corners of an image's boxes, float32[N,1 or C,4]."""
-        boxes = boxes.astype(np.float32, copy=False)
-        if anchors is not None:
-            # One set of anchors may serve all images.
-            number = image if len(anchors) > 1 else 0
-            anchor = anchors[number].astype(np.float32)
-            boxes = decode_anchors(boxes, anchor, has_centers=self.has_centers)
-        if self.has_centers:
-            return corners_from_centers(boxes)
-        return boxes
-
-    def _select(self, corners, scores):
+    def _select(self, corners, scores, threshold):
         """Return scores, classes, corners and numbers of an image's best boxes."""
         scores = scores.astype(np.float32, copy=False)
-        threshold = self.score_threshold
-        if self.is_logit:
-            # Only results go through the sigmoid; the threshold goes the other way.
-            with np.errstate(divide="ignore"):
-                threshold = np.log(threshold) - np.log1p(-threshold)
         numbers, classes = best_candidates(scores, threshold, self.background_class)
         columns = classes if corners.shape[1] > 1 else 0
         boxes = corners[numbers, columns]
