@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,21 +53,24 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
     OSError
         As `open` raises it, with that path. The file is as it was before.
     """
+    mode = _mode(path)
+    first_mode = 0o666 if mode is None else mode
+    # In the same folder, so that os.replace is one step.
+    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}{_SUFFIX}")
     try:
-        # In the same folder, so that os.replace is one step.
-        handle, temporary = tempfile.mkstemp(
-            prefix=f".{path.name[:40]}.", suffix=_SUFFIX, dir=path.parent
-        )
+        # tempfile makes files for their owner alone; here, the system applies its mask.
+        opened = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, first_mode))
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with opened as stream:
             pending = PendingFile(path, stream)
             yield pending
             stream.flush()
             # Without it, a crash soon after could leave the name of a file without its content.
             os.fsync(stream.fileno())
-        os.chmod(temporary, _mode(path))
+        if mode is not None:
+            os.chmod(temporary, mode)
         os.replace(temporary, pending.path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -111,10 +113,8 @@ def check_writable(path: Path) -> None:
         raise ModelError(where, expected="a folder that can be written to", got="one that cannot")
 
 
-def _mode(path: Path) -> int:
-    """Return the permissions for the new file, because mkstemp's are for the owner alone."""
+def _mode(path: Path) -> int | None:
+    """Return the permissions of the file that is replaced, if there is one."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    return None

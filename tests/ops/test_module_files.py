@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import stat
 
 import numpy as np
 import pytest
@@ -56,3 +58,17 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
             "@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n"
         )
     assert [op.name for op in registry] == ["demo::SoftClip"]
+
+
+def test_a_new_file_has_the_permissions_of_any_other_while_threads_see_one_mask(
+    soft_clip, tmp_path, monkeypatch
+):
+    (tmp_path / "other").touch()
+    # A file that another thread makes meanwhile would be open to everybody.
+    monkeypatch.delattr(os, "umask")
+    save_module(tmp_path / "ops.py")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("other", "ops.py")]
+    assert modes[0] == modes[1]
+    (tmp_path / "ops.py").chmod(0o600)
+    save_module(tmp_path / "ops.py")
+    assert stat.S_IMODE((tmp_path / "ops.py").stat().st_mode) == 0o600
