@@ -198,12 +198,13 @@ Were the folder itself in the metadata, any file could name any folder. A token 
 another process and cannot be guessed.
 """
 
+_tokens: dict[str, str] = {}  # by folder
+
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = next((token for token, path in _folders.items() if path == folder), None)
-    if token is None:
-        token = os.urandom(16).hex()
-        _folders[token] = folder
+    # Other threads come here, too.
+    token = _tokens.setdefault(folder, os.urandom(16).hex())
+    _folders[token] = folder
     for entry in proto.metadata_props:
         if entry.key == FOLDER:
             entry.value = token

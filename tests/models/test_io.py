@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
+from together import together
 
 import pyopnb
-from pyopnb.models.io import read_model
+from pyopnb.models.io import ModelSource, read_model, to_model
 
 MODEL = pyopnb.model([pyopnb.node("Relu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
 DATA = MODEL.SerializeToString()
@@ -69,3 +72,18 @@ def test_data_beside_the_model_and_below_it(tmp_path: Path) -> None:
     for location in ("w.bin", "sub/w.bin", "./sub/../w.bin"):
         (tmp_path / location).write_bytes(bytes(4))
         assert read_model(external(location), tmp_path).folder == str(tmp_path.resolve())
+
+
+def test_threads_that_edit_models_of_many_folders_at_once() -> None:
+    def edit(thread: int) -> None:
+        for number in range(600):
+            folder = f"/data/{thread}/{number}"
+            edited = to_model(ModelSource(external("w.bin"), folder))
+            assert read_model(edited, data=False).folder == folder
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        together(*[partial(edit, thread) for thread in range(4)])
+    finally:
+        sys.setswitchinterval(interval)
