@@ -64,7 +64,13 @@ import numpy as np
 import onnxruntime
 {imports}
 FOLDER = Path(__file__).parent
-FEEDS = dict(np.load(FOLDER / "feeds.npz"))
+
+
+def load(file, names):
+    return dict(zip(names, np.load(FOLDER / file).values()))
+
+
+FEEDS = load("feeds.npz", {inputs})
 
 
 def run(level):
@@ -102,9 +108,7 @@ def write_reproduction(
     model: ModelProto, feeds: Mapping[str, Any], failure: Failure, folder: Path
 ) -> Path:
     """Write the files of a failure into a folder; see `Reduction.write`."""
-    arrays = {}
-    for name, value in feeds.items():
-        arrays[name] = storable(name, value)
+    arrays = [storable(name, value) for name, value in feeds.items()]
     names = []
     for site in walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
@@ -113,13 +117,14 @@ def write_reproduction(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         onnx.save(model, folder / "model.onnx")
-        np.savez(folder / "feeds.npz", **arrays)  # type: ignore[arg-type]  # they have no name of an argument
+        # Names of tensors may hold anything, so that files number them.
+        np.savez(folder / "feeds.npz", *arrays)
         # Without optimizations, onnxruntime runs the model again.
         if failure.outputs and failure.kind != "levels":
-            np.savez(folder / "expected.npz", **failure.outputs[1])
+            np.savez(folder / "expected.npz", *failure.outputs[1].values())
         if names:
             save_module(folder / f"{_OPS}.py", *names, overwrite=True)
-        (folder / "reproduce.py").write_text(_script(failure, names), encoding="utf-8")
+        (folder / "reproduce.py").write_text(_script(feeds, failure, names), encoding="utf-8")
         (folder / "report.md").write_text(_report(model, feeds, failure), encoding="utf-8")
     except OSError as error:
         raise InputError(
@@ -128,7 +133,7 @@ def write_reproduction(
     return folder
 
 
-def _script(failure: Failure, ops: list[str]) -> str:
+def _script(feeds: Mapping[str, Any], failure: Failure, ops: list[str]) -> str:
     # A docstring ends at three quotes.
     words = sanitize(failure.text, 300).replace("\\", "/").replace('"', "'")
     needs = "onnxruntime and numpy"
@@ -137,9 +142,11 @@ def _script(failure: Failure, ops: list[str]) -> str:
     if ops:
         needs, session = f"{needs}, and pyopnb for the ops of the model", "pyopnb.Session"
         imports = f"import {_OPS}\nimport pyopnb\n"
-    script = _SCRIPT.format(failure=words, needs=needs, imports=imports, session=session)
+    script = _SCRIPT.format(
+        failure=words, needs=needs, imports=imports, inputs=list(feeds), session=session
+    )
     if failure.outputs:
-        expected = 'dict(np.load(FOLDER / "expected.npz"))'
+        expected = f'load("expected.npz", {list(failure.outputs[1])})'
         if failure.kind == "levels":
             expected = "run(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)"
         script += _COMPARED.format(label=_LABELS[failure.kind], expected=expected)

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
+from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.errors import InputError
 
 RANDOM = np.random.default_rng(0)
@@ -206,3 +207,26 @@ def test_a_sequence_stays_as_it_is(tmp_path):
     assert "s: list" in str(smallest)
     with pytest.raises(InputError, match="feed s: expected an array, for a file"):
         smallest.write(tmp_path)
+
+
+def test_files_have_tensors_of_any_name(tmp_path):
+    names = ["file", "args", "allow_pickle", "self", "a/b", "x", "x.npy", "arr_0", "{0}", '"\\n']
+    feeds = {name: np.float32([number]) for number, name in enumerate(names)}
+    nodes = [helper.make_node("Neg", [name], [f"{name} out"]) for name in names]
+    ports = [
+        [helper.make_tensor_value_info(name + end, 1, [1]) for name in names]
+        for end in ("", " out")
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", *ports),
+        ir_version=9,
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    outputs = {f"{name} out": -array for name, array in feeds.items()}
+    write_reproduction(model, feeds, Failure("reference", "differs", (outputs, outputs)), tmp_path)
+    done = ran(tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name, array in feeds.items():
+        assert f"\n{name} out = [{-array[0]}]".replace(".0]", ".]") in done.stdout
+        assert f"expected {name} out = [{-array[0]}]".replace(".0]", ".]") in done.stdout
+    assert done.stdout.count("largest difference: 0.0") == len(names)
