@@ -40,13 +40,14 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
-__all__ = ["add_attributes", "ints_to_floats", "model", "node", "type_outputs"]
+__all__ = ["add_attributes", "ints_to_floats", "model", "node", "refuse_ambiguous", "type_outputs"]
 
 
 @hide_internal_frames
 @check_arguments
 def node(
     op: str | type | Op,
+    /,
     inputs: Sequence[str] | str,
     outputs: Sequence[str] | str,
     name: str | None = None,
@@ -90,11 +91,39 @@ def node(
     # A bare name is ONNX's own operator here, where the registry's functions read it as one of
     # pyopnb's.
     domain, op_type = split_name(op if "::" in op else f"::{op}")
+    refuse_ambiguous(
+        f"node {sanitize(op)}",
+        registry.find(domain, op_type),
+        'node.attribute.append(onnx.helper.make_attribute("name", …))',
+        name=name,
+    )
     proto = helper.make_node(
         op_type, _names(inputs), _names(outputs), name=name, domain=domain or None
     )
     add_attributes(proto, op, attrs)
     return proto
+
+
+def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> None:
+    """Refuse an option of a function that may as well be an attr of the op.
+
+    Parameters
+    ----------
+    where : str
+    op : Op or None
+    next_ : str
+        How to set the attr.
+    **options
+        None for those that were not given.
+    """
+    for attr in () if op is None else op.current.schema.attrs:
+        if options.get(attr.name) is not None:
+            raise InputError(
+                f"{where}, {attr.name}",
+                expected="nothing, as the op has an attr of that name",
+                got=describe(options[attr.name]),
+                next=next_,
+            )
 
 
 def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:

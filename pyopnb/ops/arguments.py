@@ -71,14 +71,42 @@ def check_arguments(
             variadic = parameter.kind is parameter.VAR_POSITIONAL
             rules[name] = (*rule, variadic)
 
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    # Beside **attrs, an attr may have the name of such a parameter; `bind` refused it before
+    # Python 3.13.
+    unnamed: Collection[str] = ()
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        unnamed = [
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.kind is parameter.POSITIONAL_ONLY
+        ]
+    # Functions that take feeds by name.
+    options: Collection[str] = ()
+    if "named" in signature.parameters:
+        options = [
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
+        by_name = {name: value for name, value in kwargs.items() if name not in unnamed}
         try:
-            arguments = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **by_name).arguments
         except TypeError as error:
             remedy = _suggest_call(where, signature, kwargs, remedies)
             raise InputError(f"{where}: {sanitize(error)}", next=remedy) from None
+        for name in options:
+            if name in kwargs and _is_feed(kwargs[name]):
+                raise InputError(
+                    f"{where}, {name}",
+                    expected="an option; a feed of that name goes into one dict of all feeds",
+                    got=describe(kwargs[name]),
+                    next=f'{{"{name}": {name}}}',
+                )
         for name, (expected, accepts, is_variadic) in rules.items():
             if name not in arguments:
                 continue
@@ -114,6 +142,13 @@ def _suggest_call(
             bare = parameter.replace(annotation=parameter.empty)
             needed.append(str(bare))
     return f"{where}({', '.join(needed)})"
+
+
+def _is_feed(value: object) -> bool:
+    """Tell whether a value can only be a feed: an array, or a list of numbers or arrays."""
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, (int, float)) or _is_feed(item) for item in value)
+    return hasattr(value, "__array__") and not isinstance(value, np.generic)
 
 
 def describe(value: object) -> str:

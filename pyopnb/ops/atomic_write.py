@@ -59,7 +59,9 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
     temporary = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}{_SUFFIX}")
     try:
         # tempfile makes files for their owner alone; here, the system applies its mask.
-        opened = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, first_mode))
+        opened = open(  # noqa: SIM115  # below, where errors are of another kind
+            temporary, "xb", opener=lambda name, flags: os.open(name, flags, first_mode)
+        )
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:

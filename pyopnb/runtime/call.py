@@ -13,7 +13,7 @@ import onnx
 from onnx import NodeProto
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
-from pyopnb.models.build import add_attributes, ints_to_floats
+from pyopnb.models.build import add_attributes, ints_to_floats, refuse_ambiguous
 from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import exists, nearest_op
 from pyopnb.models.nodes import type_of_proto
@@ -115,6 +115,10 @@ def call(
         check_opset(opset, where)
     # A definition begins an epoch, and a removal changes how many ops there are.
     definition = _define(op, len(inputs), opset, (registry.epoch, len(registry)))
+    if definition.version is not None:
+        next_ = "pyopnb.run(pyopnb.model([pyopnb.node(…)], …), …)"
+        called = find_op(definition.version.op)
+        refuse_ambiguous(where, called, next_, outputs=outputs, opset=opset)
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
     _check_types(where, definition, arrays)
     # The node has no entries for inputs that are omitted at the end.

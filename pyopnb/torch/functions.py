@@ -159,7 +159,7 @@ class TorchFunction:
     def __repr__(self) -> str:
         return f"{self.name}, version {self._number}, as a function of torch: {self._schema}"
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **attrs: Any) -> Any:
         """Call the op.
 
         Parameters

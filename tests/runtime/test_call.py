@@ -347,3 +347,42 @@ def test_a_call_inside_compute(soft_clip):
 def test_run_takes_a_model_once():
     model = pyopnb.parse("(float[N] x) => (y) { y = Neg(x) }")
     assert pyopnb.run(model, X)["y"].tolist() == pyopnb.run(model, x=X)["y"].tolist() == [-1, 2]
+
+
+class Named:
+    def __init__(
+        self, name: str = "a", where: str = "a", op: str = "a", outputs: int = 97, opset: int = 97
+    ):
+        self.attrs = {"name": name, "where": where, "op": op, "outputs": outputs, "opset": opset}
+
+    def compute(self, x):
+        (changed,) = {str(value) for value in self.attrs.values()} - {"a", "97"}
+        return np.full(x.shape, ord(changed), x.dtype)
+
+
+def test_an_attr_may_have_any_name_or_it_is_said_how_to_set_it():
+    pyopnb.pyop("demo::Named")(Named)
+    x = np.float32([0])
+
+    def built(node):
+        return pyopnb.model([node], {"x": "float32[N]"}, "y")
+
+    for name in ("where", "op"):
+        node = pyopnb.node("demo::Named", "x", "y", **{name: "b"})
+        assert pyopnb.run(built(node), x)["y"] == [98]
+        assert pyopnb.call("demo::Named", x, **{name: "b"}) == [98]
+        session = pyopnb.Session(built(pyopnb.node("demo::Named", "x", "y")))
+        session.set_attrs(**{name: "b"})
+        assert session(x)["y"] == [98]
+    assert pyopnb.call("demo::Named", x, name="b") == [98]
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"node demo::Named, name: .*Try: node.attribute.append"
+    ):
+        pyopnb.node("demo::Named", "x", "y", name="b")
+    for name in ("outputs", "opset"):
+        with pytest.raises(
+            pyopnb.errors.InputError, match=rf"call of demo::Named, {name}: .*Try: pyopnb.run"
+        ):
+            pyopnb.call("demo::Named", x, **{name: 5})
+    # A node of an op without such an attr can be named.
+    assert pyopnb.node("Neg", "x", "y", name="b").name == "b"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -225,3 +227,45 @@ def test_masked_elements_are_refused():
 def test_another_byte_order_is_named():
     with pytest.raises(pyopnb.errors.InputError, match=r"got float32\[2\] of another byte order"):
         same("float32[N]")(x=F([1, 2]).astype(">f4"))
+
+
+def one_input(name):
+    made = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y")
+    made.graph.input[0].name = made.graph.node[0].input[0] = name
+    return made
+
+
+TAKERS = {
+    "run": pyopnb.run,
+    "trace": pyopnb.trace,
+    "stability": pyopnb.stability,
+    "profile": pyopnb.profile,
+    "sweep": pyopnb.sweep,
+    "Session": pyopnb.Session.__call__,
+    "Session.trace": pyopnb.Session.trace,
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_feed_may_have_any_name(taker):
+    function = TAKERS[taker]
+    value = [np.float32([1, 2]), np.float32([3])] if taker == "sweep" else np.float32([1, 2])
+    names = {"self", "model", "session", "feeds", "named", "args", "file", "function", "where"}
+    options = {
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    for name in sorted(names | options):
+        given = one_input(name)
+        if taker.startswith("Session"):
+            given = pyopnb.Session(given)
+        if name in options:
+            with pytest.raises(
+                pyopnb.errors.InputError,
+                match=rf'{name}: .*one dict of all feeds, .*Try: {{"{name}": {name}}}',
+            ):
+                function(given, **{name: value})
+            function(given, {name: value})
+        else:
+            function(given, **{name: value})

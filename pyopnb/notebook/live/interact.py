@@ -171,7 +171,7 @@ class Interact(LiveOutput):
             )
         self._update()
 
-    def set(self, **values: Any) -> None:
+    def set(self, /, **values: Any) -> None:
         """Move controls, as a user would with the mouse.
 
         Parameters

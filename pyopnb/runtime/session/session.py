@@ -627,7 +627,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             options=arguments[0] if arguments else QUIET,
         )
 
-    def __call__(self, *feeds: Any, **named: Any) -> Result:
+    def __call__(self, /, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
         Python's own numbers and lists of them get the dtype of the input, if that has their values;
@@ -662,6 +662,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @check_arguments
     def trace(
         self,
+        /,
         *feeds: Any,
         only: str | Sequence[str] | None = None,
         level: str = "all",
