@@ -30,7 +30,7 @@ from pyopnb.models.nodes import (
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
-from pyopnb.onnx_reference.operator import Evaluation, has_reference
+from pyopnb.onnx_reference.operator import has_reference, node_kernel
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.kernels import Kernel, runtime_kernel
 from pyopnb.ops.messages import sanitize
@@ -121,10 +121,7 @@ class Evaluator:
         # ONNX defines some operators in words only; for them, there is the runtime's kernel.
         if op is not None or not has_reference(node, version):
             return runtime_kernel(node, versions, op)
-        attrs = {attribute.name: attribute for attribute in node.attribute}
-        positions = [position for position, name in enumerate(node.output) if name]
-        count = max(positions, default=0) + 1
-        return Evaluation(node.domain, node.op_type, version, attrs, count)
+        return node_kernel(node, versions)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return all values of the main graph by name.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from onnx import NodeProto
+from onnx import NodeProto, helper
 
 from pyopnb.ops.kernels import Kernel, runtime_kernel
 from pyopnb.ops.op import Op
@@ -96,14 +96,30 @@ def _base() -> type:
             del bare.attribute[:]
             super().__init__(bare, run_params, schema)
             self.onnx_node = onnx_node
-            self._kernel = self.make_kernel(onnx_node, run_params["opsets"])
+            # In a function of ONNX's own, attributes may be those of the node that calls it.
+            self.has_linked_attribute = any(attr.ref_attr_name for attr in onnx_node.attribute)
+            if not self.has_linked_attribute:
+                self._kernel = self.make_kernel(onnx_node, run_params["opsets"])
 
-        def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        def run(
+            self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
+        ) -> tuple[Any, ...]:
             # OpRun.run relabels what is raised as "issues with types".
-            return self._run(*args)
+            if linked_attributes is None:
+                return self._run(self._kernel, *args)
+            node = NodeProto()
+            node.CopyFrom(self.onnx_node)
+            del node.attribute[:]
+            for attr in self.onnx_node.attribute:
+                value = linked_attributes.get(attr.ref_attr_name)
+                if not attr.ref_attr_name:
+                    node.attribute.append(attr)
+                elif value is not None:
+                    node.attribute.append(helper.make_attribute(attr.name, value))
+            return self._run(self.make_kernel(node, self.run_params["opsets"]), *args)
 
-        def _run(self, *args: Any) -> tuple[Any, ...]:
-            values = list(self._kernel(*args))
+        def _run(self, kernel: Kernel, *args: Any) -> tuple[Any, ...]:
+            values = list(kernel(*args))
             outputs: list[Any] = []
             for position, name in enumerate(self.onnx_node.output):
                 # An omitted output has the empty name, by which other nodes omit an input.

@@ -1,23 +1,18 @@
-"""Operators of which onnx's reference implementation gives wrong results, corrected or refused.
+"""Operators whose wrong results in onnx's reference implementation are avoided or refused.
 
-Each was tried with onnx 1.23.2, the newest, so no version ends them yet; `docs/upstream.md` has the
-reports. `Evaluation` asks here, so a correction holds for `pyopnb.reference`, for stand-ins,
-skeletons and traces on the reference alike.
+`corrections` has the operators that are computed here instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from onnx import AttributeProto, helper
+from onnx import AttributeProto
 
 from pyopnb.errors import ModelError
 
-__all__ = ["as_defined", "correction_of", "refuse_wrong"]
-
-_Correction = Callable[..., tuple[Any, ...]]
+__all__ = ["as_defined", "refuse_wrong"]
 
 
 def as_defined(
@@ -74,67 +69,3 @@ def refuse_wrong(
             got="a second output",
             next="opset=13",
         )
-
-
-def correction_of(
-    domain: str, op_type: str, attrs: Mapping[str, AttributeProto]
-) -> _Correction | None:
-    """Return the replacement of onnx's class; None if that class is correct."""
-    if domain:
-        return None
-    if op_type == "GlobalMaxPool":
-        return _global_max_pool
-    if op_type == "Optional":
-        return _optional
-    if op_type == "LRN":
-        values = {name: helper.get_attribute_value(attr) for name, attr in attrs.items()}
-        return lambda x: _local_response_normalization(x, **values)
-    if op_type == "GatherElements":
-        axis = 0
-        if "axis" in attrs:
-            axis = attrs["axis"].i
-        return lambda data, indices: _gather_elements(data, indices, axis)
-    return None
-
-
-def _global_max_pool(x: np.ndarray) -> tuple[np.ndarray]:
-    """Take the maximum over all axes but two; onnx takes it over two axes, whatever the rank."""
-    axes = tuple(range(2, x.ndim))
-    return (x.max(axis=axes, keepdims=True),)
-
-
-def _local_response_normalization(
-    x: np.ndarray, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> tuple[np.ndarray]:
-    """Divide by sums over neighbouring channels.
-
-    onnx takes the size of the batch for the number of channels.
-    """
-    squares = np.square(x)
-    sums = np.zeros_like(x)
-    before = (size - 1) // 2
-    for channel in range(x.shape[1]):
-        neighbours = slice(max(0, channel - before), channel - before + size)
-        sums[:, channel] = squares[:, neighbours].sum(axis=1)
-    return ((x / (bias + alpha / size * sums) ** beta).astype(x.dtype),)
-
-
-def _optional(value: Any = None) -> tuple[Any]:
-    """Return the value itself.
-
-    onnx puts it into a list, which OptionalGetElement does not take apart.
-    """
-    return (value,)
-
-
-def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
-    """Gather along an axis.
-
-    onnx uses `numpy.choose`, which takes 64 choices at most, and wants all other lengths equal.
-    """
-    axis %= data.ndim
-    # The indices may be shorter than the data along the other axes;
-    # take_along_axis wants them equal.
-    region = [slice(length) for length in indices.shape]
-    region[axis] = slice(None)
-    return (np.take_along_axis(data[tuple(region)], indices, axis),)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
-from pyopnb.onnx_reference.mends import as_defined, correction_of, refuse_wrong
+from pyopnb.onnx_reference.corrections.table import corrected_names, correction_of, is_corrected
+from pyopnb.onnx_reference.evaluator_ops import node_class
+from pyopnb.onnx_reference.loop import loop_class
+from pyopnb.onnx_reference.mends import as_defined, refuse_wrong
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import add_note
@@ -40,6 +44,7 @@ __all__ = [
     "Evaluation",
     "StandIn",
     "has_reference",
+    "node_kernel",
     "reference",
     "runs_as_newest",
     "schema_of_op",
@@ -265,7 +270,12 @@ class Evaluation:
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
         self._node.attribute.extend(attributes_to_pass(self._schema, attributes))
         refuse_wrong(domain, op_type, self._opset, attributes, outputs, self._where)
-        self._correction = correction_of(domain, op_type, attributes)
+        try:
+            self._correction = correction_of(self._schema, attributes, outputs)
+        except (TypeError, ValueError) as error:
+            # It refuses an attr, or does not know it.
+            got = sanitize(str(error))
+            raise ModelError(self._where, expected="attrs of this version", got=got) from error
         self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
@@ -289,7 +299,8 @@ class Evaluation:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the outputs; None omits an input."""
         if self._correction is not None:
-            return self._correction(*inputs)
+            with np.errstate(all="ignore"):
+                return self._correction(*inputs)
         evaluator, names = locked(self._lock, self._find_evaluator, inputs)
         feeds = {}
         for name, value in zip(names, inputs, strict=False):
@@ -315,6 +326,8 @@ class Evaluation:
 
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
+        if self._correction is not None:
+            return True
         try:
             # The inputs have no types here, because none are known.
             node = self.node([0] * len(self._schema.inputs))
@@ -369,7 +382,11 @@ class Evaluation:
         model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or
         # call itself for ever.
-        return ReferenceEvaluator(inlined_functions(model))
+        model = inlined_functions(model)
+        if is_corrected(self._schema.domain, self._schema.name):
+            # In this version, onnx's class is correct.
+            return ReferenceEvaluator(model)
+        return _corrected_evaluator()(model)
 
     def _model(
         self,
@@ -382,6 +399,30 @@ class Evaluation:
             functions=self._functions,
             opset_imports=[helper.make_opsetid(*entry) for entry in self._imports.items()],
         )
+
+
+@cache
+def _corrected_evaluator() -> Any:
+    """Return an evaluator that corrects the nodes in bodies and in functions of ONNX."""
+    from onnx.reference import ReferenceEvaluator
+
+    classes = [loop_class(), *(node_class("", name, node_kernel) for name in corrected_names())]
+
+    class CorrectedEvaluator(ReferenceEvaluator):
+        """It makes an evaluator of its own class for each body and each function."""
+
+        def __init__(self, proto: Any, *, new_ops: Sequence[type] | None = None, **options: Any):
+            super().__init__(proto, new_ops=[*(new_ops or ()), *classes], **options)
+
+    return CorrectedEvaluator
+
+
+def node_kernel(node: NodeProto, versions: Mapping[str, int]) -> Evaluation:
+    """Make what computes a node; the versions are those of the domains."""
+    attrs = {attribute.name: attribute for attribute in node.attribute}
+    positions = [position for position, name in enumerate(node.output) if name]
+    count = max(positions, default=0) + 1
+    return Evaluation(node.domain, node.op_type, versions.get(node.domain, 1), attrs, count)
 
 
 def _input_names(inputs: Sequence[object]) -> list[str]:

@@ -52,11 +52,19 @@ def test_a_sequence() -> None:
     assert pyopnb.reference("SequenceAt", made, np.int64(0)).tolist() == [1]
 
 
-def test_the_default_of_that_version() -> None:
-    # Softmax took axis 1 for granted before version 13, the last axis since.
-    x = np.arange(8, dtype=F).reshape(2, 2, 2)
-    old, new = (pyopnb.reference("Softmax", x, opset=version) for version in (11, 13))
-    assert np.allclose(old, pyopnb.reference("Softmax", x, axis=1)) and not np.allclose(old, new)
+def test_softmax_before_13_takes_the_axes_from_one_on_for_one() -> None:
+    x = np.float32([[[0, 1], [2, 3]], [[4, np.nan], [6, 7]]])
+    shares = np.exp(x.reshape(2, 4).astype(float))
+    shares /= shares.sum(axis=1, keepdims=True)
+    old = pyopnb.reference("Softmax", x, opset=11)
+    np.testing.assert_allclose(old.reshape(2, 4), shares, rtol=1e-6)
+    assert not np.allclose(old[0], pyopnb.reference("Softmax", x, opset=13)[0])
+    np.testing.assert_allclose(
+        pyopnb.reference("LogSoftmax", x, axis=-2, opset=1)[0].ravel(), np.log(shares[0]), rtol=1e-6
+    )
+    assert pyopnb.reference("Hardmax", x[:1], axis=1, opset=11).tolist() == [[[0, 0], [0, 1]]]
+    assert pyopnb.reference("Softmax", x.astype("float16"), axis=0, opset=1).dtype == np.float16
+    assert pyopnb.reference("Softmax", x[:0], opset=11).shape == (0, 2, 2)
 
 
 @pytest.mark.parametrize("opset", [7, 9, 14])

@@ -13,28 +13,51 @@ __all__ = ["find_activations", "infer_layer", "run_layer"]
 
 _Step = Callable[[int, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 
-_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "tanh": np.tanh,
-    "sigmoid": sigmoid,
-    "relu": lambda x: np.maximum(x, 0),
-    "softsign": lambda x: x / (1 + np.abs(x)),
-    "softplus": lambda x: np.logaddexp(x, 0),
+# Each takes alpha and beta; the numbers are the defaults of those that it has.
+_ACTIVATIONS: dict[str, tuple[Callable[..., np.ndarray], *tuple[float, ...]]] = {
+    "affine": (lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
+    "elu": (lambda x, alpha: np.where(x < 0, alpha * np.expm1(x), x), 1.0),
+    "hardsigmoid": (lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), 0.2, 0.5),
+    "leakyrelu": (lambda x, alpha: np.where(x < 0, alpha * x, x), 0.01),
+    "relu": (lambda x: np.maximum(x, 0),),
+    "scaledtanh": (lambda x, alpha, beta: alpha * np.tanh(beta * x), 1.0, 1.0),
+    "sigmoid": (sigmoid,),
+    "softplus": (lambda x: np.logaddexp(x, 0),),
+    "softsign": (lambda x: x / (1 + np.abs(x)),),
+    "tanh": (np.tanh,),
+    "thresholdedrelu": (lambda x, alpha: np.where(x > alpha, x, 0), 1.0),
 }
 
 
-def find_activations(names: Sequence[str]) -> list[Callable[[np.ndarray], np.ndarray]]:
-    """Return the activations of a layer; only those without parameters are implemented.
+def find_activations(
+    names: Sequence[str], alphas: Sequence[float] = (), betas: Sequence[float] = ()
+) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """Return the activations of a layer.
+
+    Those that have alpha or beta take the next number of the list, or their default where the list
+    has ended.
 
     Raises
     ------
     ValueError
-        An activation has parameters or is unknown; no known file of those years has one.
+        An activation is unknown.
     """
+    numbers = (iter(alphas), iter(betas))
+    found = []
     for name in names:
         if name.lower() not in _ACTIVATIONS:
             expected = ", ".join(_ACTIVATIONS)
             raise ValueError(f"activations: expected {expected}, got {name}")
-    return [_ACTIVATIONS[name.lower()] for name in names]
+        function, *defaults = _ACTIVATIONS[name.lower()]
+        values = [next(list_, default) for list_, default in zip(numbers, defaults, strict=False)]
+        found.append(_with_numbers(function, values))
+    return found
+
+
+def _with_numbers(
+    function: Callable[..., np.ndarray], values: Sequence[float]
+) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: function(x, *values)
 
 
 def infer_layer(x: TensorType, direction: str, size: int, states: int) -> tuple[TensorType, ...]:
@@ -110,5 +133,6 @@ def run_layer(
             running = np.flatnonzero(is_running)
             outputs[positions[running], number, running] = current[0][running]
         for number_of_state, state in enumerate(current):
-            last[number_of_state][number] = state
+            # As in ONNX Runtime, an empty sequence has no last state.
+            last[number_of_state][number] = np.where(counts[:, None] > 0, state, 0)
     return outputs, last

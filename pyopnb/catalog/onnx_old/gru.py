@@ -29,7 +29,7 @@ class GRU_1:
         activation_beta: list[float] = [],
     ):
         self.size = hidden_size
-        self.activations = find_activations(activations)
+        self.activations = find_activations(activations, activation_alpha, activation_beta)
         self.direction = direction
         self.resets_last = bool(linear_before_reset)
         self.clip = clip or np.inf

@@ -29,7 +29,7 @@ class LSTM_1:
         activation_beta: list[float] = [],
     ):
         self.size = hidden_size
-        self.activations = find_activations(activations)
+        self.activations = find_activations(activations, activation_alpha, activation_beta)
         self.direction = direction
         self.couples_gates = bool(input_forget)
         self.clip = clip or np.inf

@@ -26,7 +26,7 @@ class RNN_1:
         activation_beta: list[float] = [],
     ):
         self.size = hidden_size
-        self.activations = find_activations(activations)
+        self.activations = find_activations(activations, activation_alpha, activation_beta)
         self.direction = direction
         self.clip = clip
 

@@ -1,0 +1,192 @@
+"""Operators that onnx's reference implementation computes wrongly, against ONNX Runtime's kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+import pyopnb
+
+RNG = np.random.default_rng(0)
+INT8_LOWEST = -128
+
+
+def F(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def kernel(
+    op: str, *inputs: np.ndarray | None, opset: int, outputs: int = 1, **attrs: Any
+) -> list[np.ndarray]:
+    """Run one node in ONNX Runtime."""
+    names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+    feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
+    results = [f"y{place}" for place in range(outputs)]
+    infos = []
+    for name, value in feeds.items():
+        type_ = helper.np_dtype_to_tensor_dtype(value.dtype)
+        infos.append(helper.make_tensor_value_info(name, type_, value.shape))
+    graph = helper.make_graph(
+        [helper.make_node(op, names, results, **attrs)],
+        "one",
+        infos,
+        [onnx.ValueInfoProto(name=name) for name in results],
+    )
+    imports = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+
+
+def agree(op: str, *inputs: np.ndarray | None, opset: int, outputs: int = 1, **attrs: Any) -> None:
+    expected = kernel(op, *inputs, opset=opset, outputs=outputs, **attrs)
+    found = pyopnb.reference(op, *inputs, opset=opset, outputs=outputs, **attrs)
+    for one, other in zip(found if outputs > 1 else [found], expected, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        if one.dtype.kind in "biuOU":
+            assert np.array_equal(one, other)
+        else:
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+LAYERS = {"LSTM": 4, "GRU": 3, "RNN": 1}
+ACTIVATIONS = {
+    "LSTM": ["HardSigmoid", "Relu", "Softsign"],
+    "GRU": ["HardSigmoid", "LeakyRelu"],
+    "RNN": ["Relu"],
+}
+
+
+@pytest.mark.parametrize("op", LAYERS)
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"clip": 0.3},
+        {"activations": True},
+        {"activations": True, "activation_alpha": [0.3, 0.2], "activation_beta": [0.6]},
+        {"input_forget": 1},
+        {"linear_before_reset": 1},
+    ],
+    ids=str,
+)
+def test_recurrent_layers(op: str, attrs: dict[str, Any]) -> None:
+    if not onnx.defs.get_schema(op, 14).attributes.keys() >= attrs.keys():
+        return
+    for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+        values = dict(attrs)
+        if "activations" in attrs:
+            values["activations"] = ACTIVATIONS[op] * count
+        gates, states = LAYERS[op] * 5, [F(count, 3, 5)]
+        if op == "LSTM":
+            states += [F(count, 3, 5), F(count, 15)]
+        layer = [F(4, 3, 2), F(count, gates, 2), F(count, gates, 5), F(count, 2 * gates)]
+        for lengths in (None, np.int32([4, 0, 2])):
+            agree(
+                op,
+                *layer,
+                lengths,
+                *states,
+                opset=14,
+                outputs=3 if op == "LSTM" else 2,
+                hidden_size=5,
+                direction=direction,
+                **values,
+            )
+
+
+@pytest.mark.parametrize("op", LAYERS)
+def test_a_recurrent_layer_with_the_batch_first(op: str) -> None:
+    gates = LAYERS[op] * 5
+    layer = F(2, gates, 2), F(2, gates, 5)
+    x, states = F(4, 3, 2), [F(2, 3, 5) for _ in range(2 if op == "LSTM" else 1)]
+    attrs: dict[str, Any] = {"direction": "bidirectional", "hidden_size": 5, "opset": 14}
+    attrs["outputs"] = len(states) + 1
+    outputs, *last = pyopnb.reference(op, x, *layer, None, None, *states, **attrs)
+    turned = [state.swapaxes(0, 1) for state in states]
+    found, *found_last = pyopnb.reference(
+        op, x.swapaxes(0, 1), *layer, None, None, *turned, layout=1, **attrs
+    )
+    assert np.array_equal(found, outputs.transpose(2, 0, 1, 3))
+    for one, other in zip(found_last, last, strict=True):
+        assert np.array_equal(one, other.swapaxes(0, 1))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_transposed_convolutions(axes: int, group: int) -> None:
+    x, weight = F(2, 4, 5, 4, 3)[:, :, *[slice(None)] * axes, *[0] * (3 - axes)], (4, 3)
+    kernels = F(*weight, *[3] * axes)
+    for attrs in (
+        {},
+        {"strides": [3] + [2] * (axes - 1), "output_padding": [1] * axes},
+        {"pads": [1] + [0] * (2 * axes - 1), "dilations": [2] * axes},
+        {"strides": [2] * axes, "auto_pad": "SAME_UPPER"},
+        {"strides": [2] * axes, "auto_pad": "SAME_LOWER"},
+        {"strides": [2] * axes, "output_shape": [2 * size for size in x.shape[2:]]},
+        {"strides": [3] * axes, "output_shape": [3 * size + 2 for size in x.shape[2:]]},
+    ):
+        agree("ConvTranspose", x, kernels, F(3 * group), opset=11, group=group, **attrs)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"strides": [2, 1]},
+        {"pads": [1, 0, 0, 1], "strides": [2, 2]},
+        {"pads": [1, 1, 1, 1], "strides": [3, 2], "ceil_mode": 1},
+        {"auto_pad": "SAME_LOWER", "strides": [2, 1]},
+        {"auto_pad": "SAME_UPPER"},
+        {"auto_pad": "VALID"},
+        {"dilations": [2, 1], "pads": [1, 1, 0, 0]},
+    ],
+    ids=str,
+)
+def test_poolings(attrs: dict[str, Any]) -> None:
+    x = F(2, 3, 7, 8)
+    for order in (0, 1):
+        shape = {"kernel_shape": [3, 2], "storage_order": order}
+        agree("MaxPool", x, opset=12, outputs=2, **shape, **attrs)
+    for count in (0, 1):
+        shape = {"kernel_shape": [3, 2], "count_include_pad": count}
+        agree("AveragePool", x, opset=19, **shape, **attrs)
+    agree("LpPool", x, opset=18, kernel_shape=[3, 2], p=3, **attrs)
+
+
+def test_maxima_of_the_lowest_numbers_and_of_nan() -> None:
+    lowest = np.full((1, 1, 2), INT8_LOWEST, np.int8)
+    found = pyopnb.reference("MaxPool", lowest, opset=12, outputs=2, kernel_shape=[2], pads=[1, 1])
+    assert found[0].tolist() == [[[-128] * 3]] and found[1].tolist() == [[[0, 0, 1]]]
+    values, places = pyopnb.reference(
+        "MaxPool", np.float32([[[1, np.nan, 3]]]), outputs=2, kernel_shape=[2]
+    )
+    assert np.isnan(values).all() and places.tolist() == [[[1, 1]]]
+
+
+def test_a_correction_inside_a_body_that_the_reference_runs() -> None:
+    x = F(1, 2, 2)
+    node = helper.make_node("Softmax", ["x"], ["y"])
+    body = pyopnb.model(node, {"x": "float32[1,2,2]"}, {"y": "float32[1,2,2]"}, opset=11)
+    found = pyopnb.reference(
+        "If",
+        np.array(True),
+        then_branch=_constant(body, x),
+        else_branch=_constant(body, x),
+        opset=11,
+        outputs=1,
+    )
+    assert np.allclose(found, pyopnb.reference("Softmax", x, opset=11))
+    assert not np.allclose(found, pyopnb.reference("Softmax", x, opset=13))
+
+
+def _constant(body: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
+    """Turn the input of a model into a constant."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(body)
+    del copy.graph.input[:]
+    copy.graph.initializer.append(onnx.numpy_helper.from_array(x, "x"))
+    return copy
