@@ -57,7 +57,8 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     ----------
     instance : object
         Of an op's class. A maker is asked where that says ``kernel = "numba"``, or decorates
-        ``compute`` with `numba.njit`.
+        ``compute`` with `numba.njit`. With ``further_results = True``, results that the node has
+        no outputs for are dropped.
     inputs, outputs : sequence of (TensorType or None)
         The inputs of the node; None for one that is left out.
     where : str
@@ -67,6 +68,8 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     -------
     object
     """
+    if getattr(type(instance), "further_results", False):
+        return _WithForm(instance, _first_results(instance.compute, len(outputs)))
     if not asks_for_numba(type(instance)):
         return instance
     try:
@@ -104,6 +107,16 @@ def original(form: object) -> object:
     if isinstance(form, _WithForm):
         return form.instance
     return form
+
+
+def _first_results(compute: Callable[..., Any], count: int) -> Callable[..., Any]:
+    def limited(*inputs: Any) -> Any:
+        results = compute(*inputs)
+        if not isinstance(results, tuple) or len(results) <= count:
+            return results
+        return results[0] if count == 1 else results[:count]
+
+    return limited
 
 
 class _WithForm:

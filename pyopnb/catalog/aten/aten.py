@@ -16,7 +16,9 @@ NAMES = ("org.pytorch.aten::ATen", "::ATen")
 
 
 class ATen:
-    """Run a function of torch."""
+    """Run a function of torch, and give as many of its results as the node has outputs."""
+
+    further_results = True
 
     def __init__(self, operator: str, overload_name: str = "", **arguments):
         self.operator = operator

@@ -15,7 +15,8 @@ NAMES = ("ai.onnx.contrib::StringECMARegexReplace",)
 class StringECMARegexReplace:
     """Replace the matches of a pattern in each string.
 
-    With ``global_replace`` 0, only the first match of a string is replaced.
+    With ``global_replace`` 0, only the first match of a string is replaced. Patterns see the bytes
+    of UTF-8, so that a dot is not a whole letter beyond ASCII.
     """
 
     def __init__(self, global_replace: int = 1, ignore_case: int = 0):
@@ -32,11 +33,28 @@ class StringECMARegexReplace:
         return text
 
     def compute(self, text, pattern, rewrite):
-        expression = re.compile(str(pattern.item()), self.flags)
-        # A backslash is a letter in a JavaScript replacement, $1 is a group and $& the match.
-        replacement = str(rewrite.item()).replace("\\", r"\\")
-        replacement = re.sub(r"\$(\d{1,2})", r"\\g<\1>", replacement).replace("$&", r"\g<0>")
+        expression = re.compile(str(pattern.item()).encode(), self.flags)
+        replacement = str(rewrite.item()).encode()
+
+        def replace(match):
+            return _REFERENCE.sub(lambda reference: _expand(reference, match), replacement)
+
         replaced = np.empty(text.shape, object)
         for index, string in np.ndenumerate(text):
-            replaced[index] = expression.sub(replacement, str(string), count=self.count)
+            changed = expression.sub(replace, str(string).encode(), count=self.count)
+            replaced[index] = changed.decode()
         return replaced
+
+
+_REFERENCE = re.compile(rb"\$(?:(\d{1,2})|[$&`'])")
+
+
+def _expand(reference, match):
+    """Return the bytes that a reference such as ``$1`` is replaced by at a match."""
+    if reference[1] is not None:
+        number = int(reference[1])
+        if number > match.re.groups:
+            return b""
+        return match[number] or b""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    return {b"$$": b"$", b"$&": match[0], b"$`": before, b"$'": after}[reference[0]]

@@ -18,15 +18,16 @@ class StringToVector:
 
     def __init__(self, map: str, unk: str):
         self.rows = {}
-        for line in map.split("\n"):
+        for line in filter(None, map.split("\n")):
             key, _, numbers = line.partition("\t")
             self.rows[key] = [int(number) for number in numbers.split()]
         # All rows have the length of this one.
         self.unknown = [int(number) for number in unk.split()]
 
     def infer(self, text):
-        shape = (*(text.shape or (None,)), len(self.unknown))
-        return text.like(dtype="int64", shape=shape)
+        if text.shape is None:
+            return text.like(dtype="int64")
+        return text.like(dtype="int64", shape=(*text.shape, len(self.unknown)))
 
     def compute(self, text):
         shape = (*text.shape, len(self.unknown))

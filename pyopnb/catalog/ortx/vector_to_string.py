@@ -18,7 +18,7 @@ class VectorToString:
 
     def __init__(self, map: str, unk: str):
         self.strings = {}
-        for line in map.split("\n"):
+        for line in filter(None, map.split("\n")):
             string, _, numbers = line.partition("\t")
             self.strings[tuple(int(number) for number in numbers.split())] = string
         self.width = len(next(iter(self.strings)))
@@ -26,17 +26,20 @@ class VectorToString:
 
     def infer(self, vectors):
         # Rows of one number have no axis of their own.
-        if self.width == 1:
-            shape = vectors.shape
-        else:
-            shape = (vectors.shape or (None,))[:-1]
-        return vectors.like(dtype="string", shape=shape)
+        if vectors.shape is None or self._is_flat(vectors.shape):
+            return vectors.like(dtype="string")
+        return vectors.like(dtype="string", shape=vectors.shape[:-1])
+
+    def _is_flat(self, shape):
+        return self.width == 1 and len(shape) <= 1
 
     def compute(self, vectors):
-        if self.width == 1:
+        if self._is_flat(vectors.shape):
             shape = vectors.shape
-        else:
+        elif vectors.shape[-1:] == (self.width,):
             shape = vectors.shape[:-1]
+        else:
+            raise ValueError(f"vectors: expected rows of {self.width}, got {list(vectors.shape)}")
         strings = np.empty(shape, object)
         for index in np.ndindex(shape):
             row = np.atleast_1d(vectors[index]).tolist()
