@@ -138,6 +138,31 @@ def test_a_form_agrees_with_the_entry(name, inputs, attrs, operator, dtype):
     assert operator in lowered(name, *fed, **attrs)
 
 
+@pytest.mark.parametrize("classes", [1, 3], ids=["shared boxes", "boxes for each class"])
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("TRT::EfficientNMS_TRT", 4),
+        ("TRT::EfficientIdxNMS_TRT", 5),
+        ("TRT::BatchedNMSDynamic_TRT", 4),
+        ("mmdeploy::TRTBatchedNMS", 3),
+    ],
+)
+def test_a_form_takes_no_image_and_no_box(name, outputs, classes):
+    local = "test.catalog::" + name.partition("::")[2]
+    pyopnb.registry.define(find_entry(name, 2).op_class, local)
+    names = [f"o{number}" for number in range(outputs)]
+    types = {"boxes": f"float32[B,N,{classes},4]", "scores": "float32[B,N,3]"}
+    model = pyopnb.model(pyopnb.node(local, [*types], names), types, names)
+    plain = pyopnb.lower(model, {"boxes": boxes(2, 8, classes), "scores": scores(2, 8, 3)})
+    session = onnxruntime.InferenceSession(plain.SerializeToString())
+    for images, count in ((0, 8), (2, 0), (0, 0), (1, 1)):
+        feeds = {"boxes": boxes(images, count, classes), "scores": scores(images, count, 3)}
+        expected = pyopnb.Session(model)(feeds)
+        for array, output in zip(session.run(names, feeds), names, strict=True):
+            near(array, expected[output], 1e-6)
+
+
 BATCHED = {"scoreThreshold": 0.2, "iouThreshold": 0.45, "keepTopK": 20, "topK": 15}
 TRT_BATCHED = {"score_threshold": 0.2, "iou_threshold": 0.45, "keep_topk": 20}
 ROIS = np.float32([[0, 1, 2, 9, 8], [1, 3, 3, 12, 20]])

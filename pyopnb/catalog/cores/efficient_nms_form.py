@@ -165,23 +165,33 @@ def _candidates(op: Any, scores: TensorType) -> str:
         available = Shape<start = 1>(every_score)
         most_candidates = Constant<value_ints = [{_MOST_CANDIDATES}]>()
         candidate_count = Min(available, most_candidates)
-        ranked_scores, ranks = TopK<axis = 1>(every_score, candidate_count)
-        numbers = Div(ranks, class_count)
-        classes = Mod(ranks, class_count)
+        top_scores, ranks = TopK<axis = 1>(every_score, candidate_count)
+        # A last candidate that is none: no list is empty.
+        one_more = Constant<value_ints = [0, 0, 0, 1]>()
+        ranked_scores = Pad(top_scores, one_more, lowest_score)
+        top_numbers = Div(ranks, class_count)
+        numbers = Pad(top_numbers, one_more)
+        top_classes = Mod(ranks, class_count)
+        classes = Pad(top_classes, one_more)
         last_axis = Constant<value_ints = [-1]>()"""
 
 
 def _pick(is_per_class: bool) -> str:
     """Write the nodes that look the candidates' boxes up."""
-    if not is_per_class:
-        return """
-        number_column = Unsqueeze(numbers, last_axis)
-        ranked_boxes = GatherND<batch_dims = 1>(corners, number_column)"""
-    return """
-        list_shape = Constant<value_ints = [0, -1, 4]>()
-        every_box = Reshape(corners, list_shape)
+    text = """
+        rank_column = Unsqueeze(top_numbers, last_axis)
+        every_box = Identity(corners)"""
+    if is_per_class:
+        text = """
         rank_column = Unsqueeze(ranks, last_axis)
-        ranked_boxes = GatherND<batch_dims = 1>(every_box, rank_column)"""
+        images = Shape<end = 1>(corners)
+        four = Constant<value_ints = [4]>()
+        list_shape = Concat<axis = 0>(images, available, four)
+        every_box = Reshape<allowzero = 1>(corners, list_shape)"""
+    return f"""{text}
+        top_boxes = GatherND<batch_dims = 1>(every_box, rank_column)
+        one_more_box = Constant<value_ints = [0, 0, 0, 0, 1, 0]>()
+        ranked_boxes = Pad(top_boxes, one_more_box)"""
 
 
 def _scores_by_class(op: Any) -> str:

@@ -120,7 +120,8 @@ def per_class_form(
     Returns
     -------
     str
-        Nodes that read ``boxes_32`` [B,N,1 or C,4] and ``scores_32`` [B,N,C], and write what
+        Nodes that read ``boxes_32`` [B,N,1 or C,4], ``scores_32`` [B,N,C] and ``last_axis``, and
+        write what
         `best_rows_form` does, ``box_rows`` [B,keep,4], ``number_rows`` [B,keep],
         ``score_rows`` and ``label_rows`` with 0 and -1 where nothing is, and the numbers
         ``zero``, ``unit`` and ``nobody``, -1.
@@ -136,7 +137,6 @@ def per_class_form(
     return f"""
         zero_64 = Constant<value_int = 0>()
         step = Constant<value_int = 1>()
-        last_axis = Constant<value_ints = [-1]>()
         images = Shape<end = 1>(scores_32)
         class_count = Shape<start = 2>(scores_32)
         box_count = Shape<start = 1, end = 2>(scores_32)
@@ -154,33 +154,42 @@ def per_class_form(
         candidates = Where(is_candidate, scores_of_classes, no_score)
         most_of_class = Constant<value_ints = [{most}]>()
         candidate_count = Min(box_count, most_of_class)
-        class_scores, class_numbers = TopK<axis = 2>(candidates, candidate_count)
+        top_scores, top_numbers = TopK<axis = 2>(candidates, candidate_count)
+        # A last candidate that is none: no list is empty.
+        one_more = Constant<value_ints = [0, 0, 0, 0, 0, 1]>()
+        class_scores = Pad(top_scores, one_more, no_score)
+        class_numbers = Pad(top_numbers, one_more)
+        one_long = Constant<value_ints = [1]>()
+        length = Add(candidate_count, one_long)
         # Each class of each image has a list of its own, as if it were an image.
-        every = Constant<value_ints = [-1]>()
         four = Constant<value_ints = [4]>()
-        lists_shape = Concat<axis = 0>(every, candidate_count)
-        ranked_scores = Reshape(class_scores, lists_shape)
+        list_count = Mul(images, class_count)
+        lists_shape = Concat<axis = 0>(list_count, length)
+        ranked_scores = Reshape<allowzero = 1>(class_scores, lists_shape)
         all_boxes_shape = Concat<axis = 0>(images, box_count, class_count, four)
         all_boxes = Expand(boxes_32, all_boxes_shape)
         boxes_of_classes = Transpose<perm = [0, 2, 1, 3]>(all_boxes)
-        number_column = Unsqueeze(class_numbers, last_axis)
-        class_boxes = GatherND<batch_dims = 2>(boxes_of_classes, number_column)
-        box_lists_shape = Concat<axis = 0>(every, candidate_count, four)
-        given_boxes = Reshape(class_boxes, box_lists_shape)
+        number_column = Unsqueeze(top_numbers, last_axis)
+        top_boxes = GatherND<batch_dims = 2>(boxes_of_classes, number_column)
+        one_more_box = Constant<value_ints = [0, 0, 0, 0, 0, 0, 1, 0]>()
+        class_boxes = Pad(top_boxes, one_more_box)
+        box_lists_shape = Concat<axis = 0>(list_count, length, four)
+        given_boxes = Reshape<allowzero = 1>(class_boxes, box_lists_shape)
         {compared}
         class_axis = Constant<value_ints = [1]>()
         scores_by_class = Unsqueeze(ranked_scores, class_axis)
         most = Constant<value_ints = [{keep}]>()
         {suppression_form(limit, "most")}
-        image_shape = Concat<axis = 0>(images, every)
-        list_scores = Reshape(kept_scores, image_shape)
+        image_length = Mul(class_count, length)
+        image_shape = Concat<axis = 0>(images, image_length)
+        list_scores = Reshape<allowzero = 1>(kept_scores, image_shape)
         {best_rows_form(keep)}
-        image_boxes_shape = Concat<axis = 0>(images, every, four)
-        image_boxes = Reshape(class_boxes, image_boxes_shape)
+        image_boxes_shape = Concat<axis = 0>(images, image_length, four)
+        image_boxes = Reshape<allowzero = 1>(class_boxes, image_boxes_shape)
         order_column = Unsqueeze(order, last_axis)
         box_rows = GatherND<batch_dims = 1>(image_boxes, order_column)
-        class_rows = Div(order, candidate_count)
-        image_numbers = Reshape(class_numbers, image_shape)
+        class_rows = Div(order, length)
+        image_numbers = Reshape<allowzero = 1>(class_numbers, image_shape)
         number_rows = GatherElements<axis = 1>(image_numbers, order)
         is_row_column = Unsqueeze(is_row, last_axis)
         zero = Constant<value_float = 0.0>()

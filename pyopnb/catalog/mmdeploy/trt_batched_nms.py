@@ -84,6 +84,7 @@ class TRTBatchedNMS:
         return f"""(boxes, scores) => (detections, best_labels, best_numbers) {{
             boxes_32 = Cast<to = 1>(boxes)
             scores_32 = Cast<to = 1>(scores)
+            last_axis = Constant<value_ints = [-1]>()
             {nodes}
             clipped = {clip}
             best_column = Unsqueeze(best, last_axis)

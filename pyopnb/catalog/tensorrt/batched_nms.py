@@ -109,12 +109,16 @@ class BatchedNMSDynamic_TRT:
         if self.counts_pixels:
             raise NotImplementedError("pixels that are counted, with isNormalized=0")
         nodes = per_class_form(limit=limit_over(self.iou_threshold), **self.limits)
+        # Scores may have a last axis of one.
+        one_a_class = "Squeeze(any_scores_32, last_axis)"
+        if len(scores.shape) == 3:
+            one_a_class = "Identity(any_scores_32)"
         clip = "Clip(real_boxes, zero, unit)" if self.clips else "Identity(real_boxes)"
         return f"""(boxes, scores) => (count, best_boxes, best_scores, best_classes) {{
             boxes_32 = Cast<to = 1>(boxes)
             any_scores_32 = Cast<to = 1>(scores)
-            three_axes = Constant<value_ints = [0, 0, -1]>()
-            scores_32 = Reshape(any_scores_32, three_axes)
+            last_axis = Constant<value_ints = [-1]>()
+            scores_32 = {one_a_class}
             {nodes}
             count = ReduceSum<keepdims = 1>(one_a_row, class_axis)
             real_boxes = Where(is_row_column, box_rows, zero)
