@@ -20,18 +20,25 @@ def as_defined(
 ) -> tuple[int, Mapping[str, Any]]:
     """Return the version and attrs with which onnx's classes do what an operator's definition says.
 
-    From version 7 to 13, BatchNormalization trains only if the node has more than one output,
-    but onnx's classes for these versions always train. Version 14 has an attr for that, and does
-    not train by default.
+    Parameters
+    ----------
+    attrs : mapping
+        Name to value, or to AttributeProto.
     """
-    if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1:
+    if domain:
         return opset, attrs
-    spatial = attrs.get("spatial", 1)
-    if isinstance(spatial, AttributeProto):
-        spatial = spatial.i
-    if not spatial:
-        return opset, attrs
-    return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
+    if op_type == "BatchNormalization" and 7 <= opset < 14 and outputs == 1:
+        # These versions train only if there are more outputs; onnx's classes for them always do.
+        # Version 14 has an attr for that, and does not train by default.
+        spatial = attrs.get("spatial", 1)
+        if isinstance(spatial, AttributeProto):
+            spatial = spatial.i
+        if spatial:
+            attrs = {name: value for name, value in attrs.items() if name == "epsilon"}
+            opset = 14
+    if op_type == "RoiAlign" and opset < 16:
+        return 16, {**attrs, "coordinate_transformation_mode": "output_half_pixel"}
+    return opset, attrs
 
 
 def refuse_wrong(

@@ -27,7 +27,7 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
-from pyopnb.onnx_reference.corrections.table import corrected_names, correction_of, is_corrected
+from pyopnb.onnx_reference.corrections.table import corrected_operators, correction_of
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.mends import as_defined, refuse_wrong
@@ -113,7 +113,7 @@ def reference(
     evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
     # Check the call first: the reference implementation would raise an accidental error.
     site = Site(evaluation.node(inputs), GraphProto(), "")
-    for fault in node_faults(site, schema):
+    for fault in node_faults(site, evaluation.schema):
         error = fault.error
         where = error.where.replace(site.where, _where(domain, op_type))
         raise ModelError(where, expected=error.expected, got=error.got, next=error.next)
@@ -256,7 +256,7 @@ class Evaluation:
     ) -> None:
         # Avoid onnx's wrong classes before looking at its schema.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
-        self._schema = schema_of_op(domain, op_type, opset)
+        self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)
         self._opset = opset
         self._imports = {"": onnx.defs.onnx_opset_version()}
@@ -265,13 +265,13 @@ class Evaluation:
         for name, value in attrs.items():
             self._adopt_imports(value)
             if value is not None:
-                attributes[name] = attribute_for(self._schema, name, value, self._where)
+                attributes[name] = attribute_for(self.schema, name, value, self._where)
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
-        self._node.attribute.extend(attributes_to_pass(self._schema, attributes))
+        self._node.attribute.extend(attributes_to_pass(self.schema, attributes))
         refuse_wrong(domain, op_type, self._opset, attributes, outputs, self._where)
         try:
-            self._correction = correction_of(self._schema, attributes, outputs)
+            self._correction = correction_of(self.schema, attributes, outputs)
         except (TypeError, ValueError) as error:
             # It refuses an attr, or does not know it.
             got = sanitize(str(error))
@@ -288,12 +288,12 @@ class Evaluation:
             return
         self._functions = list(value.functions)
         for entry in value.opset_import:
-            if entry.domain != self._schema.domain:
+            if entry.domain != self.schema.domain:
                 self._imports[entry.domain] = entry.version
                 continue
             # The body may be newer than the operator, if that is the same in both versions.
-            schema = schema_of_op(entry.domain, self._schema.name, entry.version)
-            if schema.since_version == self._schema.since_version:
+            schema = schema_of_op(entry.domain, self.schema.name, entry.version)
+            if schema.since_version == self.schema.since_version:
                 self._opset = entry.version
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -330,7 +330,7 @@ class Evaluation:
             return True
         try:
             # The inputs have no types here, because none are known.
-            node = self.node([0] * len(self._schema.inputs))
+            node = self.node([0] * len(self.schema.inputs))
             self._evaluator(node, _value_infos(filter(None, node.input)))
         except (NotImplementedError, ModelError):
             return False
@@ -343,7 +343,7 @@ class Evaluation:
         """Return the evaluator for inputs of these types, and the names of its inputs."""
         names = _input_names(inputs)
         # The function by which ONNX defines some operators depends on the types.
-        is_typed = self._schema.has_context_dependent_function
+        is_typed = self.schema.has_context_dependent_function
         key = tuple(map(_type_text, inputs)) if is_typed else tuple(names)
         if key not in self._evaluators:
             if len(self._evaluators) >= _MAX_EVALUATORS:
@@ -383,7 +383,7 @@ class Evaluation:
         # It refuses attributes by which the reference would take all memory, or
         # call itself for ever.
         model = inlined_functions(model)
-        if is_corrected(self._schema.domain, self._schema.name):
+        if (self.schema.domain, self.schema.name) in corrected_operators():
             # In this version, onnx's class is correct.
             return ReferenceEvaluator(model)
         return _corrected_evaluator()(model)
@@ -406,7 +406,8 @@ def _corrected_evaluator() -> Any:
     """Return an evaluator that corrects the nodes in bodies and in functions of ONNX."""
     from onnx.reference import ReferenceEvaluator
 
-    classes = [loop_class(), *(node_class("", name, node_kernel) for name in corrected_names())]
+    classes = [loop_class()]
+    classes += [node_class(*operator, node_kernel) for operator in corrected_operators()]
 
     class CorrectedEvaluator(ReferenceEvaluator):
         """It makes an evaluator of its own class for each body and each function."""

@@ -190,3 +190,59 @@ def _constant(body: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
     del copy.graph.input[:]
     copy.graph.initializer.append(onnx.numpy_helper.from_array(x, "x"))
     return copy
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("scales", [[1.0, 1.0, 2.0, 3.0], [1, 1, 0.5, 0.7], [1, 1, 1.7, 0.12]])
+def test_resize(mode: str, scales: list[float]) -> None:
+    x, factors = F(1, 1, 6, 9), np.float32(scales)
+    for way in (
+        "half_pixel",
+        "half_pixel_symmetric",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+    ):
+        attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": way}
+        agree("Resize", x, None, factors, opset=19, **attrs)
+        if mode != "nearest":
+            agree("Resize", x, None, factors, opset=18, antialias=1, **attrs)
+        else:
+            for rounding in ("round_prefer_ceil", "floor", "ceil"):
+                agree("Resize", x, None, factors, opset=13, nearest_mode=rounding, **attrs)
+    agree(
+        "Resize",
+        *(x, np.float32([0.1, -0.2, 0.8, 1.1]), factors[2:]),
+        opset=18,
+        mode=mode,
+        axes=[2, 3],
+        coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=7.0,
+    )
+    for policy in ("stretch", "not_larger", "not_smaller"):
+        attrs = {"mode": mode, "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+        agree("Resize", x, None, None, np.int64([3, 11]), opset=18, **attrs)
+    none = np.float32([])
+    way = "tf_half_pixel_for_nn"
+    agree("Resize", x, none, factors, opset=11, mode=mode, coordinate_transformation_mode=way)
+    cubic = {"cubic_coeff_a": -0.5, "exclude_outside": 1}
+    agree("Resize", x, none, factors, opset=13, mode=mode, **(cubic if mode == "cubic" else {}))
+    if mode != "cubic":
+        agree("Resize", x, factors, opset=10, mode=mode)
+    if mode != "cubic" and min(scales) >= 1:
+        agree("Upsample", x, factors, opset=9, mode=mode)
+        agree("Upsample", x, opset=7, mode=mode, scales=scales)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_grid_sample_before_20(mode: str) -> None:
+    grid = RNG.uniform(-1.6, 1.6, (2, 3, 4, 2)).astype(np.float32)
+    for padding in ("zeros", "border", "reflection"):
+        agree("GridSample", F(2, 2, 5, 6), grid, opset=16, mode=mode, padding_mode=padding)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_before_16_are_not_shifted(mode: str) -> None:
+    regions = np.float32([[0, 0, 4, 5], [1, 2, 9, 7], [-2, -3, 3, 3], [8, 8, 20, 30]])
+    attrs = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": 2}
+    agree("RoiAlign", F(2, 3, 10, 12), regions, np.int64([0, 1, 0, 1]), opset=10, **attrs)

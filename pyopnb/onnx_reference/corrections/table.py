@@ -16,19 +16,24 @@ from pyopnb.onnx_reference.corrections import (
     normalization,
     pooling,
     recurrent,
+    resize,
+    sampling,
     softmax,
 )
+from pyopnb.ops.names import split_name
 
-__all__ = ["corrected_names", "correction_of", "is_corrected"]
+__all__ = ["corrected_operators", "correction_of"]
 
 _NEWEST = 2**31
 
-# The first and the last version of ONNX in which a function serves.
+# The first and the last version of the domain in which a function serves. Operators outside of
+# ONNX's own domain have its name before theirs.
 _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
-    "AveragePool": ((1, _NEWEST, pooling.average_pool),),
+    "AveragePool": ((7, _NEWEST, pooling.average_pool),),
     "ConvTranspose": ((1, _NEWEST, convolution.conv_transpose),),
     "GatherElements": ((11, _NEWEST, indexing.gather_elements),),
     "GRU": ((7, _NEWEST, recurrent.gru),),
+    "GridSample": ((16, _NEWEST, sampling.grid_sample),),
     "GlobalMaxPool": ((1, _NEWEST, pooling.global_max_pool),),
     "Hardmax": ((1, 12, softmax.hardmax),),
     "LRN": ((1, _NEWEST, normalization.local_response_normalization),),
@@ -40,30 +45,27 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     # onnx puts the value into a list, which OptionalGetElement does not take apart.
     "Optional": ((15, _NEWEST, lambda value=None, type=None: value),),
     "RNN": ((7, _NEWEST, recurrent.rnn),),
+    "Resize": ((10, 10, resize.resize_10), (11, _NEWEST, resize.resize)),
     "Softmax": ((1, 12, softmax.softmax),),
+    "Upsample": ((7, 8, resize.upsample_7), (9, 9, resize.resize_10)),
 }
 
 
 @cache
-def corrected_names() -> frozenset[str]:
-    """Return the operators of ONNX's own domain of which any version is corrected."""
-    names = set(_FUNCTIONS)
+def corrected_operators() -> frozenset[tuple[str, str]]:
+    """Return domain and name of each operator of which any version is corrected."""
+    names = [name if "::" in name else f"::{name}" for name in _FUNCTIONS]
     for entry in entries():
         if entry.versions:
-            names.update(name.removeprefix("::") for name in entry.names)
-    return frozenset(names)
-
-
-def is_corrected(domain: str, op_type: str) -> bool:
-    """Tell whether any version of an operator is corrected."""
-    return not domain and op_type in corrected_names()
+            names += entry.names
+    return frozenset(split_name(name) for name in names)
 
 
 def correction_of(
     schema: Any, attributes: Mapping[str, AttributeProto], outputs: int
 ) -> Callable[..., tuple[Any, ...]] | None:
     """Return what runs an operator in the place of onnx's class; None if that class is correct."""
-    if not is_corrected(schema.domain, schema.name):
+    if (schema.domain, schema.name) not in corrected_operators():
         return None
     values = {}
     for name, attr in schema.attributes.items():
@@ -74,7 +76,8 @@ def correction_of(
             values[name] = _value(default_of(attr))
     # They only let a runtime write over its inputs.
     values.pop("consumed_inputs", None)
-    function = _function_of(schema.name, schema.since_version, values)
+    name = f"{schema.domain}::{schema.name}"
+    function = _function_of(name, schema.since_version, values)
     if function is None:
         return None
 
@@ -85,12 +88,12 @@ def correction_of(
     return compute
 
 
-def _function_of(op_type: str, version: int, values: dict[str, Any]) -> Callable[..., Any] | None:
-    for first, last, function in _FUNCTIONS.get(op_type, ()):
+def _function_of(name: str, version: int, values: dict[str, Any]) -> Callable[..., Any] | None:
+    for first, last, function in _FUNCTIONS.get(name.removeprefix("::"), ()):
         if first <= version <= last:
             return lambda *inputs: function(*inputs, **values)
     # The catalogue has operators of ONNX's first versions.
-    for entry in entries_named(f"::{op_type}"):
+    for entry in entries_named(name):
         if version in entry.versions:
             compute: Callable[..., Any] = entry.op_class(**values).compute
             return compute
