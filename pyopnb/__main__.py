@@ -7,6 +7,7 @@ could not be determined.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -82,17 +83,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PyopError as error:
         print(f"pyopnb: {error}".replace("\n", " "), file=sys.stderr)
         return _ERROR
-    except BrokenPipeError:
-        # The reader has gone. Python would report that once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _ERROR
     except KeyboardInterrupt:
         # Shells use this code for a command that Ctrl-C ended.
         return 130
-    except Exception:
+    except Exception as error:
+        if _reader_has_gone(error):
+            # Python would report that once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _ERROR
         # Python's own exit code would be 1, which means here that something differs.
         traceback.print_exc()
         return _ERROR
+
+
+def _reader_has_gone(error: Exception) -> bool:
+    """Tell whether the program that reads the output has ended."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    # Windows says EINVAL of its pipe, without a file's name.
+    is_invalid = isinstance(error, OSError) and error.errno == errno.EINVAL and not error.filename
+    return os.name == "nt" and is_invalid
 
 
 def _parser() -> argparse.ArgumentParser:

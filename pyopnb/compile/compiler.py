@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import platform
 import re
@@ -35,33 +36,27 @@ CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
 
 # The same numbers as in Python: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops
-# over std::sqrt be vectorised.
+# over std::sqrt be vectorized.
 _FLAGS = (
     "-std=c++17",
     "-O3",
-    "-fPIC",
     "-shared",
     "-fvisibility=hidden",
     "-fno-math-errno",
     "-ffp-contract=off",
 )
-_QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-fmax-errors=5")
 _PURPOSE = "op in C++"
-_LONGEST_BUILD = 300  # seconds
-_INSTALL = {
-    "darwin": "xcode-select --install",
-    "win32": "g++ of MinGW-w64, or clang++, on the PATH or as CXX=…",
-}
-_INSTALL_ELSEWHERE = "apt install g++, or conda install -c conda-forge cxx-compiler"
+# The first build by zig makes its C++ library, which takes a minute or two.
+_LONGEST_BUILD = 900  # seconds
 
 
 def find_compiler() -> tuple[str, ...]:
-    """Find the C++ compiler: ``$CXX``, or the first of g++, clang++ and c++ that is installed.
+    """Find the C++ compiler: ``$CXX``, or the first of g++, clang++, c++ and zig that is there.
 
     Returns
     -------
     tuple of str
-        The program and the arguments that ``$CXX`` has.
+        The program and its arguments.
 
     Raises
     ------
@@ -72,9 +67,12 @@ def find_compiler() -> tuple[str, ...]:
     command = _words_of("CXX")
     if not command:
         programs = [program for program in map(shutil.which, ("g++", "clang++", "c++")) if program]
-        if not programs:
-            raise _no_compiler("none: no g++, clang++ or c++ on the PATH")
-        return (programs[0],)
+        if programs:
+            return (programs[0],)
+        # The wheel of zig has clang, and the headers and libraries of each system.
+        if importlib.util.find_spec("ziglang") is not None:
+            return (sys.executable, "-m", "ziglang", "c++")
+        raise _no_compiler("none: no g++, clang++ or c++ on the PATH")
     program = shutil.which(command[0])
     if program is None:
         raise _no_compiler(f"none at CXX={sanitize(command[0])}")
@@ -82,8 +80,8 @@ def find_compiler() -> tuple[str, ...]:
 
 
 def _no_compiler(got: str) -> DefinitionError:
-    install = _INSTALL.get(sys.platform, _INSTALL_ELSEWHERE)
-    return DefinitionError("op in C++", expected="a C++ compiler", got=got, next=install)
+    install = "pip install ziglang"
+    return DefinitionError(_PURPOSE, expected="a C++ compiler", got=got, next=install)
 
 
 def _words_of(variable: str) -> list[str]:
@@ -133,6 +131,22 @@ def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
         timeout=_LONGEST_BUILD,
         env=english,
     )
+
+
+def _flags_of(compiler: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments that depend on the compiler and the system."""
+    is_clang = "clang" in _version(compiler, os.stat(compiler[0]).st_mtime)
+    flags = ["-fdiagnostics-color=never"]
+    if is_clang:
+        flags += ["-fno-caret-diagnostics", "-ferror-limit=5"]
+    else:
+        flags += ["-fno-diagnostics-show-caret", "-fmax-errors=5"]
+    if sys.platform != "win32":
+        flags.append("-fPIC")
+    elif not is_clang:
+        # Python looks for no DLLs of MinGW beside the compiler.
+        flags.append("-static")
+    return tuple(flags)
 
 
 @cache
@@ -263,41 +277,26 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
         The file cannot be written.
     """
     compiler = find_compiler()
-    # Two processes that compile the same text must not write to one file.
-    handle, unfinished = tempfile.mkstemp(suffix=".so", dir=path.parent)
-    os.close(handle)
-    command = [
-        *compiler,
-        *_FLAGS,
-        *flags,
-        *_QUIET,
-        "-I",
-        str(HEADERS),
-        "-x",
-        "c++",
-        "-",
-        "-o",
-        unfinished,
-    ]
-    try:
+    # Two processes that compile the same text must not write to one file, and on Windows zig leaves
+    # others beside the library.
+    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
+        unfinished = os.path.join(folder, path.name)
+        arguments = [*_FLAGS, *flags, *_flags_of(compiler)]
+        command = [*compiler, *arguments, "-I", str(HEADERS), "-x", "c++", "-", "-o", unfinished]
         try:
             done = _run(command, text)
         except subprocess.TimeoutExpired:
             got = f"none after {_LONGEST_BUILD} seconds"
             raise DefinitionError(
-                "op in C++", expected="a library", got=got, next="a shorter function"
+                _PURPOSE, expected="a library", got=got, next="a shorter function"
             ) from None
         if done.returncode:
             raise _refused(done.stderr, source, first)
-        # The mode that compilers give to a library; mkstemp's is for the owner alone.
-        os.chmod(unfinished, 0o755)  # noqa: S103
         # The new library must be on the disk before it replaces a good one: after a power cut,
         # the new name could have no content.
         with open(unfinished, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
 
 
 _MESSAGE = re.compile(

@@ -234,13 +234,14 @@ def _read_bytes(path: Path, where: str) -> bytes:
         # The first words are ONNX Runtime's.
         where, advice = f"Load {where} failed. File doesn't exist", similar_path(path)
         raise ModelError(where, next=advice) from None
-    except IsADirectoryError:
+    except OSError as error:
+        # Windows says of a folder that it gives no permission.
+        if not path.is_dir():
+            got = sanitize(str(error))
+            raise ModelError(where, expected="a file that can be read", got=got) from error
         nearest = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
         example = None if nearest is None else repr(sanitize(str(nearest)))
         raise ModelError(where, expected="a model file", got="a folder", next=example) from None
-    except OSError as error:
-        got = sanitize(str(error))
-        raise ModelError(where, expected="a file that can be read", got=got) from error
 
 
 def similar_path(path: Path, ending: str = ".onnx") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import os
 import re
 import shlex
 from typing import NoReturn
@@ -181,10 +182,18 @@ def parse_onnx_line(line: str) -> argparse.Namespace:
     return args
 
 
+# On Windows a backslash is a part of a path.
+_ESCAPE = "" if os.name == "nt" else "\\"
+
+
 def split_words(line: str) -> list[str]:
-    """Split a line into words as a shell would."""
+    """Split a line into words as a shell of this system would."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    lexer.escape = _ESCAPE
     try:
-        return shlex.split(line)
+        return list(lexer)
     except ValueError as error:
         # shlex raises for a quote that is not closed.
         raise UsageError(f"{error}: {sanitize(line.strip())}") from None

@@ -143,11 +143,16 @@ def _nodes(model: str) -> list[str]:
 
 def _files(fragment: str, ending: str) -> list[str]:
     """List folders, and files with that ending, whose path begins with the fragment."""
+    # The folder stays as it was typed: IPython drops what does not begin with the fragment, and
+    # on Windows both slashes can be typed.
+    folder = fragment[: len(fragment) - len(os.path.basename(fragment))]
+    slash = folder[-1:] or os.sep
     # The same endings that the commands take, and folders on the way to them.
     paths = []
     for path in sorted(glob.glob(glob.escape(fragment) + "*")):
+        typed = folder + os.path.basename(path)
         if os.path.isdir(path):
-            paths.append(path + os.sep)
+            paths.append(typed + slash)
         elif path.endswith(ending):
-            paths.append(path)
+            paths.append(typed)
     return paths

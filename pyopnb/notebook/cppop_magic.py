@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, cast
 
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
 from pyopnb.compile.cpp import cpp_class
-from pyopnb.notebook.arguments import CPPOP, full_op_name, parse_pyop_line, refuse_domain
+from pyopnb.notebook.arguments import (
+    CPPOP,
+    full_op_name,
+    parse_pyop_line,
+    refuse_domain,
+    split_words,
+)
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.registry import registry
@@ -42,7 +47,7 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
         cls = cpp_class(
             cell,
             first=2,
-            flags=shlex.split(args.flags or ""),
+            flags=split_words(args.flags or ""),
         )
         refuse_domain(args, cls.__name__)
         version = registry.define(

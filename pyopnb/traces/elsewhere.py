@@ -54,6 +54,8 @@ _SCRIPT = Path(__file__).with_name("plain_run.py")
 _NEWEST_IR = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET = re.compile(r"support for domain (\S+) is till opset (\d+)")
 _ERRORS = "errors.txt"
+# What Windows calls a crash: exit codes from here on.
+_FIRST_NTSTATUS = 0xC0000000
 _OPS = "ops_of_the_model"
 
 
@@ -122,14 +124,14 @@ class OtherProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> OtherProcess:
-        self._home = tempfile.TemporaryDirectory(prefix="pyopnb-")
+        self._home = tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True)
         self._folder = Path(self._home.name)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
-            with suppress(BrokenPipeError):
+            with suppress(OSError):
                 self._process.communicate()
             self._process = None
         self._home.cleanup()
@@ -176,7 +178,7 @@ class OtherProcess:
             As `run` does, where no model with these ops can run there.
         """
         # An interrupt while the job's folder is removed leaves it in this one, which goes, too.
-        with tempfile.TemporaryDirectory(prefix="pyopnb-", dir=self._folder) as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
             job = _Job(Path(folder), model, feeds, sessions)
             report = job.report(self._call)
             # Most models say newer versions than they need, as tools write their own newest
@@ -198,15 +200,16 @@ class OtherProcess:
             process = self._process = self._start()
         assert process.stdin is not None  # noqa: S101  # it was started with pipes
         assert process.stdout is not None  # noqa: S101  # as well
-        # What ended already is no error here: its last words are read below.
-        with suppress(BrokenPipeError):
+        # What ended already is no error here: its last words are read below. Of its pipe, Windows
+        # says EINVAL.
+        with suppress(OSError):
             print(folder, file=process.stdin, flush=True)
         # Kernels may print, too.
         for line in process.stdout:
             if line == "done\n":
                 return ""
         self._process = None
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             process.communicate()
         process.wait()
         words = (self._folder / _ERRORS).read_text(encoding="utf-8", errors="replace")
@@ -223,16 +226,22 @@ class OtherProcess:
                 if name.startswith("PYTHON"):
                     del environment[name]
         with (self._folder / _ERRORS).open("wb") as errors:
-            return subprocess.Popen(  # noqa: S603  # the Python that the user named
-                [str(self.python.path), script],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # A file, as nobody reads a pipe while runs go on.
-                stderr=errors,
-                encoding="utf-8",
-                errors="replace",
-                env=environment,
-            )
+            try:
+                return subprocess.Popen(  # noqa: S603  # the Python that the user named
+                    [str(self.python.path), script],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    # A file, as nobody reads a pipe while runs go on.
+                    stderr=errors,
+                    encoding="utf-8",
+                    errors="replace",
+                    env=environment,
+                )
+            except OSError as error:
+                # On Windows every file may be executed, and elsewhere one of another processor.
+                got = f"{sanitize(self.python.on)}, which does not start: {one_line(str(error))}"
+                expected = "the path of a Python"
+                raise InputError("trace, on", expected=expected, got=got) from None
 
     def _refused(self, model: ModelProto, stage: str, error: str) -> Exception:
         """Make the error of a run that failed there."""
@@ -354,6 +363,8 @@ class _Job:
 
 def _last_words(errors: str, code: int) -> str:
     """Say how a process ended: by a signal, or with an exception or a message."""
+    if code >= _FIRST_NTSTATUS:
+        return f"the process ended by the exception 0x{code:08X} of Windows"
     if code < 0:
         return f"the process ended by {signal.Signals(-code).name}"
     lines = errors.strip().splitlines()

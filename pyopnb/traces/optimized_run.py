@@ -52,7 +52,7 @@ def run_optimized(
     # GB could not be read.
     entry = "session.optimized_model_external_initializers_file_name"
     options.add_session_config_entry(entry, "weights")
-    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
         options.optimized_model_filepath = os.path.join(folder, "executed.onnx")
         with _log_of_runtime() as read_log:
             session = Session(model, options, disabled_optimizers=list(disabled))
@@ -100,7 +100,8 @@ def _log_of_runtime() -> Iterator[Callable[[], str]]:
             os.dup2(stderr, 2)
             os.close(stderr)
             file.seek(0)
-            text = file.read().decode(errors="replace")
+            # On Windows the log is in UTF-16, between lines of others that are not.
+            text = file.read().replace(b"\0", b"").decode(errors="replace")
     for line in text.splitlines(keepends=True):
         if not _LOG_LINE.search(line):
             os.write(2, line.encode())

@@ -110,7 +110,9 @@ def session_beside(
         None where it was not saved.
     """
     __tracebackhide__ = True
-    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+    # Windows removes no file that is open, as the profile is where something raises: that must not
+    # hide the error.
+    with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
         saved = ""
         if profiles and can_save(state, source):
             saved = os.path.join(folder, "executed.onnx")

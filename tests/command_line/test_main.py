@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -283,6 +285,25 @@ def test_a_reader_that_has_gone(files: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (2, "")
+
+
+def test_a_reader_that_has_gone_on_windows(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Windows says EINVAL of such a pipe, without a file; of anything else, that is an error."""
+    windows = SimpleNamespace(**{**vars(os), "name": "nt", "dup2": lambda *_: None})
+    monkeypatch.setattr(pyopnb.__main__, "os", windows)
+    gone = OSError(errno.EINVAL, "Invalid argument")
+
+    def closed(_: object) -> int:
+        raise gone
+
+    monkeypatch.setattr(pyopnb.__main__, "_diff", closed)
+    assert main(["diff", "a.npy", "b.npy"]) == 2
+    assert capfd.readouterr().err == ""
+    gone.filename = "a.npy"
+    assert main(["diff", "a.npy", "b.npy"]) == 2
+    assert "Invalid argument" in capfd.readouterr().err
 
 
 def test_an_encoding_without_our_characters(files: Path, tmp_path: Path) -> None:

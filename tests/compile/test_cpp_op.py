@@ -1,6 +1,7 @@
 """Ops in C++: signature, numbers, errors, reload, and the group norm of PyTorch's page on custom operators."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -234,9 +235,50 @@ def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
         pyopnb.errors.DefinitionError,
-        match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: ",
+        match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. "
+        "Try: pip install ziglang",
     ):
         pyopnb.cpp_op(SOFT_CLIP)
+
+
+# As clang does: it has another version, and refuses the flags that only GCC knows.
+CLANG = """#!{python}
+import os, sys
+if "--version" in sys.argv:
+    print("Some clang version 99")
+    sys.exit()
+for flag in ("-fno-diagnostics-show-caret", "-fmax-errors=5"):
+    if flag in sys.argv:
+        sys.exit(f"error: unknown argument: {{flag}}")
+its = [flag for flag in sys.argv[1:] if "caret-diagnostics" in flag or "error-limit" in flag]
+assert len(its) == 2, sys.argv
+os.execvp("g++", ["g++", *(flag for flag in sys.argv[1:] if flag not in its)])
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the script calls g++")
+def test_clang_gets_flags_that_it_knows(monkeypatch, tmp_path):
+    script = tmp_path / "clang++"
+    script.write_text(CLANG.format(python=sys.executable), encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path / "cache"))
+    pyopnb.cpp_op(TWICE, "demo::TwiceByClang")
+    assert pyopnb.call("demo::TwiceByClang", X).tolist() == (2 * X).tolist()
+    # Nothing but the library and its digest is left in the cache.
+    left = {path.suffix for path in (tmp_path / "cache" / "compiled").iterdir()}
+    assert left == {".so", ".sha256"}
+    with pytest.raises(pyopnb.errors.DefinitionError, match="line 3: .*nonsense"):
+        pyopnb.cpp_op(TWICE.replace("{", "{\n\nnonsense;", 1))
+
+
+def test_zig_is_found_where_there_is_no_other_compiler(monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # The wheel is a package of that name, which runs as python -m ziglang.
+    (tmp_path / "ziglang.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert compiler.find_compiler() == (sys.executable, "-m", "ziglang", "c++")
 
 
 def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp_path):

@@ -58,6 +58,20 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         read_model(tmp_path)
 
 
+def test_a_folder_where_windows_gives_no_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a model file, got a folder"):
+        read_model(tmp_path)
+    (tmp_path / "m.onnx").touch()
+    with pytest.raises(pyopnb.errors.ModelError, match="a file that can be read, got .*Permission"):
+        read_model(tmp_path / "m.onnx")
+
+
 def external(location: str) -> onnx.ModelProto:
     made = onnx.ModelProto.FromString(DATA)
     tensor = made.graph.initializer.add(

@@ -9,6 +9,7 @@ from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
+from pyopnb.notebook import arguments
 
 SOFT_CLIP = soft_clip_source(
     "self.limit * np.tanh(x / self.limit) + len(more)",
@@ -215,6 +216,19 @@ def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
     assert "bad.py:2" in ran.out and "ZeroDivisionError" in ran.out
     assert "exec_module.py" not in ran.out and "commands.py" not in ran.out
     assert "expected a Python file, got no such file" in run("%pyop load none.py").out
+
+
+def test_a_path_of_windows_keeps_its_backslashes(monkeypatch, run, soft_clip, tmp_path):
+    # There, a backslash is a part of a path; on this system, it is in the name of the file.
+    monkeypatch.setattr(arguments, "_ESCAPE", "")
+    run(r"%pyop save sub\new.py demo::SoftClip")
+    assert [path.name for path in tmp_path.glob("*.py")] == [r"sub\new.py"]
+    assert arguments.split_words(r"""a\b "c d\e" 'f#g' -DN="x y" """) == [
+        r"a\b",
+        r"c d\e",
+        "f#g",
+        "-DN=x y",
+    ]
 
 
 # ---- completion --------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import pytest
 
 import pyopnb
 from pyopnb.errors import InputError, ModelError
+from pyopnb.traces import elsewhere
 
 # Each of them has a second onnxruntime, the oldest, whatever the first is.
 pytestmark = pytest.mark.one_python
@@ -256,6 +257,23 @@ def test_a_file_that_is_no_python_is_refused(tmp_path):
     text.write_text("onnxruntime==1.25.0")
     with pytest.raises(InputError, match=r"expected the path of a Python.*requirements\.txt"):
         pyopnb.trace(model(), x=X, on=text)
+
+
+def test_a_file_that_does_not_start_is_refused(tmp_path):
+    # On Windows every file may be executed; elsewhere, one of another processor.
+    wrong = tmp_path / "python"
+    wrong.write_bytes(b"\x7fELF no program")
+    wrong.chmod(0o755)
+    with pytest.raises(InputError, match=r"trace, on: expected .* a Python, got .*not start: "):
+        pyopnb.trace(model(), x=X, on=wrong)
+
+
+def test_a_crash_of_windows_is_one():
+    # The exit code of a process there that divided an integer by zero.
+    assert elsewhere._last_words("", 3221225620) == (
+        "the process ended by the exception 0xC0000094 of Windows"
+    )
+    assert elsewhere._last_words("", 3) == "the process ended with exit code 3"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the signal is POSIX's")

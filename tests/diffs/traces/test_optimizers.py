@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import tempfile
 
 import numpy as np
 import onnx
@@ -14,6 +16,7 @@ from onnx import numpy_helper
 from transformer import transformer
 
 import pyopnb
+from pyopnb.traces import optimized_run
 
 RANDOM = np.random.default_rng(0)
 
@@ -114,6 +117,28 @@ CHANGED = {
         ") → LayerNormalization",
     ),
 }  # fmt: skip
+
+
+def test_a_log_in_the_encoding_of_windows_is_read(monkeypatch, capfd):
+    """There, ONNX Runtime writes its log in UTF-16."""
+
+    def session_of_windows(*arguments, **options):
+        log = os.dup(2)
+        with tempfile.TemporaryFile() as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                return pyopnb.Session(*arguments, **options)
+            finally:
+                os.dup2(log, 2)
+                file.seek(0)
+                os.write(log, file.read().decode().encode("utf-16-le"))
+                os.close(log)
+
+    monkeypatch.setattr(optimized_run, "Session", session_of_windows)
+    model, feeds, tolerances, optimizers, _ = CHANGED["a layer normalization far from 0"]
+    found = pyopnb.first_divergence(model, feeds, over="optimizers", **tolerances)
+    assert set(optimizers) <= set(found.optimizers)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("case", CHANGED)
