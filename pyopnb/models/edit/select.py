@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
 from pyopnb.ops.messages import closest, sanitize
 
-__all__ = ["TAP_DOMAIN", "Where", "select_sites"]
+__all__ = ["TAP_DOMAIN", "Where", "put_taps_last", "select_sites"]
 
 TAP_DOMAIN = "pyopnb.tap"
 """Domain of the nodes that `wrap` inserts, which are never selected."""
@@ -99,6 +99,22 @@ def _unknown_selector(where: object) -> ModelError:
         name = sanitize(where.__name__)
         return ModelError("where", expected=expected, got=f"the class {name}", next=repr(name))
     return ModelError("where", expected=expected, got=type(where).__name__)
+
+
+def put_taps_last(scope: GraphProto | FunctionProto) -> None:
+    """Move the taps of a graph or function to its end, so that each runs as soon as it can.
+
+    ONNX Runtime begins with the last of the nodes on whose outputs no other depends, and runs all
+    that it needs before it. So the tap that looks at the first node comes last.
+    """
+    produced = {name: place for place, node in enumerate(scope.node) for name in node.output}
+
+    def place(node: NodeProto) -> int:
+        if node.domain != TAP_DOMAIN:
+            return -len(scope.node)
+        return -max((produced.get(name, -1) for name in node.input), default=-1)
+
+    scope.node.sort(key=place)
 
 
 def _selectable(site: Site) -> bool:
