@@ -157,7 +157,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             # The original bytes or file no longer match the model that is loaded.
             source.given = None
             warn_of_lowered(self.lowered, source.proto, self.filled)
-        self._swap(build_state(replace(config, filled=bool(self.filled)), source))
+        state = self._swap(build_state(replace(config, filled=bool(self.filled)), source))
+        if state.runtime._left_out:
+            text = f"this session runs without {state.runtime._left_out}"
+            warnings.warn(text, UserWarning, stacklevel=level_of_user())
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
