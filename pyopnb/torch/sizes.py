@@ -554,7 +554,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _TOO_DEEP = (RecursionError, MemoryError)  # what Python raises for a text of many brackets
 
 
-def _value(part: ast.expr, sizes: Mapping[str, int]) -> int | Fraction:
+def _value(part: ast.expr, sizes: Mapping[str, int]) -> Any:
     """Compute a part of an expression of sizes; an error is raised for any other."""
     match part:
         case ast.Constant(value=int(number)):
