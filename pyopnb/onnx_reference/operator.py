@@ -19,9 +19,9 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 
 from pyopnb.catalog.index import find_entry
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
 from pyopnb.models.faults import node_faults
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.nodes import Site, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type

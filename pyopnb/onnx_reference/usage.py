@@ -13,7 +13,7 @@ from pyopnb.errors import ModelError
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, path_of_function
 from pyopnb.models.op_inference import inferred_type
-from pyopnb.models.support.ort_types import tensor_kind
+from pyopnb.models.ort_types import tensor_kind
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.attributes import default_of
 from pyopnb.onnx_reference.literals import attr_hint, identifier, literal

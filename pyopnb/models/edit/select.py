@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
+from pyopnb.models.taps import TAP_DOMAIN
 from pyopnb.ops.messages import closest, sanitize
 
-__all__ = ["TAP_DOMAIN", "Where", "put_taps_last", "select_sites"]
-
-TAP_DOMAIN = "pyopnb.tap"
-"""Domain of the nodes that `wrap` inserts, which are never selected."""
+__all__ = ["Where", "select_sites"]
 
 # A mistyped name is compared with those of this many nodes.
 _MAX_COMPARED = 20_000
@@ -99,22 +97,6 @@ def _unknown_selector(where: object) -> ModelError:
         name = sanitize(where.__name__)
         return ModelError("where", expected=expected, got=f"the class {name}", next=repr(name))
     return ModelError("where", expected=expected, got=type(where).__name__)
-
-
-def put_taps_last(scope: GraphProto | FunctionProto) -> None:
-    """Move the taps of a graph or function to its end, so that each runs as soon as it can.
-
-    ONNX Runtime begins with the last of the nodes on whose outputs no other depends, and runs all
-    that it needs before it. So the tap that looks at the first node comes last.
-    """
-    produced = {name: place for place, node in enumerate(scope.node) for name in node.output}
-
-    def place(node: NodeProto) -> int:
-        if node.domain != TAP_DOMAIN:
-            return -len(scope.node)
-        return -max((produced.get(name, -1) for name in node.input), default=-1)
-
-    scope.node.sort(key=place)
 
 
 def _selectable(site: Site) -> bool:

@@ -14,10 +14,11 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import TAP_DOMAIN, Where, put_taps_last, select_sites
+from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, first_output, walk
+from pyopnb.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize

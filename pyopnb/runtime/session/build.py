@@ -10,10 +10,11 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import RunRefused
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.callbacks import get_library_path
@@ -189,9 +190,7 @@ def _explain(config: SessionConfig, proto: ModelProto, error: Exception) -> Any:
     __tracebackhide__ = True
     if not type(error).__module__.startswith("onnxruntime"):
         return  # an op's own exception says enough
-    from pyopnb.models.support.refusal import explain_refusal  # what most sessions never need
-
     remove_markers(proto)
-    explanation = explain_refusal(proto, str(error), filled=config.filled)
+    explanation = handed_down("refusal")(proto, str(error), filled=config.filled)
     if explanation is not None:
         raise explanation from None

@@ -9,9 +9,9 @@ from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
 from pyopnb.models.attribute_limits import check_attributes
-from pyopnb.models.edit.select import TAP_DOMAIN, put_taps_last
 from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
+from pyopnb.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.ops.messages import sanitize
 
 __all__ = ["inline_ops", "inlined_functions"]
