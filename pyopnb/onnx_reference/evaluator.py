@@ -16,9 +16,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
+from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.index import sort_nodes
-from pyopnb.models.inline import inlined_functions
 from pyopnb.models.nodes import (
     Site,
     bodies,
@@ -31,6 +31,7 @@ from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.operator import has_reference, node_kernel
+from pyopnb.onnx_reference.scan import scan_class
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.kernels import Kernel, runtime_kernel
 from pyopnb.ops.messages import sanitize
@@ -98,6 +99,8 @@ class Evaluator:
         for (domain, op_type), node in by_type.items():
             if (domain, op_type) == ("", "Loop"):
                 classes.append(loop_class())
+            elif (domain, op_type) == ("", "Scan"):
+                classes.append(scan_class())
             elif f"{domain}::{op_type}" in self._ops or not (bodies(node) or is_constant(node)):
                 # onnx's own classes see the values around a body.
                 classes.append(node_class(domain, op_type, self._kernel))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import TypeProto, helper
 
-__all__ = ["loop_class"]
+__all__ = ["empty_scan_output", "loop_class"]
 
 
 @cache
@@ -76,11 +76,11 @@ def loop_class() -> type:
 def _stacked(rows: list[Sequence[Any]], types: list[TypeProto]) -> list[np.ndarray]:
     """Stack the scan outputs of all iterations."""
     if not rows:
-        return [_empty(type_) for type_ in types]
+        return [empty_scan_output(type_) for type_ in types]
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def _empty(type_: TypeProto) -> np.ndarray:
+def empty_scan_output(type_: TypeProto) -> np.ndarray:
     """Make the scan output of a loop that did not run, with 0 for every unknown length.
 
     ONNX leaves these lengths open; ONNX Runtime takes 0.

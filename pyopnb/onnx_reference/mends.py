@@ -1,4 +1,4 @@
-"""Operators whose wrong results in onnx's reference implementation are avoided or refused.
+"""Operators whose wrong results in onnx's reference implementation are avoided.
 
 `corrections` has the operators that are computed here instead.
 """
@@ -10,9 +10,7 @@ from typing import Any
 
 from onnx import AttributeProto
 
-from pyopnb.errors import ModelError
-
-__all__ = ["as_defined", "refuse_wrong"]
+__all__ = ["as_defined"]
 
 
 def as_defined(
@@ -27,43 +25,21 @@ def as_defined(
     """
     if domain:
         return opset, attrs
+    if op_type == "BatchNormalization" and 7 <= opset < 14 and outputs == 1:
+        # These versions train only if there are more outputs; onnx's classes for them always do.
+        # Version 14 has an attr for that, and does not train by default.
+        spatial = attrs.get("spatial", 1)
+        if isinstance(spatial, AttributeProto):
+            spatial = spatial.i
+        if spatial:
+            attrs = {name: value for name, value in attrs.items() if name == "epsilon"}
+            opset = 14
     if op_type == "RoiAlign" and opset < 16:
         return 16, {**attrs, "coordinate_transformation_mode": "output_half_pixel"}
+    if op_type == "TfIdfVectorizer" and attrs.get("weights") is None:
+        # onnx's class wants them for two of the three modes.
+        indexes = attrs.get("ngram_indexes", [])
+        if isinstance(indexes, AttributeProto):
+            indexes = indexes.ints
+        attrs = {**attrs, "weights": [1.0] * len(indexes)}
     return opset, attrs
-
-
-def refuse_wrong(
-    domain: str,
-    op_type: str,
-    opset: int,
-    attrs: Mapping[str, AttributeProto],
-    outputs: int,
-    where: str,
-) -> None:
-    """Refuse an operator whose wrong results are not worth a correction.
-
-    Raises
-    ------
-    ModelError
-    """
-    if (
-        (domain, op_type) == ("ai.onnx.ml", "SVMClassifier")
-        and "prob_a" in attrs
-        and len(attrs["prob_a"].floats) > 1
-    ):
-        # onnx multiplies rows where the method of Wu, Lin and Weng (2004) multiplies elements.
-        expected = "an SVMClassifier of two classes, or without probabilities"
-        raise ModelError(
-            where,
-            expected=expected,
-            got="probabilities of three classes or more",
-            next="run it in ONNX Runtime",
-        )
-    if (domain, op_type) == ("", "Dropout") and opset < 10 and outputs > 1:
-        # Before version 10 the mask has the dtype of the input; onnx's is bool.
-        raise ModelError(
-            where,
-            expected="a Dropout without its mask before opset 10",
-            got="a second output",
-            next="opset=13",
-        )

@@ -19,9 +19,9 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 
 from pyopnb.catalog.index import find_entry
 from pyopnb.errors import InputError, ModelError
+from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
 from pyopnb.models.faults import node_faults
-from pyopnb.models.inline import inlined_functions
 from pyopnb.models.nodes import Site, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
@@ -30,7 +30,9 @@ from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.corrections.table import corrected_operators, correction_of
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
-from pyopnb.onnx_reference.mends import as_defined, refuse_wrong
+from pyopnb.onnx_reference.mends import as_defined
+from pyopnb.onnx_reference.refusals import refuse_wrong
+from pyopnb.onnx_reference.scan import scan_class
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import add_note
@@ -72,8 +74,7 @@ def reference(
         ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; in other domains, an operator of the
         catalogue.
     *inputs : array, or list of arrays for a sequence
-        None leaves out an optional input. With types in place of arrays, as ``infer`` gets them,
-        the types of the outputs are returned.
+        None leaves out an optional input.
     opset : int, optional
         The version of the operator's domain. By default, the newest that the installed onnx knows.
     outputs : int, optional
@@ -112,9 +113,6 @@ def reference(
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
-    if any(isinstance(value, TensorType) for value in inputs):
-        inferred = evaluation.infer(*inputs)
-        return inferred if len(inferred) > 1 else inferred[0]
     # Check the call first: the reference implementation would raise an accidental error.
     site = Site(evaluation.node(inputs), GraphProto(), "")
     for fault in node_faults(site, evaluation.schema):
@@ -410,7 +408,7 @@ def _corrected_evaluator() -> Any:
     """Return an evaluator that corrects the nodes in bodies and in functions of ONNX."""
     from onnx.reference import ReferenceEvaluator
 
-    classes = [loop_class()]
+    classes = [loop_class(), scan_class()]
     classes += [node_class(*operator, node_kernel) for operator in corrected_operators()]
 
     class CorrectedEvaluator(ReferenceEvaluator):

@@ -6,9 +6,7 @@ Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to
 
 from typing import Literal
 
-import numpy as np
-
-from pyopnb.catalog.cores.cross_entropy import IGNORED, loss_gradient
+from pyopnb.catalog.cores.cross_entropy import loss_gradient
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossGrad",)
 
@@ -19,7 +17,7 @@ class SoftmaxCrossEntropyLossGrad:
     def __init__(
         self,
         reduction: Literal["mean", "sum", "none"] = "mean",
-        ignore_index: int = IGNORED,
+        ignore_index: int = -100,
         output_type: int = 0,
     ):
         self.reduction = reduction
@@ -34,7 +32,7 @@ class SoftmaxCrossEntropyLossGrad:
         if ignore_index is not None:
             ignored = int(ignore_index.item())
         slope = loss_gradient(gradient, log_probability, label, weight, ignored, self.reduction)
-        if bias is not None:
+        if bias is None:
             # The bias is the gradient that other branches have left for the scores.
-            slope = slope + bias.reshape(slope.shape).astype(np.float64)
-        return slope.astype(log_probability.dtype)
+            return slope
+        return slope + bias.reshape(slope.shape)

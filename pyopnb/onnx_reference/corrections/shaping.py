@@ -1,0 +1,54 @@
+"""Operators that change shapes, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["insert", "reshape_1", "softsign", "squeeze", "unique", "unsqueeze"]
+
+
+def reshape_1(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
+    """Give another shape, in which 0 takes the length over."""
+    lengths = [x.shape[axis] if length == 0 else length for axis, length in enumerate(shape)]
+    return x.reshape(lengths)
+
+
+def squeeze(x: np.ndarray, *, axes: Sequence[int] | None = None) -> np.ndarray:
+    """Remove axes of length 1, which are given in any order."""
+    return x.squeeze(axis=None if axes is None else tuple(axes))
+
+
+def unsqueeze(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
+    """Add axes of length 1, which are given in any order."""
+    return np.expand_dims(x, tuple(axes))
+
+
+def insert(
+    sequence: list[np.ndarray], tensor: np.ndarray, position: Any = None
+) -> tuple[list[np.ndarray]]:
+    """Insert an array into a list."""
+    items = list(sequence)
+    items.insert(len(items) if position is None else int(position), tensor)
+    return (items,)
+
+
+def softsign(x: np.ndarray) -> np.ndarray:
+    """Divide by one more than the absolute value."""
+    return np.asarray(x / (1 + np.abs(x)), x.dtype)
+
+
+def unique(
+    x: np.ndarray, *, axis: int | None = None, sorted: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return each value once, sorted or in the order in which the values come."""
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = first.argsort()
+        values = values.take(order, axis=axis or 0)
+        first, counts = first[order], counts[order]
+        inverse = order.argsort()[inverse]
+    return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)

@@ -1,0 +1,128 @@
+"""Operators whose wrong results in onnx's reference implementation are not worth a correction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnx import AttributeProto, TensorProto, helper
+
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import sanitize
+
+__all__ = ["refuse_wrong"]
+
+_NEXT = "run it in ONNX Runtime"
+
+
+def refuse_wrong(
+    domain: str,
+    op_type: str,
+    opset: int,
+    attrs: Mapping[str, AttributeProto],
+    outputs: int,
+    where: str,
+) -> None:
+    """Refuse an operator of which the reference gives wrong results, or fails by accident.
+
+    Raises
+    ------
+    ModelError
+    """
+    if (domain, op_type) == ("", "Dropout") and opset < 10 and outputs > 1:
+        # Before version 10 the mask has the dtype of the input; onnx's is bool.
+        expected = "a Dropout without its mask before opset 10"
+        raise ModelError(where, expected=expected, got="a second output", next="opset=13")
+    refusal = _REFUSALS.get(f"{domain}::{op_type}")
+    if refusal is None:
+        return
+    values = {name: _plain(attr) for name, attr in attrs.items() if not attr.ref_attr_name}
+    fault = refusal(values)
+    if fault is not None:
+        expected, got = fault
+        raise ModelError(where, expected=expected, got=sanitize(got), next=_NEXT)
+
+
+def _plain(attr: AttributeProto) -> Any:
+    value = helper.get_attribute_value(attr)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+_Fault = tuple[str, str] | None
+
+
+def _transform(attrs: Mapping[str, Any], allowed: tuple[str, ...]) -> _Fault:
+    transform = attrs.get("post_transform", "NONE")
+    if transform in allowed:
+        return None
+    return f"post_transform {' or '.join(allowed)}", f"post_transform {transform}"
+
+
+def _regressor(attrs: Mapping[str, Any]) -> _Fault:
+    """ONNX Runtime ignores most transforms of one target, and onnx knows none of them."""
+    return _transform(attrs, ("NONE",))
+
+
+def _tree_ensemble(attrs: Mapping[str, Any]) -> _Fault:
+    if attrs.get("post_transform", 0):
+        return "post_transform 0", f"post_transform {attrs['post_transform']}"
+    return None
+
+
+def _tree_classifier(attrs: Mapping[str, Any]) -> _Fault:
+    labels = attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or []
+    if len(labels) == 2:
+        # What is chosen of two classes depends on the implementation.
+        if len(set(attrs.get("class_ids", []))) > 1:
+            return "class_ids that name one of two classes", "class_ids that name both"
+        if len(attrs.get("base_values", [])) > 1:
+            return "one of base_values where class_ids name one of two classes", "two"
+    return _transform(attrs, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"))
+
+
+def _linear_classifier(attrs: Mapping[str, Any]) -> _Fault:
+    labels = attrs.get("classlabels_ints") or attrs.get("classlabels_strings") or []
+    if len(attrs.get("intercepts", [])) == 1 and len(labels) == 2:
+        # What the scores of the other class are depends on the implementation.
+        fault = _transform(attrs, ("LOGISTIC",))
+        if fault is not None:
+            return f"{fault[0]} where one row of coefficients serves two classes", fault[1]
+    if not attrs.get("intercepts"):
+        return "intercepts", "none"
+    return _transform(attrs, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"))
+
+
+def _linear_regressor(attrs: Mapping[str, Any]) -> _Fault:
+    if not attrs.get("intercepts") and attrs.get("targets", 1) > 1:
+        return "intercepts, or one target", "several targets without"
+    return _regressor(attrs)
+
+
+def _svm_classifier(attrs: Mapping[str, Any]) -> _Fault:
+    if len(attrs.get("prob_a", [])) > 1:
+        # onnx multiplies rows where the method of Wu, Lin and Weng (2004) multiplies elements.
+        expected = "an SVMClassifier of two classes, or without probabilities"
+        return expected, "probabilities of three classes or more"
+    if attrs.get("classlabels_strings"):
+        return "classlabels_ints", "classlabels_strings"
+    if not attrs.get("kernel_params") or not attrs.get("vectors_per_class"):
+        return "kernel_params and vectors_per_class", "an SVMClassifier without"
+    return _transform(attrs, ("NONE",))
+
+
+def _range(attrs: Mapping[str, Any]) -> _Fault:
+    if attrs.get("stash_type", 1) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return "stash_type 1 or 11", f"stash_type {attrs['stash_type']}"
+    return None
+
+
+_REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
+    "::Range": _range,
+    "ai.onnx.ml::LinearClassifier": _linear_classifier,
+    "ai.onnx.ml::LinearRegressor": _linear_regressor,
+    "ai.onnx.ml::SVMClassifier": _svm_classifier,
+    "ai.onnx.ml::SVMRegressor": _regressor,
+    "ai.onnx.ml::TreeEnsemble": _tree_ensemble,
+    "ai.onnx.ml::TreeEnsembleClassifier": _tree_classifier,
+    "ai.onnx.ml::TreeEnsembleRegressor": _regressor,
+}

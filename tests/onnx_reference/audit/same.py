@@ -1,0 +1,260 @@
+"""Cases that mean the same, for versions and dtypes of which ONNX Runtime has no kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+
+from audit.cases import Case
+
+__all__ = ["same_cases"]
+
+
+def same_cases(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], list[Any]]]]:
+    """Yield cases of the same meaning, each with what makes its results those of the case."""
+    for rewritten in _in_other_versions(case):
+        yield rewritten, list
+    for rewritten in [case, *_in_other_versions(case)]:
+        for wide in _in_other_dtypes(rewritten):
+            yield wide, lambda results, case=case: _narrowed(results, case)
+
+
+# ---- versions ----------------------------------------------------------------------------------
+
+_HINT = "consumed_inputs"
+
+# The versions from which an operator means something else although its schema looks the same.
+_BREAKS = {("PRelu", 7), ("Equal", 7), ("Upsample", 9)}
+
+
+@cache
+def _versions(domain: str, op: str) -> tuple[Any, ...]:
+    found = [
+        s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, op)
+    ]
+    return tuple(sorted((s for s in found if not s.deprecated), key=lambda s: s.since_version))
+
+
+def _form(schema: Any) -> Any:
+    """What a version takes: its attributes with their defaults, and its inputs."""
+    attributes = {
+        name: str(a.default_value) for name, a in schema.attributes.items() if name != _HINT
+    }
+    return attributes, [(i.name, i.option) for i in schema.inputs], len(schema.outputs)
+
+
+def _takes(schema: Any, case: Case, own: Any) -> bool:
+    """Tell whether another version takes the case with the same meaning, as far as schemas say."""
+    if (case.op, schema.since_version) in _BREAKS or len(case.inputs) > schema.max_input:
+        return False
+    theirs, ours = _form(schema)[0], _form(own)[0]
+    if [i.type_str for i in schema.inputs][: len(case.inputs)] == [] and case.inputs:
+        return False
+    for name in case.attrs:
+        if name not in theirs:
+            return False
+    return all(
+        theirs.get(name, "") == ours.get(name, "")
+        for name in {*theirs, *ours} - set(case.attrs)
+        if (name in theirs and name in ours) or theirs.get(name)
+    )
+
+
+def _in_other_versions(case: Case) -> Iterator[Case]:
+    attrs = {name: value for name, value in case.attrs.items() if name != _HINT}
+    bare = dataclasses.replace(case, attrs=attrs)
+    for old in _of_old_forms(bare):
+        yield old
+        bare = old
+    versions = _versions(case.domain, case.op)
+    own = next(s for s in versions if s.since_version == case.version)
+    attrs = {name: value for name, value in case.attrs.items() if name != _HINT}
+    newer = [s for s in versions if s.since_version > case.version]
+    older = [s for s in reversed(versions) if s.since_version < case.version]
+    for row in (newer, older):
+        for schema in row:
+            if (case.op, schema.since_version) in _BREAKS:
+                break
+            candidate = dataclasses.replace(bare, version=schema.since_version)
+            if _takes(schema, candidate, own):
+                yield candidate
+
+
+_LEGACY = {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"}
+
+
+def _of_old_forms(case: Case) -> Iterator[Case]:
+    """Yield the same call in a form that came later."""
+    attrs = dict(case.attrs)
+
+    def changed(version: int, inputs: Any = case.inputs, attrs: Any = attrs, **more: Any) -> Case:
+        return dataclasses.replace(case, version=version, inputs=tuple(inputs), attrs=attrs, **more)
+
+    key = case.op, case.version
+    if case.op in _LEGACY and case.version < 7:
+        a, b = case.inputs
+        axis = attrs.pop("axis", None)
+        if attrs.pop("broadcast", 0) and axis is not None:
+            axis = axis % a.ndim
+            b = b.reshape(*b.shape, *[1] * (a.ndim - axis - b.ndim))
+        yield changed(7, (a, b))
+    if key in (("Sum", 1), ("Max", 1), ("Min", 1), ("Mean", 1), ("Sum", 6), ("Mean", 6)):
+        yield changed(8)
+    if key in (("Max", 6), ("Min", 6)):
+        yield changed(8)
+    if key == ("PRelu", 1) or key == ("PRelu", 6):
+        x, slope = case.inputs
+        if slope.size > 1:
+            slope = slope.reshape(-1, *[1] * (x.ndim - 2))
+        yield changed(7, (x, slope))
+    if key == ("Concat", 1):
+        yield changed(4, attrs={"axis": attrs.get("axis", 1)})
+    if case.op == "Gemm" and case.version < 7:
+        attrs.pop("broadcast", None)
+        yield changed(7)
+    if (
+        case.op == "BatchNormalization"
+        and case.version < 7
+        and attrs.get("is_test")
+        and case.outputs == 1
+    ):
+        attrs.pop("is_test")
+        yield changed(7)
+        if attrs.get("spatial", 1):
+            attrs.pop("spatial", None)
+            yield changed(9)
+    if case.op == "Dropout" and case.version < 7 and attrs.get("is_test"):
+        attrs.pop("is_test")
+        yield changed(7)
+    if case.op == "Clip" and case.version < 11:
+        x = case.inputs[0]
+        low, high = attrs.get("min"), attrs.get("max")
+        bounds = [None if v is None else np.asarray(v, x.dtype) for v in (low, high)]
+        yield changed(12, (x, *bounds), {})
+    if case.op == "LpPool" and case.version < 2:
+        if "p" in attrs:
+            attrs["p"] = int(attrs["p"])
+        yield changed(11)
+    if case.op == "GlobalLpPool" and case.version < 2:
+        if "p" in attrs:
+            attrs["p"] = int(attrs["p"])
+        yield changed(2)
+    if key == ("Pad", 1):
+        attrs["pads"] = attrs.pop("paddings")
+        yield changed(2)
+    if key == ("Split", 1):
+        attrs.setdefault("axis", 0)
+        if len(case.inputs) > 1:
+            attrs["split"] = [int(v) for v in case.inputs[1]]
+        yield changed(2, case.inputs[:1])
+    if key == ("Tile", 1):
+        x, tiles, axis = case.inputs
+        repeats = [1] * x.ndim
+        repeats[int(axis)] = int(tiles)
+        yield changed(6, (x, np.int64(repeats)))
+    if key == ("Upsample", 1):
+        scales = [1.0, 1.0, attrs.pop("height_scale"), attrs.pop("width_scale")]
+        mode = {"bilinear": "linear"}.get(attrs.pop("mode", "nearest"), "nearest")
+        yield changed(7, attrs={"scales": scales, "mode": mode})
+    if key == ("Cast", 1):
+        yield changed(6, attrs={"to": onnx.TensorProto.DataType.Value(attrs["to"])})
+    if case.op in ("RNN", "LSTM", "GRU") and case.version < 7:
+        attrs.pop("output_sequence", None)
+        yield changed(7)
+    if key == ("AveragePool", 1):
+        yield changed(7)
+    if case.op == "SpaceToDepth" and case.version >= 28 and attrs.get("mode", "DCR") == "DCR":
+        attrs.pop("mode", None)
+        yield changed(13)
+    if case.op == "Scatter":
+        yield changed(11, op="ScatterElements")
+    if case.op in ("OptionalGetElement", "OptionalHasElement") and case.version == 15:
+        yield changed(18)
+
+
+# ---- dtypes ------------------------------------------------------------------------------------
+
+_WIDER = {
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32",),
+    "float32": ("float64",),
+    "float64": ("float32",),
+    "int8": ("int32", "int64", "float32"),
+    "int16": ("int32", "int64", "float32"),
+    "int32": ("int64", "float32", "float64"),
+    "int64": ("int32", "float32", "float64"),
+    "uint8": ("int32", "int64", "float32"),
+    "uint16": ("int32", "int64", "float32"),
+    "uint32": ("int64", "uint64", "float32", "float64"),
+    "uint64": ("int64", "uint32", "float32", "float64"),
+    "bool": ("uint8", "int32", "int64", "float32"),
+}
+
+# They move elements, count or compute with numbers that a wider dtype holds as well; what depends
+# on the width itself is left out.
+_BY_WIDTH = {
+    "Cast",
+    "CastLike",
+    "BitCast",
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "BitShift",
+    "BitwiseNot",
+    "Not",
+    "And",
+    "Or",
+    "Xor",
+}
+_NOT_THROUGH_FLOATS = {"Div", "Mod", "Pow", "Mean", "ReduceMean", "AveragePool", "Sign", "Gemm"}
+
+
+def _in_other_dtypes(case: Case) -> Iterator[Case]:
+    """Yield the case with the dtype of its first input that is a number replaced by another."""
+    if case.op in _BY_WIDTH or case.domain:
+        return
+    arrays = [value for value in case.inputs if isinstance(value, (np.ndarray, np.generic))]
+    place = 1 if case.op == "Where" else 0
+    if len(arrays) <= place or arrays[place].dtype.name not in _WIDER:
+        return
+    first = arrays[place].dtype
+    for name in _WIDER[first.name]:
+        if name.startswith("float") and first.kind != "f" and case.op in _NOT_THROUGH_FLOATS:
+            continue
+        inputs = []
+        for position, value in enumerate(case.inputs):
+            if (
+                isinstance(value, (np.ndarray, np.generic))
+                and value.dtype == first
+                and not _is_index(case, position)
+            ):
+                value = np.asarray(value).astype(name)
+            inputs.append(value)
+        yield dataclasses.replace(case, inputs=tuple(inputs))
+
+
+def _is_index(case: Case, position: int) -> bool:
+    """Tell whether an input holds places or sizes, whose dtype the operator prescribes."""
+    schema = onnx.defs.get_schema(case.op, case.version, case.domain)
+    port = schema.inputs[min(position, len(schema.inputs) - 1)]
+    first = schema.inputs[1 if case.op == "Where" else 0]
+    return port.type_str != first.type_str
+
+
+def _narrowed(results: list[Any], case: Case) -> list[Any]:
+    """Give results the dtypes that the case has at its outputs."""
+    schema = onnx.defs.get_schema(case.op, case.version, case.domain)
+    place = 1 if case.op == "Where" else 0
+    dtype, kind = np.asarray(case.inputs[place]).dtype, schema.inputs[place].type_str
+    narrowed = []
+    for position, value in enumerate(results):
+        port = schema.outputs[min(position, len(schema.outputs) - 1)]
+        if port.type_str == kind and isinstance(value, np.ndarray):
+            with np.errstate(all="ignore"):
+                value = value.astype(dtype)
+        narrowed.append(value)
+    return narrowed
