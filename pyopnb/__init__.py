@@ -158,10 +158,13 @@ _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in na
 
 # These rooms stand above those that use them.
 _hand_down(
+    catalog_names="pyopnb.models.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
     display="pyopnb.display.show",
+    fill="pyopnb.onnx_reference.fill:fill_source",
     node_kernel="pyopnb.runtime.node_kernel:NodeKernel",
     numba_form="pyopnb.compile.numba_form:form_of",
+    refusal="pyopnb.models.support.refusal:explain_refusal",
     tracer="pyopnb.traces.run",
 )
 

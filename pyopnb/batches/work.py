@@ -7,6 +7,7 @@ pickle. A small session goes along with each chunk.
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import hashlib
 import os
@@ -96,7 +97,16 @@ class WorkKind:
 
 
 def check_executor(executor: Any, where: str) -> None:
-    """Raise `InputError` for anything but an executor or None."""
+    """Raise `InputError` for anything but None or an executor of threads or other processes."""
+    # It is new in Python 3.14, and a ThreadPoolExecutor.
+    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())
+    if isinstance(executor, interpreters):
+        raise InputError(
+            f"{where}, executor",
+            expected="threads or processes, as NumPy runs in the first interpreter only",
+            got=type(executor).__name__,
+            next="concurrent.futures.ThreadPoolExecutor(4)",
+        )
     if executor is None or (hasattr(executor, "submit") and not hasattr(executor, "get_executor")):
         return
     # The clients of Dask and ipyparallel are no executors, but have one.

@@ -22,8 +22,8 @@ from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
 from pyopnb.errors import InputError
-from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import imported_versions, type_proto, walk
 from pyopnb.onnx_reference.operator import has_reference

@@ -29,7 +29,7 @@ from pyopnb.models.nodes import (
     type_of_proto,
 )
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.support.ort_types import kind_of, to_notation
+from pyopnb.models.ort_types import kind_of, to_notation
 from pyopnb.models.types import Types
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain

@@ -14,9 +14,9 @@ from onnx import GraphProto, ModelProto, helper, numpy_helper
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.external_data import with_data
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.arguments import check_arguments

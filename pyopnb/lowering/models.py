@@ -17,9 +17,9 @@ from pyopnb.lowering.one_op import called_on, lower_op, remember
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
 from pyopnb.lowering.written_form import opset_of_forms
 from pyopnb.models.build import type_outputs
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.functions import function_key
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import (
     Site,

@@ -18,8 +18,8 @@ import numpy as np
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.models.ort_capabilities import operator_at
+from pyopnb.models.ort_types import tensor_kind
 from pyopnb.models.support.kernels import has_kernel
-from pyopnb.models.support.ort_types import tensor_kind
 from pyopnb.ops.dtypes import dtype as dtype_of
 
 __all__ = [

@@ -575,10 +575,30 @@ def _fitted(result: Any, recorded: Any, args: Sequence[Any]) -> Traced:
     return Traced(result, fit(recorded, result), _source_of(result, args))
 
 
+_OF_METHODS: dict[str, dict[np.ufunc, Any]] = {
+    "reduce": {
+        np.add: np.sum,
+        np.multiply: np.prod,
+        np.maximum: np.max,
+        np.minimum: np.min,
+        np.logical_and: np.all,
+        np.logical_or: np.any,
+    },
+    "accumulate": {np.add: np.cumsum, np.multiply: np.cumprod},
+}
+
+
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
     """Handle a ufunc call, as NumPy's ``__array_ufunc__`` protocol."""
+    if method in _OF_METHODS and ufunc in _OF_METHODS[method]:
+        # A method of a ufunc works on the first axis, where a function takes all.
+        return call(_OF_METHODS[method][ufunc], inputs, {"axis": 0, **kwargs})
+    if method == "outer":
+        first, second = map(as_array, inputs)
+        spread = first[(..., *(None,) * second.ndim)]
+        return call_ufunc(ufunc, "__call__", (spread, second), kwargs)
     if method != "__call__":
-        refuse(f"np.{ufunc.__name__}.{method}", "np.sum, np.max, np.cumsum and their like")
+        refuse(f"np.{ufunc.__name__}.{method}, for which there is no operator")
     if ufunc is np.divmod:
         return call(np.floor_divide, inputs), call(np.remainder, inputs)
     return call(ufunc, inputs, kwargs)

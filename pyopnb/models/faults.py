@@ -13,7 +13,6 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError, PyopError, UnknownName
-from pyopnb.models.catalog_names import misuse, node_entry, node_refusal
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, walk
@@ -21,6 +20,7 @@ from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.models.op_metadata import kept_names
 from pyopnb.models.ort_capabilities import has_op, operator_at, operators, schema_domains
 from pyopnb.ops.attr_kinds import noun_of
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
@@ -196,13 +196,14 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
 
 def catalog_hint(node: NodeProto) -> str:
     """Say what the catalogue does about an operator; empty if it does not know it."""
-    refusal = node_refusal(node)
+    names = handed_down("catalog_names")
+    refusal = names.node_refusal(node)
     if refusal is not None:
         return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
-    problem = misuse(node)
+    problem = names.misuse(node)
     if problem:
         return f"%pyop skeleton MODEL NODE, which writes the cell to define it in; {problem}"
-    return "fill=True, which runs it by pyopnb's catalogue" if node_entry(node) else ""
+    return "fill=True, which runs it by pyopnb's catalogue" if names.node_entry(node) else ""
 
 
 # ---- attributes ------------------------------------------------------------------------------

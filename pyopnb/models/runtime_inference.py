@@ -12,7 +12,7 @@ from onnx import NodeProto, TypeProto
 
 from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.ort_capabilities import Operator, operator_at, port_at, schema_domains
-from pyopnb.models.support.ort_types import proto_of
+from pyopnb.models.ort_types import proto_of
 from pyopnb.ops.names import canonical_domain
 
 __all__ = ["infer_by_variables", "runtime_operator"]

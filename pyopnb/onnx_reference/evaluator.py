@@ -16,9 +16,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.index import sort_nodes
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.nodes import (
     Site,
     bodies,

@@ -6,7 +6,6 @@ import contextlib
 import os
 import warnings
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
@@ -15,6 +14,7 @@ from pyopnb.errors import Filled, ModelError
 from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.filled_node import FilledNode
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
@@ -36,7 +36,7 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.registry import registry
 
-__all__ = ["DOMAIN", "FilledNode", "fill", "fill_source"]
+__all__ = ["DOMAIN", "fill", "fill_source"]
 
 DOMAIN = "onnx.reference"
 """Domain of the stand-ins for ONNX's own operators; for other domains, theirs is appended."""
@@ -44,28 +44,6 @@ DOMAIN = "onnx.reference"
 _OUTPUTS = "reference_outputs"
 _COMPARISONS = frozenset({"And", "Equal", "Greater", "Less", "Or", "Xor"})
 _UINT8, _INT8 = TensorProto.UINT8, TensorProto.INT8
-
-
-@dataclass(frozen=True)
-class FilledNode:
-    """A node that the runtime cannot run, and what `fill` did about it.
-
-    Attributes
-    ----------
-    where : str
-        The original node as messages name it.
-    op : str
-        The op that stands in for it; empty if there is none.
-    reason : str
-        What the runtime lacks, and for a node without a stand-in, why there is none.
-    """
-
-    where: str
-    op: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
 
 
 @hide_internal_frames

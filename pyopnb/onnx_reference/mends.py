@@ -25,15 +25,6 @@ def as_defined(
     """
     if domain:
         return opset, attrs
-    if op_type == "BatchNormalization" and 7 <= opset < 14 and outputs == 1:
-        # These versions train only if there are more outputs; onnx's classes for them always do.
-        # Version 14 has an attr for that, and does not train by default.
-        spatial = attrs.get("spatial", 1)
-        if isinstance(spatial, AttributeProto):
-            spatial = spatial.i
-        if spatial:
-            attrs = {name: value for name, value in attrs.items() if name == "epsilon"}
-            opset = 14
     if op_type == "RoiAlign" and opset < 16:
         return 16, {**attrs, "coordinate_transformation_mode": "output_half_pixel"}
     if op_type == "TfIdfVectorizer" and attrs.get("weights") is None:

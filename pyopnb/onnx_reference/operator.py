@@ -19,9 +19,9 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 
 from pyopnb.catalog.index import find_entry
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
 from pyopnb.models.faults import node_faults
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.nodes import Site, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
@@ -74,7 +74,8 @@ def reference(
         ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; in other domains, an operator of the
         catalogue.
     *inputs : array, or list of arrays for a sequence
-        None leaves out an optional input.
+        None leaves out an optional input. With types in place of arrays, as ``infer`` gets them,
+        the types of the outputs are returned.
     opset : int, optional
         The version of the operator's domain. By default, the newest that the installed onnx knows.
     outputs : int, optional
@@ -113,6 +114,9 @@ def reference(
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
+    if any(isinstance(value, TensorType) for value in inputs):
+        inferred = evaluation.infer(*inputs)
+        return inferred if len(inferred) > 1 else inferred[0]
     # Check the call first: the reference implementation would raise an accidental error.
     site = Site(evaluation.node(inputs), GraphProto(), "")
     for fault in node_faults(site, evaluation.schema):

@@ -203,9 +203,11 @@ def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) ->
 
 def _docstring(usage: OperatorUsage) -> list[str]:
     """Quote the first paragraph of the operator's documentation."""
-    if usage.schema is None or not usage.schema.doc.strip():
+    # A schema that was made in Python may have None.
+    doc = textwrap.dedent((usage.schema and usage.schema.doc) or "").strip()
+    if not doc:
         return []
-    paragraph = textwrap.dedent(usage.schema.doc).strip().partition("\n\n")[0]
+    paragraph = doc.partition("\n\n")[0]
     # Escape the documentation, which must not end the string that contains it.
     text = sanitize(" ".join(paragraph.split()), _LONGEST_DOC).replace("\\", "\\\\")
     text = text.replace('"', '\\"')
@@ -266,7 +268,14 @@ def _is_parameter(name: str) -> bool:
 
 
 def _compute(usage: OperatorUsage, name: str) -> list[str]:
+    lines = []
     parameters = ["self"]
+    if usage.has_reference and not usage.has_default_dtypes:
+        names = ["self"]
+        for argument, port in zip(_arguments_of(usage), usage.inputs, strict=True):
+            names.append(f"{argument}=None" if port.optional else argument)
+        lines = _head("infer", dict.fromkeys(names, ""), "):")
+        lines += [*_indented(_reference_call(usage, name)), ""]
     for port in usage.inputs:
         text = f"*{port.name}" if port.variadic else port.name
         equals = "="
@@ -282,7 +291,8 @@ def _compute(usage: OperatorUsage, name: str) -> list[str]:
         if len(usage.outputs) > 1:
             hints = f"({hints})"
         end = f") -> {hints}:"
-    return _head("compute", dict.fromkeys(parameters, ""), end) + _indented(_body(usage, name))
+    lines += _head("compute", dict.fromkeys(parameters, ""), end)
+    return lines + _indented(_body(usage, name))
 
 
 def _type_text(type_: TensorType) -> str:
@@ -313,8 +323,24 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     if not usage.has_reference:
         types = ", ".join(map(_type_text, usage.outputs)) or "nothing"
         return [*lines, f"# Return {types}.", f'raise NotImplementedError("{name}")']
-    arguments = [f'"{name}"']
-    arguments += [f"*{port.name}" if port.variadic else port.name for port in usage.inputs]
+    # The numbers may then be those of another definition.
+    if runs_as_newest(schema.domain, schema.name, schema.since_version):
+        lines += [
+            "# ONNX has changed this operator since, and its reference implementation knows "
+            "one version only:",
+            "# compare the numbers.",
+        ]
+    return lines + _reference_call(usage, name)
+
+
+def _arguments_of(usage: OperatorUsage) -> list[str]:
+    return [f"*{port.name}" if port.variadic else port.name for port in usage.inputs]
+
+
+def _reference_call(usage: OperatorUsage, name: str) -> list[str]:
+    """Write the return of what the reference makes of arrays, or of their types."""
+    schema: Any = usage.schema
+    arguments = [f'"{name}"', *_arguments_of(usage)]
     # The version that these attrs and numbers are of, whatever a newer onnx has.
     arguments.append(f"opset={schema.since_version}")
     is_variadic = schema.outputs[-1].option == OPTION.Variadic
@@ -324,14 +350,7 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     arguments += [f"{attr}=self.{attr}" for attr in attrs]
     if len(attrs) < len(usage.attrs):
         arguments.append("**self.attrs")
-    # The numbers may then be those of another definition.
-    if runs_as_newest(schema.domain, schema.name, schema.since_version):
-        lines += [
-            "# ONNX has changed this operator since, and its reference implementation knows "
-            "one version only:",
-            "# compare the numbers.",
-        ]
     call = f"return pyopnb.reference({', '.join(arguments)})"
     if len(call) <= _WIDTH:
-        return [*lines, call]
-    return [*lines, "return pyopnb.reference(", *(f"    {item}," for item in arguments), ")"]
+        return [call]
+    return ["return pyopnb.reference(", *(f"    {item}," for item in arguments), ")"]

@@ -10,11 +10,15 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
+from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, path_of_function
+from pyopnb.models.op_inference import inferred_type
+from pyopnb.models.ort_types import tensor_kind
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.attributes import default_of
 from pyopnb.onnx_reference.literals import attr_hint, identifier, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op
+from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
@@ -82,12 +86,14 @@ class OperatorUsage:
     def __init__(self, proto: ModelProto, sites: Sequence[Site]) -> None:
         self.site, self._sites = sites[0], sites
         self.node = self.site.node
+        self._graph = proto.graph
         self._types = Types(proto)
+        self._undeclared = _without_declared_shapes(proto)
+        self._inferred = Types(self._undeclared)
         self.schema = _schema(proto, self.site)
         self._refuse_other_values()
         self.inputs = self._inputs()
-        outputs = [site.node.output for site in sites]
-        self.outputs = [self._common_type(outputs, n) for n in range(len(self.node.output))]
+        self.outputs = [self._type_of_output(n) for n in range(len(self.node.output))]
         self.attrs = self._attrs(proto)
         self.has_reference = False
         if self.schema is not None:
@@ -153,8 +159,44 @@ class OperatorUsage:
         for site, names in zip(self._sites, ends, strict=True):
             name = _name_at(names, position)
             if name:
-                types.append(self._types.of(site, name))
+                types.append(self._type_of_value(site, name))
         return _common_type(types)
+
+    def _type_of_output(self, position: int) -> TensorType:
+        found = self._common_type([site.node.output for site in self._sites], position)
+        if found.dtype is None and not self._has_first_dtype(position):
+            # In a function nothing is known, and the definition may leave no choice.
+            port = _port(self.schema.outputs, position)
+            allowed = [row for row in DTYPES if tensor_kind(row.onnx) in port.types]
+            if len(allowed) == len(port.types) == 1:
+                return TensorType(allowed[0], None)
+        return found
+
+    @property
+    def has_default_dtypes(self) -> bool:
+        """Tell whether each output has its dtype in the cell, or has the first input's."""
+        for position, type_ in enumerate(self.outputs):
+            if type_.dtype is None and not self._has_first_dtype(position):
+                return False
+        return True
+
+    def _has_first_dtype(self, position: int) -> bool:
+        """Tell whether an output has the first input's dtype, as where nothing is declared."""
+        if self.schema is None:
+            return True
+        port = _port(self.schema.outputs, position)
+        inputs = self.schema.inputs
+        return bool(inputs) and port.type_str == inputs[0].type_str
+
+    def _type_of_value(self, site: Site, name: str) -> TensorType:
+        """Return the type that a file declares, unless its shape contradicts what is computed."""
+        declared = self._types.of(site, name)
+        if site.scope is not self._graph:
+            return declared
+        inferred = self._inferred.find(self._undeclared.graph, name)
+        if inferred is None or declared.accepts(inferred_type(inferred)):
+            return declared
+        return inferred_type(inferred)
 
     # ---- attrs ---------------------------------------------------------------------------------
 
@@ -209,6 +251,23 @@ def _name_at(names: Sequence[str], position: int) -> str:
     if position < len(names):
         return names[position]
     return ""
+
+
+def _port(ports: Sequence[Any], position: int) -> Any:
+    """Return the port that a position belongs to; the last one may be variadic."""
+    return ports[min(position, len(ports) - 1)]
+
+
+def _without_declared_shapes(proto: ModelProto) -> ModelProto:
+    """Copy a model of which only the inputs declare shapes.
+
+    ONNX Runtime only warns of another shape that is wrong, and computes the right one.
+    """
+    copy = without_weights(proto).proto
+    del copy.graph.value_info[:]
+    for info in copy.graph.output:
+        info.ClearField("type")
+    return copy
 
 
 def _schema(proto: ModelProto, site: Site) -> Any:

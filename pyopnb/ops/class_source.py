@@ -1,18 +1,21 @@
-"""Find the text of a class: its lines in a file, or the whole cell of a notebook."""
+"""Find the text of a class or function: its lines in a file, or the whole cell of a notebook.
+
+A text in a file counts only if it is what runs; see `pyopnb.ops.running_text`.
+"""
 
 from __future__ import annotations
 
 import ast
-import inspect
 import linecache
 import os
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
-from types import CodeType
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+from typing import Any
 
-__all__ = ["class_source", "is_importable"]
+from pyopnb.ops.running_text import functions_of, module_text, texts_of
+
+__all__ = ["class_source", "function_source", "is_importable"]
 
 
 def is_importable(module: str) -> bool:
@@ -41,19 +44,37 @@ def class_source(cls: type) -> str | None:
     Returns
     -------
     str or None
-        None where no file and no cell has it.
+        None where no file and no cell has the text that runs.
     """
     # The methods know where they were compiled. This comes before the module's file, because a
     # cell's class says that it is from __main__, which has none.
-    for code in _codes(cls):
-        text = _text_around(cls.__name__, code.co_filename, code.co_firstlineno)
-        if text is not None:
-            return text
+    for file, namespace in _homes(cls):
+        for text, is_cell in texts_of(file, namespace):
+            if f"class {cls.__name__}" not in text:
+                continue
+            if is_cell:
+                return text
+            module = module_text(text)
+            statement = None if module is None else module.class_of(cls)
+            if module is not None and statement is not None:
+                return module.text_of(statement)
+    if getattr(sys.modules.get(cls.__module__), "__file__", None) is None:
+        return _text_in_cells(cls.__name__)
+    return None
+
+
+def _homes(cls: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the files that may have the text of a class, with the globals of their code."""
+    seen = set()
+    for attribute in (getattr(cls, "compute", None), *vars(cls).values()):
+        for function in functions_of(attribute):
+            if function.__code__.co_filename not in seen:
+                seen.add(function.__code__.co_filename)
+                yield function.__code__.co_filename, function.__globals__
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
-    if file is None:
-        return _text_in_cells(cls.__name__)
-    return _text_around(cls.__name__, file, None)
+    if file is not None and file not in seen:
+        yield file, vars(module)
 
 
 def _text_in_cells(name: str) -> str | None:
@@ -62,61 +83,32 @@ def _text_in_cells(name: str) -> str | None:
     for file in list(linecache.cache):
         if os.path.exists(file):
             continue
-        text = "".join(linecache.getlines(file))
-        for span in _class_spans(text):
-            if span.name == name:
-                texts.add("".join(text.splitlines(True)[span.first - 1 : span.last]))
+        for text, _ in texts_of(file, {}):
+            module = module_text(text) if f"class {name}" in text else None
+            if module is None:
+                continue
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ClassDef) and node.name == name:
+                    texts.add(module.text_of(node))
     # If two texts differ, nothing tells which of them made the class.
     return texts.pop() if len(texts) == 1 else None
 
 
-def _codes(cls: type) -> Iterator[CodeType]:
-    """Yield the code of compute and of the other methods of a class."""
-    for method in (getattr(cls, "compute", None), *vars(cls).values()):
-        function = getattr(method, "__func__", method)
-        if callable(function):
-            function = inspect.unwrap(function)
-        code = getattr(function, "__code__", None)
-        if isinstance(code, CodeType):
-            yield code
+def function_source(function: FunctionType) -> str | None:
+    """Return the statement of a module that made a function: ``def``, or one with a lambda.
 
+    Parameters
+    ----------
+    function : function
 
-def _text_around(name: str, file: str, line: int | None) -> str | None:
-    """Return the text of the class of that name around a line of a file, or of a whole cell."""
-    lines = linecache.getlines(file)
-    text = "".join(lines)
-    if f"class {name}" not in text:
-        return None
-    if not os.path.exists(file):
-        return text
-    innermost = None
-    for span in _class_spans(text):
-        if span.name == name and (line is None or span.first <= line <= span.last):
-            innermost = span
-    if innermost is None:
-        return None
-    return "".join(inspect.getblock(lines[innermost.first - 1 :]))
-
-
-class _ClassSpan(NamedTuple):
-    """The lines of a class, from its first decorator to its last statement."""
-
-    name: str
-    first: int
-    last: int
-
-
-@lru_cache(maxsize=8)  # a file that defines many ops is parsed once
-def _class_spans(text: str) -> tuple[_ClassSpan, ...]:
-    """List the classes of a text, outer ones before inner ones."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:  # the file has changed since it was imported
-        return ()
-    spans = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            decorators = [decorator.lineno for decorator in node.decorator_list]
-            first = min([node.lineno, *decorators])
-            spans.append(_ClassSpan(node.name, first, node.end_lineno or first))
-    return tuple(spans)
+    Returns
+    -------
+    str or None
+        None where no file and no cell has the text that runs.
+    """
+    for text, _ in texts_of(function.__code__.co_filename, function.__globals__):
+        module = module_text(text)
+        statement = None if module is None else module.statement_of(function)
+        if module is not None and statement is not None:
+            return module.text_of(statement)
+    return None

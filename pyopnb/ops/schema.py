@@ -126,7 +126,9 @@ def same_value(a: Any, b: Any) -> bool:
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same_value, a, b))
-    return bool(a == b) or (isinstance(a, float) and a != a and b != b)
+    if isinstance(a, float):
+        return repr(a) == repr(b)  # nan, and the sign of zero
+    return bool(a == b)
 
 
 def _convert(value: Any, kind: str) -> Any:

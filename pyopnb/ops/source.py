@@ -16,7 +16,7 @@ import __future__
 import ast
 import builtins
 import inspect
-import linecache
+import os
 import sys
 import textwrap
 import types
@@ -28,11 +28,12 @@ from typing import Any
 import numpy as np
 
 from pyopnb.errors import DefinitionError
-from pyopnb.ops.class_source import class_source, is_importable
+from pyopnb.ops.class_source import class_source, function_source, is_importable
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
+from pyopnb.ops.running_text import functions_of, is_text_of, stale_name, texts_of
 from pyopnb.ops.schema import same_value
 
 __all__ = ["free_names", "source_closure"]
@@ -41,6 +42,8 @@ _PLAIN_TYPES = (int, float, complex, str, bytes, bool, type(None), list, tuple, 
 _LONGEST_CONSTANT = 20_000  # characters
 _MAX_LISTED = 8  # names in a refusal
 _IN_FUNCTION = "is defined in a function, whose names may be part of it"
+_NO_TEXT = "whose text is not known"
+_STALE = "is not what its file or cell says now"
 _MISSING = object()
 
 
@@ -67,6 +70,9 @@ def source_closure(versions: Sequence[Version]) -> str:
     for version in versions:
         module.add_op(version)
     if module.refused:
+        next_ = "import it in the op's cell, or make it inside the class"
+        if _STALE in module.refused.values():
+            next_ = "importlib.reload of its module, or run its cell again, and save then"
         reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
@@ -75,7 +81,7 @@ def source_closure(versions: Sequence[Version]) -> str:
                 "and plain constants"
             ),
             got=", ".join(reasons[:_MAX_LISTED]),
-            next="import it in the op's cell, or make it inside the class",
+            next=next_,
         )
     return str(module)
 
@@ -216,6 +222,8 @@ class _ModuleText:
         line = _import_line(name, value, scope)
         if line is not None:
             self._imports.add(line)
+            _, home, _, original, *_ = line.split()
+            self._refuse_stale(sys.modules[home], original)
         elif isinstance(value, type):
             # The methods of a dataclass may all be made for it, and then name no file. Its text is
             # looked for beside whoever uses it.
@@ -232,6 +240,7 @@ class _ModuleText:
             dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             if dotted.startswith(f"{name}."):
                 submodule = f"{module.__name__}{dotted.removeprefix(name)}"
+                self._refuse_stale(module, dotted.removeprefix(f"{name}."))
                 if is_importable(submodule) and not _imports_itself(submodule):
                     self._imports.add(f"import {submodule}")
         if not self._bind(name, module, user):
@@ -242,6 +251,12 @@ class _ModuleText:
             self.refused[name] = f"the module {sanitize(home)}, which a fresh process cannot import"
         else:
             self._imports.add(f"import {home}" if home == name else f"import {home} as {name}")
+
+    def _refuse_stale(self, module: types.ModuleType, name: str) -> None:
+        """Refuse an import that finds something else in a fresh process."""
+        stale = stale_name(module, name)
+        if stale is not None:
+            self.refused[stale] = _STALE
 
     def _add_constant(self, name: str, value: Any) -> None:
         is_array = isinstance(value, (np.ndarray, np.generic))
@@ -264,35 +279,38 @@ class _ModuleText:
         for statement in _statements(source):
             if isinstance(statement, ast.ClassDef) and statement.name == name:
                 definition = statement
-        if definition is None:
-            self.refused[name] = "a class whose text is not known"
-            return
         # Its methods know the globals of the cell or file that it was written in.
         functions = list(_functions(cls))
-        scope = _Scope(_namespace(cls, functions), _surrounding_text(functions, source))
+        namespace = _namespace(cls, functions)
+        lines = source.split("\n")
+        own = "\n".join(lines[definition.lineno - 1 : definition.end_lineno]) if definition else ""
+        if definition is None:
+            self.refused[name] = f"a class {_NO_TEXT}"
+            return
+        if not is_text_of(cls, own, namespace):
+            self.refused[name] = _STALE
+            return
+        scope = _Scope(namespace, _surrounding_text(functions, source))
         # The op's names replace the decorator, which may have taken them from elsewhere.
-        lines = [_decorator(version) for version in self._versions_by_class.get(cls, ())]
+        decorators = [_decorator(version) for version in self._versions_by_class.get(cls, ())]
         for decorator in definition.decorator_list:
             if not _is_pyop(decorator, scope.namespace):
-                lines.append(f"@{ast.get_source_segment(source, decorator)}")
-        lines += source.split("\n")[definition.lineno - 1 : definition.end_lineno]
-        self._add_text(name, "\n".join(lines), scope, functions)
+                decorators.append(f"@{ast.get_source_segment(source, decorator)}")
+        self._add_text(name, "\n".join([*decorators, own]), scope, functions)
 
     def _add_function(self, name: str, function: types.FunctionType) -> None:
         """Add a function that a statement ``def name`` or ``name = lambda`` made."""
         if "<locals>" in function.__qualname__:
             self.refused[name] = _IN_FUNCTION
             return
-        try:
-            text = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).rstrip()
-        except (OSError, TypeError):
-            text = ""
+        text = (function_source(inspect.unwrap(function)) or "").rstrip()
         bound = [getattr(s, "name", None) or _target(s) for s in _statements(text)]
         if bound == [name]:
             scope = _Scope(function.__globals__, _file_text(function))
             self._add_text(name, text, scope, [function])
         else:
-            self.refused[name] = "a function whose text is not known"
+            is_stale = os.path.exists(function.__code__.co_filename)
+            self.refused[name] = _STALE if is_stale else f"a function {_NO_TEXT}"
 
     def _add_text(
         self, name: str, text: str, scope: _Scope, functions: Sequence[types.FunctionType]
@@ -347,18 +365,14 @@ def _is_pyop(decorator: ast.expr, namespace: Mapping[str, Any]) -> bool:
 def _functions(cls: type) -> Iterator[types.FunctionType]:
     """Yield the functions that a class itself defines."""
     for attribute in vars(cls).values():
-        # The functions of class and static methods, and of properties.
-        function = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
-        if callable(function):
-            function = inspect.unwrap(function)
-        if not isinstance(function, types.FunctionType):
-            continue
-        if function.__qualname__.startswith(f"{cls.__qualname__}."):
-            yield function
+        for function in functions_of(attribute):
+            if function.__qualname__.startswith(f"{cls.__qualname__}."):
+                yield function
 
 
 def _file_text(function: types.FunctionType) -> str:
-    return "".join(linecache.getlines(function.__code__.co_filename))
+    texts = texts_of(function.__code__.co_filename, function.__globals__)
+    return next((entry.text for entry in texts), "")
 
 
 def _namespace(cls: type, functions: Sequence[types.FunctionType]) -> Mapping[str, Any]:

@@ -14,15 +14,14 @@ from onnx import NodeProto
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
 from pyopnb.models.build import add_attributes, ints_to_floats, refuse_ambiguous
-from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import exists, nearest_op
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.ort_capabilities import kernels, newest_opset, schema_domains
-from pyopnb.models.support.ort_types import proto_of
+from pyopnb.models.ort_types import proto_of
 from pyopnb.models.versions import FILL
-from pyopnb.onnx_reference.catalog_ops import op_named
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import dtype as find_dtype
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import hide_internal_frames, moved, sanitize
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
@@ -215,7 +214,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
         # defined them.
         is_served = False
     if registered is None and not is_served:
-        registered = op_named(op, count)
+        registered = handed_down("catalog_op")(op, count)
         if registered is not None:
             domain, op_type = split_name(registered.name)
     # A registered op comes first: a session calls it instead of ONNX's operator of the same name.
@@ -240,8 +239,9 @@ def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
     # The catalogue may have it for another number of inputs, or know why it cannot run.
     call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * count)
-    refusal = node_refusal(call_node)
-    problem = misuse(call_node)
+    names = handed_down("catalog_names")
+    refusal = names.node_refusal(call_node)
+    problem = names.misuse(call_node)
     if refusal is not None:
         got = f"{full_name}, which pyopnb's catalogue cannot run, because {refusal.reason}"
         advice = refusal.instead

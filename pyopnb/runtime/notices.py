@@ -13,7 +13,7 @@ from pyopnb.errors import VersionsLowered
 from pyopnb.ops.messages import level_of_user
 
 if TYPE_CHECKING:
-    from pyopnb.onnx_reference.fill import FilledNode
+    from pyopnb.models.filled_node import FilledNode
 
 __all__ = ["warn_of_lowered"]
 

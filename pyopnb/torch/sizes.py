@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,7 +35,6 @@ __all__ = [
 ]
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = {"Max", "Min", "Mod", "floor"}
 _LARGEST = 2**12
 
 # What is added to the sizes of the example. They are many, as some modules take only every second
@@ -517,20 +519,54 @@ class OpenSizes:
 
 
 def _symbols(expression: str) -> set[str]:
-    return set(_SYMBOL.findall(expression)) - _FUNCTIONS
+    return set(_SYMBOL.findall(expression)) - _FUNCTIONS.keys()
 
 
 def _evaluated(expression: str, sizes: Mapping[str, int]) -> int | None:
     """Compute a dimension from the sizes of its symbols; return None where some are missing."""
     if expression in sizes:
         return sizes[expression]
-    symbols = {name: sympy.Symbol(name) for name in _symbols(expression)}
+    # The name of a dimension can be any text, so that it must not be run as Python.
     try:
-        value = sympy.sympify(expression, locals=symbols)
-    except (sympy.SympifyError, SyntaxError, TypeError, AttributeError):
-        # It is a name that is no expression.
+        value = _value(ast.parse(expression, mode="eval").body, sizes)
+    except (LookupError, TypeError, ValueError, ArithmeticError, SyntaxError, *_TOO_DEEP):
+        # It is a name that is no expression, or has a symbol without a size.
         return None
-    for name, symbol in symbols.items():
-        if name in sizes:
-            value = value.subs(symbol, sizes[name])
-    return int(value) if value.is_Integer else None
+    return int(value) if value == int(value) else None
+
+
+_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: Fraction,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "Max": max,
+    "Min": min,
+    "Mod": operator.mod,
+    "floor": math.floor,
+}
+
+
+_TOO_DEEP = (RecursionError, MemoryError)  # what Python raises for a text of many brackets
+
+
+def _value(part: ast.expr, sizes: Mapping[str, int]) -> Any:
+    """Compute a part of an expression of sizes; an error is raised for any other."""
+    match part:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, sizes)
+        case ast.BinOp(op=ast.Pow(), left=left, right=ast.Constant(value=2 | 3 as power)):
+            return _value(left, sizes) ** power
+        case ast.BinOp(op=sign, left=left, right=right):
+            return _ARITHMETIC[type(sign)](_value(left, sizes), _value(right, sizes))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            return _FUNCTIONS[name](*[_value(argument, sizes) for argument in arguments])
+    raise ValueError(part)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyopnb.errors import InputError
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize

@@ -21,8 +21,8 @@ import onnx
 from onnx import ModelProto, TypeProto
 
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto, walk
 from pyopnb.models.types import Types

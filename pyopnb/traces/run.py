@@ -138,6 +138,7 @@ class _TracedRun:
     tapped: list[NamedTensor] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
+    left_out: str = ""
     timed: TimedNodes = field(default_factory=TimedNodes)
 
     def __post_init__(self) -> None:
@@ -182,6 +183,7 @@ class _TracedRun:
             session, state, source, self.prepare, profiles=times, changes=changes, entries=entries
         ) as (exposed, saved):
             names = exposed._feeds.output_names
+            self.left_out = exposed._state.runtime._left_out
             try:
                 # The session is not updated: a rebuilt one would expose and measure nothing.
                 values = exposed._state.run(names, feeds)
@@ -236,7 +238,13 @@ class _TracedRun:
             if name in tensors and (name in outputs or not sums):
                 values[name] = tensors[name]
         return Trace(
-            model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known
+            model,
+            feeds=feeds,
+            values=values,
+            summaries=summaries,
+            versions=self.versions,
+            left_out=self.left_out,
+            **known,
         )
 
     def _in_order(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto
 
 from pyopnb.errors import ModelError
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, without_weights
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.state import SessionState

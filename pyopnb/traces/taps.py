@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, NodeProto
 
-from pyopnb.models.edit.wrap import move_behind
 from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import Site
 from pyopnb.ops.op import Op, Version
@@ -115,4 +114,16 @@ def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> 
         tap.numbered.site = Site(node, tensor.scope, "")
         scopes.setdefault(id(tensor.scope), (tensor.scope, []))[1].append((tensor.node, node))
     for scope, pairs in scopes.values():
-        move_behind(scope, pairs)
+        _move_behind(scope, pairs)
+
+
+def _move_behind(scope: GraphProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
+    """Move the second node of each pair right behind the first.
+
+    Nodes that go behind the same node keep their order.
+    """
+    # Keep the nodes alive, because only live objects have unique ids.
+    nodes = list(scope.node)
+    positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}
+    positions |= {id(tap): positions[id(node)] + 0.5 for node, tap in pairs}
+    scope.node.sort(key=lambda node: positions[id(node)])

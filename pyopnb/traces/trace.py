@@ -79,6 +79,9 @@ class Trace(Displayable):
         compared.
     unchecked : str
         Why they could not be compared; empty if they were, or if you did not ask for it.
+    left_out : str
+        The optimizers of ONNX Runtime that were disabled because they drop a recorded tensor, and
+        which tensor; empty otherwise.
     by_model : bool
         Whether the nodes of ``model`` computed the values. False if another program did, from which
         the model was made only to name the values.
@@ -102,6 +105,7 @@ class Trace(Displayable):
     runtime: str = ""
     exposure: Exposure | None = None
     unchecked: str = ""
+    left_out: str = ""
     by_model: bool = True
     sources: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -218,6 +222,8 @@ class Trace(Displayable):
             lines[0] += f", {self.runtime}"
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
+        if self.left_out:
+            lines.append(f"recorded without {self.left_out}")
         if self.unchecked:
             lines.append(f"not compared with a normal run: {self.unchecked}")
         nonfinite = self.first_nonfinite

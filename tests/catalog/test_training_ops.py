@@ -101,6 +101,49 @@ def test_cross_entropy_is_onnx_runtimes_and_its_gradient_the_differences(
     near(slope, expected, 1e-5, 1e-8)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weights", [None, np.float32([0, 2, 0])])
+def test_labels_of_which_none_counts(reduction, weights):
+    """The kernels divide by no 0, and leave label -1 out unless a node says another."""
+    scores = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    labels = np.int64([-1, -1, -1, -1]) if weights is None else np.int64([0, 2, 2, -1])
+    loss, log_probability = run(
+        "com.microsoft::SoftmaxCrossEntropyLossInternal",
+        scores,
+        labels,
+        weights,
+        reduction=reduction,
+    )
+    assert not loss.any()
+    for name in ("SoftmaxCrossEntropyLossInternalGrad", "SoftmaxCrossEntropyLossGrad"):
+        slope = run(
+            f"com.microsoft::{name}",
+            *(np.ones_like(loss), log_probability, labels, weights),
+            reduction=reduction,
+        )
+        assert not slope.any()
+
+
+def test_a_loss_has_the_dtype_that_its_node_says():
+    scores = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float16)
+    labels = np.int64([0, 2, 1, 1])
+    loss, log_probability = run(
+        "com.microsoft::SoftmaxCrossEntropyLossInternal", scores, labels, output_type=1
+    )
+    assert loss.dtype == np.float32 and log_probability.dtype == np.float16
+    wide = scores.astype(np.float64)
+    near(loss, -np.log(softmax(wide, 1))[np.arange(4), labels].mean(), 1e-6)
+    bias = np.full((4, 3), 1e-4, np.float16)
+    slope = run(
+        "com.microsoft::SoftmaxCrossEntropyLossInternalGrad",
+        *(np.float32(1), log_probability, labels, None, None, bias),
+        output_type=1,
+    )
+    expected = (np.exp(log_probability.astype(float)) - np.eye(3)[labels]) / 4
+    assert slope.dtype == np.float32
+    near(slope, expected + bias.astype(float), 1e-5)
+
+
 def test_gradients_of_dropouts_use_the_mask_they_get():
     random = np.random.default_rng(3)
     gradient = random.standard_normal((5, 9)).astype(np.float32)

@@ -16,6 +16,7 @@ from small_ops import chain
 
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
+from pyopnb.display.live_picture import script
 from pyopnb.errors import ModelError
 from pyopnb.ops.text_table import row_key
 
@@ -247,6 +248,11 @@ def test_hostile_names_are_text():
         "script",
         "img",
     ]
+    # Nothing of the model is in the script, and nothing else can run.
+    assert script() in seen.body and HOSTILE[:8] not in script()[8:]
+    assert {name for _, attrs in page.tags for name in attrs} <= {
+        *("class", "style", "src", "alt", "width", "height", "data-boxes", "data-pyopnb", "open")
+    }
     assert len(page.images[0]["alt"]) < 1_500 and not re.search("[\x1b\u202e]", seen.body)
     assert all(
         line.isprintable() and len(line) < 400

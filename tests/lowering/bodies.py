@@ -51,6 +51,9 @@ BODIES: dict[str, str] = {
     "np.arange": "(np.arange(x.shape[1]) * x).astype(np.float32)", "np.linspace": "(np.linspace(0, 1, 6)[:, None, None] + x).astype(x.dtype)", "np.eye": "np.eye(x.shape[0], dtype=np.float32) @ x", "np.array": "np.array([x[0, 0], 1.0, x[1, 1]], dtype=np.float32)",
     # products
     "np.matmul": "x @ y.T", "np.dot": "np.dot(x, v) + x.dot(v)", "np.einsum": "np.einsum('ij,kj->ik', x, y) + np.einsum('ij, ij -> i', x, y)[:, None]", "np.outer": "np.outer(v, x)",
+    "np.multiply.outer": "np.multiply.outer(v, x) - np.maximum.outer(v, x)", "np.subtract.outer": "np.subtract.outer(i, n[0]) + np.outer(i, n[0])  # int64", "np.less.outer": "np.less.outer(x, v)  # bool",
+    "np.add.reduce": "np.add.reduce(x) + np.add.reduce(y, axis=0, keepdims=True)", "np.maximum.reduce": "np.maximum.reduce(x, axis=None) + np.minimum.reduce(y, 1) * np.multiply.reduce(x, axis=-1)",
+    "np.logical_and.reduce": "np.logical_and.reduce(m, axis=1) | np.logical_or.reduce(x > 1, 1)  # bool", "np.add.accumulate": "np.add.accumulate(x) + np.add.accumulate(y, axis=1)", "np.add.accumulate of int32": "np.add.accumulate(n)  # int64",
     "np.linalg.norm": "np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 2, 1)",
     # sorting and finding
     "np.sort": "np.sort(x, axis=-1) + np.sort(x, 0)", "np.argsort": "np.argsort(x, axis=1, kind='stable') + x.argsort(0, kind='stable')  # int64", "np.take": "np.take(x, i, axis=1) + x.take(i, 1)", "np.take_along_axis": "np.take_along_axis(x, np.argsort(y, 1, kind='stable'), 1)",
@@ -84,7 +87,9 @@ REFUSED: dict[str, tuple[str, str]] = {
     "np.partition": ("np.partition(x, 2, axis=1)", "np.partition, whose order inside the parts"),
     "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
     "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),
-    "np.maximum.accumulate": ("np.maximum.accumulate(x, 1)", r"np.maximum.accumulate. Try: np.sum"),
+    "np.multiply.accumulate": ("np.multiply.accumulate(x)", "np.cumprod, for which there is no operator. Try: np.exp"),
+    "np.subtract.reduce": ("np.subtract.reduce(x)", r"np.subtract.reduce, for which there is no operator\.\n"),
+    "np.maximum.accumulate": ("np.maximum.accumulate(x)", r"np.maximum.accumulate, for which there is no operator\.\n"),
     "np.add.at": ("np.add.at(x.copy(), i, 1) or x", r"np.add.at"),
     "np.digitize": ("np.digitize(x, np.float32([0, 1]))  # int64", r"np.digitize, .*Try: np.searchsorted\(bins"),
     "sliding windows": ("np.lib.stride_tricks.sliding_window_view(x, 3, 1).sum(-1)", r"sliding_window_view, .*Try: np.stack"),

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.markers import MARKER, PREFIX, NumberedNode, add_markers, remove_markers
 from pyopnb.models.nodes import walk
 from pyopnb.models.ort_capabilities import newest_opset

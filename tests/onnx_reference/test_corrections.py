@@ -24,6 +24,7 @@ def kernel(
     op: str, *inputs: np.ndarray | None, opset: int, outputs: int = 1, **attrs: Any
 ) -> list[np.ndarray]:
     """Run one node in ONNX Runtime."""
+    inputs = tuple(value if value is None else np.asarray(value) for value in inputs)
     names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
     feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
     results = [f"y{place}" for place in range(outputs)]
@@ -246,3 +247,76 @@ def test_regions_before_16_are_not_shifted(mode: str) -> None:
     regions = np.float32([[0, 0, 4, 5], [1, 2, 9, 7], [-2, -3, 3, 3], [8, 8, 20, 30]])
     attrs = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": 2}
     agree("RoiAlign", F(2, 3, 10, 12), regions, np.int64([0, 1, 0, 1]), opset=10, **attrs)
+
+
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize("opset", [10, 13, 19, 21])
+def test_quantization(op: str, opset: int) -> None:
+    x = RNG.integers(-120, 120, (3, 4, 5)).astype(np.int8)
+    if op == "QuantizeLinear":
+        x = F(3, 4, 5) * 100
+        # Numbers beyond int32 are limited too.
+        x[0, 0] = [1e10, -1e10, 2.5, np.inf, -0.5]
+    agree(op, x, np.float32(0.5), np.int8(3), opset=opset)
+    if opset > 10:
+        for axis in (0, 1, -1):
+            count = x.shape[axis]
+            agree(op, x, np.abs(F(count)), np.arange(count, dtype=np.int8), opset=opset, axis=axis)
+    if opset > 20:
+        agree(op, x, np.abs(F(3, 4, 3)), opset=opset, axis=2, block_size=2, **_int8(op))
+    if op == "DequantizeLinear":
+        agree(op, x, np.float32(0.5), opset=opset)
+        agree(op, np.int32([2**31 - 1, -7]), np.float32(0.5), opset=opset)
+
+
+def _int8(op: str) -> dict[str, Any]:
+    """Without a zero point, an attr says the dtype."""
+    return {"output_dtype": onnx.TensorProto.INT8} if op == "QuantizeLinear" else {}
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_pad_that_cuts(mode: str) -> None:
+    pads = np.int64([-1, 2, 1, -1])
+    agree("Pad", F(4, 5), pads, opset=19, mode=mode)
+    agree("Pad", F(3, 4, 5), pads, None, np.int64([1, -1]), opset=19, mode=mode)
+    if mode == "constant":
+        agree("Pad", F(4, 5), opset=2, pads=pads.tolist(), value=2.5)
+        agree("Pad", F(4, 5) > 0, pads, np.array(True), opset=13)
+        agree("Pad", F(0, 5), np.int64([1, 1, 0, 0]), np.float32(3), opset=13)
+
+
+def test_tensors_of_one_element_where_scalars_are_wanted() -> None:
+    for count in (np.array(3), np.array([3])):
+        for values in (
+            np.float32([0, 1]),
+            np.float32([np.inf, 1]),
+            np.array(["no", "yes"], object),
+        ):
+            agree("OneHot", np.int64([0, 2, -1, 3]), count, values, opset=11)
+    for axis in (np.array(1), np.array([-1])):
+        for attrs in ({}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}):
+            agree("CumSum", F(3, 4), axis, opset=14, **attrs)
+
+
+@pytest.mark.parametrize("opset", [8, 13])
+def test_means_of_shapes_that_broadcast(opset: int) -> None:
+    agree("Mean", F(3), F(2, 1, 3), F(4, 1), opset=opset)
+
+
+def test_normalizations() -> None:
+    x, statistics = F(2, 3, 4), [np.abs(F(3)) + 1 for _ in range(4)]
+    agree("BatchNormalization", x, *statistics, opset=14, outputs=3, training_mode=1, momentum=0.7)
+    places = [np.abs(F(3, 4)) + 1 for _ in range(4)]
+    agree("BatchNormalization", x, *places, opset=7, spatial=0)
+    agree("LayerNormalization", x, F(3, 4), F(3, 4), opset=17, outputs=3, axis=1)
+    agree("MeanVarianceNormalization", x, opset=13, axes=[0, 2])
+    double = pyopnb.reference("MeanVarianceNormalization", x.astype(float), axes=[2])
+    np.testing.assert_allclose(double.std(axis=2), 1)
+    half = x.astype(np.float16)
+    expected = pyopnb.reference("LayerNormalization", half.astype(np.float32), np.float32([1] * 4))
+    found = pyopnb.reference("LayerNormalization", half, np.float16([1] * 4))
+    assert np.array_equal(found, expected.astype(np.float16))
+    agree("LpNormalization", x, opset=13, p=1, axis=1)
+    agree("GlobalLpPool", x, opset=2, p=3)
+    agree("LogSoftmax", np.float32([[1000, 1001, -1000]]), opset=13)
+    agree("Flatten", F(2, 0, 3), opset=13, axis=2)

@@ -21,9 +21,9 @@ from onnx.backend.test.case.test_case import TestCase
 import pyopnb
 from pyopnb.errors import Filled
 from pyopnb.models import ort_capabilities, versions
+from pyopnb.models.filled_node import FilledNode
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.versions import changed_in
-from pyopnb.onnx_reference.fill import FilledNode
 
 ROOT = Path(pyopnb.__file__).parents[
     1

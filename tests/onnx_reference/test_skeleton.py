@@ -11,9 +11,10 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
+from pyopnb.models.nodes import walk
 
 F = np.float32
 
@@ -141,6 +142,126 @@ def test_a_node_in_a_body_and_one_in_a_function() -> None:
     np.testing.assert_allclose(
         pyopnb.Session(model)(x=-np.ones(2))["y"], np.full(2, 2 * np.expm1(-0.5))
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "nodes"),
+    [
+        ("IsNaN", "b = IsNaN(x)  y = Where(b, x, x)"),
+        ("Where", "b = IsNaN(x)  y = Where(b, x, x)"),
+        ("TopK", "k = Constant<value_ints = [1]>()  v, i = TopK(x, k)  y = Cast<to = 1>(i)"),
+        ("Shape", "s = Shape(x)  y = Reshape(x, s)"),
+        ("Cast", "b = Cast<to = 9>(x)  y = Cast<to = 1>(b)"),
+        ("CastLike", "b = Cast<to = 9>(x)  y = CastLike(b, x)"),
+        (
+            "QuantizeLinear",
+            "s = Constant<value_float = 0.5>()  q = QuantizeLinear(x, s)  y = Cast<to = 1>(q)",
+        ),
+    ],
+)
+def test_a_node_in_the_graph_and_in_a_function(op: str, nodes: str) -> None:
+    """Nothing is known of types inside a function, where skl2onnx's KNNImputer has nodes of the graph's operators."""
+    model = pyopnb.parse(f"""<opset_import: ["" : 17, "local" : 1]>
+        (float[N,3] x) => (float[M,K] z, float[P,Q] y) {{ z = local.F(x)  {nodes} }}
+        <domain: "local", opset_import: ["" : 17]> F (x) => (y) {{ {nodes} }}""")
+    feeds = {"x": np.float32([[1, np.nan, -3], [0, 2, 9]])}
+    for site in [site for site in walk(model) if site.node.op_type == op]:
+        pyopnb.registry.clear()
+        defined(pyopnb.skeleton(model, site.node))
+        replaced = pyopnb.replace(model, f"::{op}", f"pyopnb::{op}")
+        result, own = pyopnb.Session(replaced)(feeds), pyopnb.Session(model)(feeds)
+        for name in ("z", "y"):
+            np.testing.assert_array_equal(result[name], own[name])
+
+
+@pytest.mark.parametrize("wrong", ["h", "y", "all"])
+def test_a_declared_shape_that_is_wrong(wrong: str) -> None:
+    """ONNX Runtime warns of it and computes the right one."""
+    infos = {name: helper.make_tensor_value_info(name, 1, [2, 3]) for name in "xhy"}
+    for name in "hy" if wrong == "all" else wrong:
+        infos[name] = helper.make_tensor_value_info(name, 1, [2, 4])
+    nodes = [helper.make_node("Softmax", ["x"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [infos["x"]], [infos["y"]], value_info=[infos["h"]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    cell = pyopnb.skeleton(model, "y")
+    assert 'input: "float32[2,3]") -> "float32[2,3]"' in cell
+    defined(cell)
+    x = np.ones((2, 3), F)
+    replaced = pyopnb.Session(pyopnb.replace(model, "::Softmax", "pyopnb::Softmax"))
+    np.testing.assert_allclose(replaced(x)["y"], np.full((2, 3), 1 / 3), rtol=1e-6)
+
+
+def test_a_schema_without_documentation() -> None:
+    port = onnx.defs.OpSchema.FormalParameter
+    schema = onnx.defs.OpSchema(
+        *("Undocumented", "undocumented.domain", 1),
+        inputs=[port("x", "T")],
+        outputs=[port("y", "T")],
+        type_constraints=[("T", ["tensor(float)"], "")],
+    )
+    onnx.defs.register_schema(schema)
+    try:
+        cell = pyopnb.skeleton(
+            scale(pyopnb.node("undocumented.domain::Undocumented", "x", "y")), "y"
+        )
+    finally:
+        onnx.defs.deregister_schema("Undocumented", 1, "undocumented.domain")
+    assert "class Undocumented:\n    def compute(self, x" in cell
+
+
+# ---- every operator ----------------------------------------------------------------------------------------------------------
+
+
+def nodes_of(schema: Any, *, whole: bool) -> ModelProto | None:
+    """A model of one node with all ports of its operator, or with the fewest; None where one is no tensor."""
+    chosen: dict[str, int] = {}
+    kinds = {
+        f"tensor({TensorProto.DataType.Name(n).lower()})": n for n in (1, 7, 9, 8, 2, 6, 10, 11)
+    }
+
+    def infos(ports: Any, fewest: int, letter: str) -> list[Any]:
+        made = []
+        for number, port in enumerate(ports):
+            if not whole and number >= fewest:
+                break
+            allowed = [number for kind, number in kinds.items() if kind in port.types]
+            kind = chosen.setdefault(port.type_str, allowed[0] if allowed else 0)
+            made.append(helper.make_tensor_value_info(f"{letter}{number}", kind, None))
+        return made
+
+    inputs = infos(schema.inputs, schema.min_input, "i")
+    outputs = infos(schema.outputs, max(1, schema.min_output), "o")
+    if not outputs or 0 in chosen.values():
+        return None
+    names = [[info.name for info in group] for group in (inputs, outputs)]
+    node = helper.make_node(schema.name, *names, domain=schema.domain)
+    body = helper.make_graph([], "body", [], [])
+    tensor = helper.make_tensor("t", 1, [1], [1.0])
+    values = [None, 1.0, 1, "a", tensor, body, [1.0], [1], ["a"]]
+    for name, attr in schema.attributes.items():
+        if attr.required:
+            node.attribute.append(helper.make_attribute(name, values[int(attr.type.value)]))
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    opsets = {"": 17, schema.domain: schema.since_version}
+    imports = [helper.make_opsetid(*pair) for pair in opsets.items()]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["all ports", "the fewest ports"])
+def test_every_operator_of_onnx_has_a_skeleton_that_is_a_cell(whole: bool) -> None:
+    count = 0
+    for schema in onnx.defs.get_all_schemas_with_history():
+        model = nodes_of(schema, whole=whole)
+        if model is None:
+            continue
+        pyopnb.registry.clear()
+        cell = pyopnb.skeleton(model, model.graph.node[0])
+        try:
+            defined(cell)
+        except Exception as error:
+            raise AssertionError(f"{schema.name}-{schema.since_version}\n{cell}") from error
+        count += 1
+    assert count > 500
 
 
 @pytest.mark.parametrize(

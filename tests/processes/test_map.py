@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import multiprocessing
 import os
@@ -63,6 +64,19 @@ def test_every_result_in_the_order_of_the_batches(session, executor):
         and [run.number for run in results.runs] == list(range(500))
     )
     assert all(run.seconds > 0 for run in results.runs)
+
+
+def test_interpreters_are_no_threads(session, monkeypatch):
+    class InterpreterPoolExecutor(ThreadPoolExecutor):
+        """As Python 3.14 has it."""
+
+    pool = getattr(concurrent.futures, "InterpreterPoolExecutor", InterpreterPoolExecutor)
+    monkeypatch.setattr(concurrent.futures, "InterpreterPoolExecutor", pool, raising=False)
+    expected = r"executor: expected threads or processes.*Try: .*ThreadPoolExecutor\(4\)"
+    with pool(1) as interpreters:
+        for function in (pyopnb.map, pyopnb.sweep):
+            with pytest.raises(pyopnb.errors.InputError, match=expected):
+                function(session, [np.float32([1]), np.float32([2])], executor=interpreters)
 
 
 def test_a_dict_a_tuple_or_an_array_feeds_a_run(session):

@@ -11,6 +11,7 @@ from torch import nn
 
 import pyopnb
 import pyopnb.torch
+from pyopnb.torch.sizes import OpenSizes
 
 AUTO = torch.export.Dim.AUTO
 
@@ -471,3 +472,36 @@ def test_a_size_that_is_divided_is_no_sum_of_others():
     model, _ = opened(Splits(), torch.randn(1, 2, 3))
     dims = [dim.dim_param for dim in model.graph.input[0].type.tensor_type.shape.dim]
     assert not [dim for dim in dims if dim and not dim.isidentifier()]
+
+
+EXPRESSIONS = {
+    "2*n + m - 1": 16,
+    "(n//2)*3": 9,
+    "floor(n/2) + 1": 4,
+    "Max(1, n - m)": 4,
+    "Mod(n, 4) + n % 4": 6,
+    "n**2 - n*(m + 1)": 21,
+    "-n + 10": 3,
+    "n/2": None,
+    "n/0": None,
+    "n - k": None,
+    "n - 8": None,
+    "encoder.length": None,
+    "2**10**10**10": None,
+    "n\0": None,
+    "-" * 100_000 + "n": None,
+    "n if n else m": None,
+    "__import__('pathlib').Path('made').touch()": None,
+    "exec('import pathlib; pathlib.Path(\"made\").touch()')": None,
+    "Max.__class__": None,
+    "().__class__.__base__.__subclasses__()": None,
+}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_the_text_of_a_dimension_is_arithmetic_and_never_run(expression, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = OpenSizes([["n", "m", expression]], [np.zeros((2, 1, 1), np.float32)], [{}])
+    resized = sizes.resize({"n": 7, "m": 3})
+    assert (None if resized is None else resized[0].shape[2]) == EXPRESSIONS[expression]
+    assert not list(tmp_path.iterdir())

@@ -576,3 +576,39 @@ def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):
     )
     with pytest.raises(pyopnb.errors.ModelError, match="ONNX Runtime's own format"):
         pyopnb.Session(tmp_path / "m.ort").trace(x=X)
+
+
+def test_an_optimizer_that_would_drop_a_recorded_tensor_is_left_out() -> None:
+    weights = {
+        name: np.full(5, value, np.float32)
+        for name, value in {"s": 2, "b": 1, "m": 0, "v": 1}.items()
+    }
+    model = pyopnb.model(
+        [
+            pyopnb.node("MatMul", "x w", "a"),
+            pyopnb.node("Reshape", "a shape", "r"),
+            pyopnb.node("Transpose", "r", "t", perm=[0, 1, 2, 3]),
+            pyopnb.node("BatchNormalization", "t s b m v", "n"),
+            pyopnb.node("Identity", "n", "y"),
+        ],
+        {"x": "float32[1,5]"},
+        {"y": "float32[1,5,1,1]"},
+        initializers={**weights, "w": np.eye(5, dtype=np.float32), "shape": np.array([1, 5, 1, 1])},
+    )  # fmt: skip
+    x = np.float32([[1, 2, 3, 4, 5]])
+    trace = pyopnb.trace(model, x=x, only="t")
+    fusion = "MatMul_BatchNormalization_Fusion, which would drop output t"
+    assert trace.left_out == fusion and f"\nrecorded without {fusion}\n" in str(trace)
+    np.testing.assert_array_equal(trace["t"].ravel(), x.ravel())
+    assert not pyopnb.trace(model, x=x).left_out
+    cut = pyopnb.extract(pyopnb.trace(model, x=x), None, ["t", "y"])
+    with pytest.warns(UserWarning, match=f"^this session runs without {fusion}$"):
+        assert pyopnb.run(*cut)["t"].shape == (1, 5, 1, 1)
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    next(t for t in other.graph.initializer if t.name == "s").CopyFrom(
+        onnx.numpy_helper.from_array(np.full(5, 3, np.float32), "s")
+    )
+    with pytest.warns(UserWarning, match=f"^this session runs without {fusion}$"):
+        found = pyopnb.first_divergence(model, other, {"x": x})
+    assert found.origin.name == "n (BatchNormalization)"

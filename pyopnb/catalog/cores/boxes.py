@@ -21,6 +21,7 @@ __all__ = [
     "sort_corners",
     "suppress",
     "suppress_greedily",
+    "suppress_pixels",
 ]
 
 
@@ -208,6 +209,40 @@ def suppress_greedily(
         rivals = candidates[1:]
         candidates = rivals[~find_beaten(best, rivals)]
     return np.array(kept, np.int64)
+
+
+def suppress_pixels(
+    boxes: np.ndarray, iou_threshold: float, offset: float, limit: int
+) -> np.ndarray:
+    """Keep boxes as `suppress` does, where areas count the pixels of both corners.
+
+    Parameters
+    ----------
+    boxes : ndarray
+        float32[N,4], the lower corner first, the best box first.
+    iou_threshold : float
+    offset : float
+        Is added to the widths and heights of intersections.
+    limit : int
+        Stop after so many boxes.
+
+    Returns
+    -------
+    ndarray
+        int64[K], the positions of the boxes that are kept.
+    """
+    areas = (boxes[:, 2:] - boxes[:, :2] + np.float32(1)).prod(axis=1)
+
+    def find_beaten(best: int, rivals: np.ndarray) -> np.ndarray:
+        low = np.maximum(boxes[best, :2], boxes[rivals, :2])
+        high = np.minimum(boxes[best, 2:], boxes[rivals, 2:])
+        # Boxes that do not meet have an intersection from 0 to 0, which can be one pixel.
+        sizes = np.where((low > high).any(axis=1, keepdims=True), 0, high - low)
+        intersection = (sizes + np.float32(offset)).prod(axis=1)
+        union = areas[best] + areas[rivals] - intersection
+        return intersection / union > np.float32(iou_threshold)
+
+    return suppress_greedily(len(boxes), find_beaten, limit)
 
 
 def _positions_by_class(classes: np.ndarray | None, count: int) -> dict[int, np.ndarray]:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["cross_entropy", "loss_gradient"]
+from pyopnb.ops.dtypes import dtype as find_dtype
+
+__all__ = ["IGNORED", "cross_entropy", "loss_gradient", "output_dtype"]
+
+IGNORED = -1
+"""The label that does not count where a node says none."""
+
+
+def output_dtype(output_type: int, otherwise: np.dtype) -> np.dtype:
+    """Return the dtype of a node's ``output_type``, where 0 is that of the scores."""
+    return find_dtype(output_type).numpy if output_type else otherwise
 
 
 def _weights_of(
-    labels: np.ndarray, weights: np.ndarray | None, ignored: int | None, classes: int
+    labels: np.ndarray, weights: np.ndarray | None, ignored: int, classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a class for each label that exists, and its weight; 0 for labels that are ignored."""
-    if ignored is not None:
-        is_ignored = labels == ignored
-    else:
-        is_ignored = np.zeros(labels.shape, bool)
+    is_ignored = labels == ignored
     # A label that is ignored may be any number, so that it indexes nothing.
     counted_labels = np.where(is_ignored, 0, labels)
     if counted_labels.size and not 0 <= counted_labels.min() <= counted_labels.max() < classes:
@@ -30,8 +37,9 @@ def cross_entropy(
     scores: np.ndarray,
     labels: np.ndarray,
     weights: np.ndarray | None,
-    ignored: int | None,
+    ignored: int,
     reduction: str,
+    dtype: np.dtype,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the loss and the logarithms of the softmax.
 
@@ -43,10 +51,12 @@ def cross_entropy(
         int[N,...].
     weights : ndarray, optional
         float[C].
-    ignored : int, optional
+    ignored : int
         A label that does not count.
     reduction : {"mean", "sum", "none"}
-        A mean is divided by the weights of the labels that count.
+        A mean is divided by the weights of the labels that count, unless they are 0.
+    dtype : dtype
+        Of the loss.
 
     Returns
     -------
@@ -62,8 +72,8 @@ def cross_entropy(
     if reduction == "sum":
         loss = loss.sum()
     elif reduction == "mean":
-        loss = loss.sum() / weight.sum()
-    return np.asarray(loss, scores.dtype), log_probability.astype(scores.dtype)
+        loss = loss.sum() / (weight.sum() or 1)
+    return np.asarray(loss, dtype), log_probability.astype(scores.dtype)
 
 
 def loss_gradient(
@@ -71,10 +81,13 @@ def loss_gradient(
     log_probability: np.ndarray,
     labels: np.ndarray,
     weights: np.ndarray | None,
-    ignored: int | None,
+    ignored: int,
     reduction: str,
 ) -> np.ndarray:
-    """Compute the gradient of the scores from that of the loss, as `cross_entropy` takes them."""
+    """Compute the gradient of the scores from that of the loss, as `cross_entropy` takes them.
+
+    It is float64.
+    """
     counted_labels, weight = _weights_of(labels, weights, ignored, log_probability.shape[1])
     slope = np.exp(log_probability.astype(np.float64))
     column = [1] * (labels.ndim - 1)
@@ -84,8 +97,8 @@ def loss_gradient(
     slope = slope - is_label
     slope = slope * weight[:, None]
     if reduction == "mean":
-        slope = slope / weight.sum()
+        slope = slope / (weight.sum() or 1)
     incoming = gradient.astype(np.float64)
     if reduction == "none":
         incoming = incoming.reshape(labels.shape)[:, None]
-    return (slope * incoming).astype(log_probability.dtype)
+    return slope * incoming

@@ -12,7 +12,7 @@ from pyopnb.catalog.cores.boxes import (
     infer_detections,
     sort_corners,
     suppress,
-    suppress_greedily,
+    suppress_pixels,
 )
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
@@ -88,20 +88,9 @@ class BatchedNMSDynamic_TRT:
 
     def _suppress(self, boxes, most):
         corners = sort_corners(boxes)
-        if not self.counts_pixels:
-            return suppress(corners, self.iou_threshold, limit=most)
-        areas = (corners[:, 2:] - corners[:, :2] + np.float32(1)).prod(axis=1)
-
-        def find_beaten(best, rivals):
-            low = np.maximum(corners[best, :2], corners[rivals, :2])
-            high = np.minimum(corners[best, 2:], corners[rivals, 2:])
-            # Boxes that do not meet have an intersection from 0 to 0, which can be one pixel.
-            sizes = np.where((low > high).any(axis=1, keepdims=True), 0, high - low)
-            intersection = (sizes + np.float32(self.offset)).prod(axis=1)
-            union = areas[best] + areas[rivals] - intersection
-            return intersection / union > np.float32(self.iou_threshold)
-
-        return suppress_greedily(len(corners), find_beaten, most)
+        if self.counts_pixels:
+            return suppress_pixels(corners, self.iou_threshold, self.offset, most)
+        return suppress(corners, self.iou_threshold, limit=most)
 
     lowered_opset = 15
 

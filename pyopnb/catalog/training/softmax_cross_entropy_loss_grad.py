@@ -6,7 +6,9 @@ Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to
 
 from typing import Literal
 
-from pyopnb.catalog.cores.cross_entropy import loss_gradient
+import numpy as np
+
+from pyopnb.catalog.cores.cross_entropy import IGNORED, loss_gradient
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossGrad",)
 
@@ -17,7 +19,7 @@ class SoftmaxCrossEntropyLossGrad:
     def __init__(
         self,
         reduction: Literal["mean", "sum", "none"] = "mean",
-        ignore_index: int = -100,
+        ignore_index: int = IGNORED,
         output_type: int = 0,
     ):
         self.reduction = reduction
@@ -32,7 +34,7 @@ class SoftmaxCrossEntropyLossGrad:
         if ignore_index is not None:
             ignored = int(ignore_index.item())
         slope = loss_gradient(gradient, log_probability, label, weight, ignored, self.reduction)
-        if bias is None:
+        if bias is not None:
             # The bias is the gradient that other branches have left for the scores.
-            return slope
-        return slope + bias.reshape(slope.shape)
+            slope = slope + bias.reshape(slope.shape).astype(np.float64)
+        return slope.astype(log_probability.dtype)

@@ -7,7 +7,7 @@ Tested against ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-9 (float64).
 
 from typing import Literal
 
-from pyopnb.catalog.cores.cross_entropy import cross_entropy
+from pyopnb.catalog.cores.cross_entropy import IGNORED, cross_entropy, output_dtype
 from pyopnb.ops.types import TensorType
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternal",)
@@ -21,16 +21,12 @@ class SoftmaxCrossEntropyLossInternal:
         self.output_type = output_type
 
     def infer(self, scores, labels, weights=None, ignore_index=None):
-        if self.reduction != "none":
-            loss = scores.like(shape=())
-        else:
-            loss = TensorType(scores.dtype, None)
+        loss = scores.like(dtype=self.output_type or None, shape=())
+        if self.reduction == "none":
+            loss = TensorType(loss.dtype, None)
         return loss, scores
 
     def compute(self, scores, labels, weights=None, ignore_index=None) -> ("any[...]", "any[...]"):
-        if ignore_index is None:
-            # Without the input, all labels count.
-            ignored = None
-        else:
-            ignored = int(ignore_index.item())
-        return cross_entropy(scores, labels, weights, ignored, self.reduction)
+        ignored = IGNORED if ignore_index is None else int(ignore_index.item())
+        dtype = output_dtype(self.output_type, scores.dtype)
+        return cross_entropy(scores, labels, weights, ignored, self.reduction, dtype)

@@ -6,7 +6,9 @@ Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to
 
 from typing import Literal
 
-from pyopnb.catalog.cores.cross_entropy import loss_gradient
+import numpy as np
+
+from pyopnb.catalog.cores.cross_entropy import IGNORED, loss_gradient, output_dtype
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternalGrad",)
 
@@ -19,14 +21,11 @@ class SoftmaxCrossEntropyLossInternalGrad:
         self.output_type = output_type
 
     def infer(self, gradient, log_probability, label, weight=None, ignore_index=None, bias=None):
-        return log_probability
+        return log_probability.like(dtype=self.output_type or None)
 
     def compute(self, gradient, log_probability, label, weight=None, ignore_index=None, bias=None):
-        ignored = None
-        # Without the input, all labels count.
-        if ignore_index is not None:
-            ignored = int(ignore_index.item())
+        ignored = IGNORED if ignore_index is None else int(ignore_index.item())
         slope = loss_gradient(gradient, log_probability, label, weight, ignored, self.reduction)
-        if bias is None:
-            return slope
-        return slope + bias.reshape(slope.shape)
+        if bias is not None:
+            slope = slope + bias.reshape(slope.shape).astype(np.float64)
+        return slope.astype(output_dtype(self.output_type, log_probability.dtype))

@@ -20,8 +20,8 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.errors import InputError
-from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.messages import hide_internal_frames, sanitize

@@ -10,7 +10,7 @@ from onnx import GraphProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.displayable import Displayable

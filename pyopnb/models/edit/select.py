@@ -9,12 +9,10 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
+from pyopnb.models.taps import TAP_DOMAIN
 from pyopnb.ops.messages import closest, sanitize
 
-__all__ = ["TAP_DOMAIN", "Where", "select_sites"]
-
-TAP_DOMAIN = "pyopnb.tap"
-"""Domain of the nodes that `wrap` inserts, which are never selected."""
+__all__ = ["Where", "select_sites"]
 
 # A mistyped name is compared with those of this many nodes.
 _MAX_COMPARED = 20_000

@@ -6,26 +6,30 @@ import builtins
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import TAP_DOMAIN, Where, select_sites
+from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import to_model
-from pyopnb.models.nodes import Site, walk
+from pyopnb.models.nodes import Site, first_output, walk
+from pyopnb.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import fresh_name
 from pyopnb.ops.registry import registry
-from pyopnb.ops.types import TensorType, type_of
+from pyopnb.ops.types import type_of
 
-__all__ = ["Seen", "move_behind", "wrap"]
+__all__ = ["Seen", "wrap"]
+
+_NOTHING = np.zeros((), np.uint8)
+"""The output of a tap, which nobody reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ def wrap(
     The nodes run in ONNX Runtime as before, and their values are not changed. But ONNX Runtime
     cannot fuse a wrapped node with its neighbours, and a fused kernel can round differently.
 
-    Each selected node is followed by an op of the registry, such as ``pyopnb.tap::Softmax_1``,
+    For each selected node there is an op of the registry, such as ``pyopnb.tap::Softmax_1``,
     which keeps the function alive. ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it
     when no session uses it any more.
 
@@ -133,31 +137,13 @@ def wrap(
     tapped_inputs = [_tappable_inputs(site, types) for site in sites]
     taken = _names(source.proto)
     taps = [
-        _tap(site, inputs, taken, types, function)
+        _tap(site, inputs, taken, function)
         for site, inputs in zip(sites, tapped_inputs, strict=True)
     ]
-    scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
-    for site, (tap, _) in zip(sites, taps, strict=True):
-        # One sort a graph, as protobuf's lists are slow to insert into.
-        scopes.setdefault(id(site.scope), (site.scope, []))[1].append((site.node, tap.node))
-    for scope, pairs in scopes.values():
-        move_behind(scope, pairs)
     put_ops(source.proto, taps)
+    for scope in {id(site.scope): site.scope for site in sites}.values():
+        put_taps_last(scope)
     return to_model(source)
-
-
-def move_behind(
-    scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]
-) -> None:
-    """Move the second node of each pair right behind the first.
-
-    Nodes that go behind the same node keep their order.
-    """
-    # Keep the nodes alive, because only live objects have unique ids.
-    nodes = list(scope.node)
-    positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}
-    positions |= {id(tap): positions[id(node)] + 0.5 for node, tap in pairs}
-    scope.node.sort(key=lambda node: positions[id(node)])
 
 
 def _tappable_inputs(site: Site, types: Types) -> list[str]:
@@ -191,38 +177,31 @@ def _names(proto: ModelProto) -> set[str]:
 
 
 def _tap(
-    site: Site,
-    inputs: list[str],
-    taken: set[str],
-    types: Types,
-    function: Callable[[Seen], object],
+    site: Site, inputs: list[str], taken: set[str], function: Callable[[Seen], object]
 ) -> tuple[Site, str]:
-    """Rename a node's outputs, and append a tap that outputs them under the old names.
+    """Append a tap that looks at a node's inputs and outputs.
 
-    The site of the tap and the name of its op are returned.
+    No other node reads from the tap. ONNX Runtime may need the values of the node's outputs for the
+    types of others, and knows as much about them as without it.
+
+    Returns
+    -------
+    site : Site
+        The site of the tap.
+    name : str
+        The name of its op.
     """
     node, scope = site.node, site.scope
-
     outputs = [name for name in node.output if name]
-    # The function is shown the node as the user's model has it, under its old names.
     original = NodeProto()
     original.CopyFrom(node)
     cls = _tap_class(function, original, site.where, inputs, outputs)
-    fresh = {}
-    for name in outputs:
-        fresh[name] = fresh_name(f"{name}_untapped", taken)
-        taken.add(fresh[name])
-    # The node writes to new names and the tap to the old ones, so that no reader has to change.
-    node.output[:] = [fresh.get(name, "") for name in node.output]
     name = _op_name(node.op_type)
-    tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
-    tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
-    # ONNX Runtime infers types through the tap only if the types before it are declared.
-    if isinstance(scope, GraphProto):
-        for old, new in fresh.items():
-            proto_type = types.find(scope, old)
-            if proto_type is not None:
-                scope.value_info.add(name=new, type=proto_type)
+    number = name.rpartition("_")[2]
+    output = fresh_name(f"{first_output(node)}_tap_{number}", taken)
+    taken.add(output)
+    tap = scope.node.add(input=[*inputs, *outputs], output=[output])
+    tap.name = node.name and f"{node.name} (tap {number})"
     registry.define(cls, name)
     return Site(tap, scope, site.path), name
 
@@ -247,25 +226,16 @@ def _tap_class(
     stops = function is builtins.breakpoint
 
     class Tap:
-        def infer(self, *types: TensorType) -> list[TensorType]:
-            # Only the rank: a model whose declared dimensions are not those of a run runs all the
-            # same. During inference the runtime does not distinguish an unknown rank from a scalar;
-            # then not even the rank.
-            promised = []
-            for tapped in types[len(inputs) :]:
-                rank = (None,) * len(tapped.shape) if tapped.shape else None
-                promised.append(TensorType(tapped.dtype, rank))
-            return promised
-
-        def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        def compute(self, *arrays):  # type: ignore[no-untyped-def]  # an op's hints are its schema
             inputs_by_name = dict(zip(inputs, arrays, strict=False))
             outputs_by_name = dict(zip(outputs, arrays[len(inputs) :], strict=True))
             if stops:
                 _stop(node, inputs_by_name, outputs_by_name)
             else:
                 function(Seen(node, inputs_by_name, outputs_by_name, where))
-            return arrays[len(inputs) :]
+            return _NOTHING
 
+    Tap.compute.__annotations__["return"] = "uint8[]"
     Tap.__doc__ = f"Shows {where} to a function."
     return Tap
 

@@ -22,9 +22,9 @@ from onnx import (
 )
 
 from pyopnb.models.catalog_names import node_entry, node_refusal
-from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.faults import nearest_op
 from pyopnb.models.index import sort_nodes
+from pyopnb.models.inline import inlined_functions
 from pyopnb.models.io import without_weights
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
@@ -38,6 +38,7 @@ from pyopnb.models.ort_capabilities import (
     port_at,
     schema_domains,
 )
+from pyopnb.models.ort_types import kind_of, to_notation
 from pyopnb.models.support.kernels import (
     Kinds,
     float16_as_float32,
@@ -45,7 +46,6 @@ from pyopnb.models.support.kernels import (
     type_mismatch,
     unserved_types,
 )
-from pyopnb.models.support.ort_types import kind_of, to_notation
 from pyopnb.models.support.unsupported import MIXED, Unsupported
 from pyopnb.models.types import Types
 from pyopnb.models.versions import NewImport, changed_in, runnable_versions

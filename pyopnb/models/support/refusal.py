@@ -17,8 +17,8 @@ from pyopnb.models.faults import catalog_hint, find_faults
 from pyopnb.models.nodes import Site
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version
+from pyopnb.models.ort_types import to_notation
 from pyopnb.models.support.lacking import lacks
-from pyopnb.models.support.ort_types import to_notation
 from pyopnb.models.support.unsupported import Unsupported
 from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression

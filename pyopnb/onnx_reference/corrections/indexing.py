@@ -1,15 +1,23 @@
-"""Operators that move elements."""
+"""Operators that move elements or add them up along an axis."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["gather_elements"]
+__all__ = ["cum_prod", "cum_sum", "flatten", "gather_elements", "one_hot", "pad", "pad_2"]
 
 
-def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> Any:
+def flatten(x: Any, *, axis: int) -> Any:
+    """Join the axes before one, and all from it on; onnx cannot if an axis is empty."""
+    start = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:start]), math.prod(x.shape[start:]))
+
+
+def gather_elements(data: Any, indices: Any, *, axis: int) -> Any:
     """Gather along an axis.
 
     onnx uses `numpy.choose`, which takes 64 choices at most, and wants all other lengths equal.
@@ -20,3 +28,71 @@ def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> Any:
     region = [slice(length) for length in indices.shape]
     region[axis] = slice(None)
     return np.take_along_axis(data[tuple(region)], indices, axis)
+
+
+def one_hot(indices: Any, depth: Any, values: Any, *, axis: int) -> Any:
+    """Set places along a new axis to the second value, all others to the first one."""
+    count = int(depth.item())
+    places = np.expand_dims(indices.astype(np.int64), axis)
+    # Negative places count from the end.
+    places = np.where(places < 0, places + count, places)
+    beside = [1] * places.ndim
+    beside[axis] = count
+    hits = places == np.arange(count).reshape(beside)
+    return np.where(hits, values[1], values[0]).astype(values.dtype)
+
+
+def pad_2(data: Any, *, pads: Sequence[int], mode: str, value: float) -> Any:
+    """Pad by numbers that are attrs."""
+    return pad(data, np.array(pads), np.array(value), mode=mode)
+
+
+def pad(data: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str) -> Any:
+    """Add elements at both ends of axes; a negative number takes them away."""
+    begins, ends = np.split(pads.ravel(), 2)
+    margins = [(0, 0)] * data.ndim
+    for number, axis in enumerate(range(data.ndim) if axes is None else axes.tolist()):
+        begin, end = int(begins[number]), int(ends[number])
+        # What is taken away is not repeated on the other side.
+        kept = slice(max(0, -begin), max(0, data.shape[axis] - max(0, -end)))
+        data = data[(slice(None),) * (axis % data.ndim) + (kept,)]
+        margins[axis] = (max(0, begin), max(0, end))
+    if mode != "constant":
+        modes: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+        return np.pad(data, margins, mode=modes[mode])
+    filler = np.zeros((), data.dtype)
+    if value is not None:
+        filler = value.astype(data.dtype).reshape(())
+    sizes = [size + sum(margin) for size, margin in zip(data.shape, margins, strict=True)]
+    result = np.full(sizes, filler, data.dtype)
+    places = [
+        slice(first, first + size) for size, (first, _) in zip(data.shape, margins, strict=True)
+    ]
+    result[tuple(places)] = data
+    return result
+
+
+def cum_sum(x: Any, axis: Any, *, exclusive: int, reverse: int) -> Any:
+    """Add up along an axis, which may be a tensor of one element."""
+    return _accumulate(np.cumsum, 0, x, axis, exclusive, reverse)
+
+
+def cum_prod(x: Any, axis: Any, *, exclusive: int, reverse: int) -> Any:
+    """Multiply along an axis, which may be a tensor of one element."""
+    return _accumulate(np.cumprod, 1, x, axis, exclusive, reverse)
+
+
+def _accumulate(function: Any, first: int, x: Any, axis: Any, exclusive: int, reverse: int) -> Any:
+    place = int(axis.item())
+    # Halves would lose digits at each step.
+    wide = x.dtype if x.dtype.kind in "iu" or x.dtype.itemsize > 2 else np.float32
+    values = np.moveaxis(x.astype(wide), place, 0)
+    if reverse:
+        values = values[::-1]
+    if exclusive:
+        start = np.full((1, *values.shape[1:]), first, wide)
+        values = np.concatenate([start, values])[: len(values)]
+    result = function(values, axis=0, dtype=wide)
+    if reverse:
+        result = result[::-1]
+    return np.moveaxis(result, 0, place).astype(x.dtype)

@@ -2,13 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog.cores.precision import wide_dtype, widen
+from pyopnb.catalog.onnx_old.batch_normalization import BatchNormalization_1
 
-__all__ = ["local_response_normalization", "lp_normalization"]
+__all__ = [
+    "batch_normalization",
+    "layer_normalization",
+    "local_response_normalization",
+    "lp_normalization",
+    "mean_variance_normalization",
+]
+
+
+def batch_normalization(
+    *inputs: Any,
+    epsilon: float,
+    momentum: float,
+    outputs: int,
+    spatial: int = 1,
+    training_mode: int | None = None,
+) -> Any:
+    """Normalize by given statistics; or in training, by the statistics of the batch."""
+    if training_mode is None:
+        # Before version 14, a node trains if it has more outputs.
+        training_mode = outputs > 1
+    is_test = int(not training_mode)
+    layer = BatchNormalization_1(epsilon, is_test, momentum, spatial)
+    normalized, *statistics = layer.compute(*inputs)
+    return normalized, *[each.astype(inputs[3].dtype) for each in statistics]
+
+
+def layer_normalization(
+    x: Any, scale: Any, bias: Any = None, *, axis: int, epsilon: float, stash_type: int
+) -> Any:
+    """Normalize over the axes from one on."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    stash = helper.tensor_dtype_to_np_dtype(stash_type or TensorProto.FLOAT)
+    values = x.astype(np.result_type(wide_dtype(x.dtype), wide_dtype(stash)))
+    mean = values.mean(axis=axes, keepdims=True)
+    variance = np.square(values - mean).mean(axis=axes, keepdims=True)
+    inverse = 1 / np.sqrt(variance + epsilon)
+    result = (values - mean) * inverse * widen(scale)
+    if bias is not None:
+        result = result + widen(bias)
+    return result.astype(x.dtype), mean.astype(stash), inverse.astype(stash)
+
+
+def mean_variance_normalization(x: Any, *, axes: Sequence[int]) -> Any:
+    """Subtract the mean, and divide by the deviation."""
+    values = widen(x)
+    centered = values - values.mean(axis=tuple(axes), keepdims=True)
+    deviation = np.sqrt(np.square(centered).mean(axis=tuple(axes), keepdims=True))
+    return (centered / (deviation + 1e-9)).astype(x.dtype)
 
 
 def local_response_normalization(

@@ -11,12 +11,19 @@ import numpy as np
 from pyopnb.catalog.cores.precision import widen
 from pyopnb.onnx_reference.corrections.windows import Windows
 
-__all__ = ["average_pool", "global_max_pool", "lp_pool", "max_pool"]
+__all__ = ["average_pool", "global_lp_pool", "global_max_pool", "lp_pool", "max_pool"]
 
 
 def global_max_pool(x: np.ndarray) -> Any:
     """Take the maximum over all axes but two."""
     return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+def global_lp_pool(x: np.ndarray, *, p: int) -> Any:
+    """Take the p-norm over all axes but two."""
+    powers = np.abs(widen(x)) ** p
+    sums = powers.sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return (sums ** (1 / p)).astype(x.dtype)
 
 
 def max_pool(

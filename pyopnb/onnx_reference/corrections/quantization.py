@@ -1,4 +1,4 @@
-"""QuantizeLinear, with everything that is too large saturated."""
+"""QuantizeLinear and DequantizeLinear, for one scale, one for each slice of an axis, and blocks."""
 
 from __future__ import annotations
 
@@ -6,55 +6,75 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
-__all__ = ["quantize_linear"]
+__all__ = ["dequantize_linear", "quantize_linear"]
+
+
+def dequantize_linear(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Any:
+    """Compute (x - zero point) · scale."""
+    wide: Any = np.float32
+    if x.dtype.kind in "iu" or "int" in x.dtype.name:
+        # A difference of int32 may need a bit more.
+        wide = np.int64
+    values = x.astype(wide)
+    if zero_point is not None:
+        values = values - _spread(zero_point.astype(wide), x.shape, axis, block_size)
+    factors = _spread(scale.astype(np.float32), x.shape, axis, block_size)
+    result = scale.dtype
+    if output_dtype:
+        result = helper.tensor_dtype_to_np_dtype(output_dtype)
+    return (values.astype(np.float32) * factors).astype(result)
 
 
 def quantize_linear(
-    x: np.ndarray,
-    scale: np.ndarray,
-    zero: np.ndarray | None = None,
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
     *,
     axis: int = 1,
-    saturate: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
     precision: int = 0,
-) -> np.ndarray:
-    """Divide, round, add the zero point, and saturate."""
-    scale = _spread(scale, x, axis, block_size)
-    if precision:
-        dtype = helper.tensor_dtype_to_np_dtype(precision)
-        x, scale = x.astype(dtype), scale.astype(dtype)
-    quotient = (x / scale).astype(np.float64)
-    target: np.dtype = np.dtype(np.uint8)
-    if zero is not None:
-        target = zero.dtype
-    elif output_dtype:
-        target = helper.tensor_dtype_to_np_dtype(output_dtype)
-    is_integer = target.kind in "iu" or target.name.lstrip("u").startswith("int")
-    if is_integer:
-        quotient = np.rint(quotient)
-    if zero is not None:
-        quotient = quotient + _spread(zero, x, axis, block_size).astype(np.float64)
-    if is_integer:
-        limits: Any = ml_dtypes.iinfo(target)  # type: ignore[no-untyped-call]
-        quotient = np.clip(quotient, int(limits.min), int(limits.max))
-    elif saturate:
-        highest = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
-        quotient = np.clip(quotient, -highest, highest)
-    result: np.ndarray = quotient.astype(np.float32).astype(target)
-    return result
+    saturate: int = 1,
+) -> Any:
+    """Compute x / scale + zero point, rounded to even and limited to what the dtype holds."""
+    result = helper.tensor_dtype_to_np_dtype(output_dtype or TensorProto.UINT8)
+    if zero_point is not None:
+        result = zero_point.dtype
+    # Of halves, too, quotients are rounded once.
+    exact = helper.tensor_dtype_to_np_dtype(precision) if precision else np.dtype(np.float32)
+    divisor = _spread(scale.astype(exact), x.shape, axis, block_size)
+    quotient = (x.astype(exact) / divisor).astype(np.float32)
+    if "float" in result.name:
+        # A float's zero point is 0.
+        limit = float(ml_dtypes.finfo(result).max)  # type: ignore[no-untyped-call]
+        return (quotient.clip(-limit, limit) if saturate else quotient).astype(result)
+    limits = ml_dtypes.iinfo(result)  # type: ignore[no-untyped-call]
+    # Limited first, as no integer holds all numbers of float32. NaN is the lowest, as in
+    # ONNX Runtime.
+    rounded = np.nan_to_num(np.rint(quotient), nan=-np.inf)
+    values = rounded.clip(-(2**30), 2**30).astype(np.int64)
+    if zero_point is not None:
+        values = values + _spread(zero_point.astype(np.int64), x.shape, axis, block_size)
+    return values.clip(int(limits.min), int(limits.max)).astype(result)
 
 
-def _spread(values: np.ndarray, x: np.ndarray, axis: int, block_size: int) -> np.ndarray:
-    """Give each element its scale or zero point."""
+def _spread(parameter: Any, shape: tuple[int, ...], axis: int, block_size: int) -> Any:
+    """Give a scale or a zero point the shape of the data, or one that broadcasts to it."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    axis %= len(shape)
     if block_size:
-        repeated = values.repeat(block_size, axis=axis)
-        return repeated.take(range(x.shape[axis]), axis=axis)
-    if values.size == 1 and values.ndim < 2:
-        return values.reshape(())
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    return values.reshape(shape)
+        repeated = np.repeat(parameter, block_size, axis=axis)
+        # The last block may be shorter.
+        return repeated.take(np.arange(shape[axis]), axis=axis)
+    return parameter.reshape(-1, *[1] * (len(shape) - axis - 1))

@@ -1,46 +1,50 @@
-"""Softmax, LogSoftmax and Hardmax before version 13, which take the axes from one on for one."""
+"""LogSoftmax, and before version 13 Softmax and Hardmax."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
 
-__all__ = ["hardmax", "log_softmax", "softmax"]
+__all__ = ["hardmax_1", "log_softmax", "log_softmax_1", "softmax_1"]
 
 
-def softmax(x: np.ndarray, axis: int) -> Any:
-    """Divide exponentials by their sum."""
-    return _along_matrix(lambda rows: np.exp(_log_shares(rows)), x, axis)
+def log_softmax(x: Any, *, axis: int) -> Any:
+    """Take the logarithm of softmax; it may be finite where softmax is 0."""
+    return _log_shares(widen(x), axis).astype(x.dtype)
 
 
-def log_softmax(x: np.ndarray, axis: int) -> Any:
-    """Take the logarithm of `softmax`."""
-    return _along_matrix(_log_shares, x, axis)
+def softmax_1(x: Any, *, axis: int) -> Any:
+    """Divide exponentials by their sum, before version 13."""
+    rows = widen(_matrix(x, axis))
+    return np.exp(_log_shares(rows, 1)).astype(x.dtype).reshape(x.shape)
 
 
-def hardmax(x: np.ndarray, axis: int) -> Any:
-    """Set the first maximum to 1 and all else to 0."""
-
-    def compute(rows: np.ndarray) -> Any:
-        return np.arange(rows.shape[1]) == rows.argmax(axis=1)[:, None]
-
-    return _along_matrix(compute, x, axis)
+def log_softmax_1(x: Any, *, axis: int) -> Any:
+    """Take the logarithm of `softmax_1`."""
+    return log_softmax(_matrix(x, axis), axis=1).reshape(x.shape)
 
 
-def _along_matrix(compute: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axis: int) -> Any:
-    """Compute on the rows of a matrix, whose columns are all axes from ``axis`` on."""
-    if not x.size:
+def hardmax_1(x: Any, *, axis: int) -> Any:
+    """Set the first maximum to 1 and all else to 0, before version 13."""
+    rows = _matrix(x, axis)
+    if not rows.size:
         return x.copy()
-    # An axis may be as large as the rank: each element is a row then.
+    hits = np.arange(rows.shape[1]) == rows.argmax(axis=1)[:, None]
+    return hits.astype(x.dtype).reshape(x.shape)
+
+
+def _matrix(x: Any, axis: int) -> Any:
+    """Join the axes before one, and all from it on, as these versions do."""
     start = axis + x.ndim if axis < 0 else axis
-    rows = widen(x).reshape(int(np.prod(x.shape[:start])), -1)
-    return compute(rows).reshape(x.shape).astype(x.dtype)
+    return x.reshape(math.prod(x.shape[:start]), math.prod(x.shape[start:]))
 
 
-def _log_shares(rows: np.ndarray) -> Any:
-    shifted = rows - rows.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+def _log_shares(x: Any, axis: int) -> Any:
+    if not x.size:
+        return x
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from pyopnb.catalog.index import entries, entries_named
 from pyopnb.onnx_reference.attributes import default_of, has_default
 from pyopnb.onnx_reference.corrections import (
     convolution,
+    elementwise,
     features,
     indexing,
     losses,
@@ -37,22 +39,33 @@ _NEWEST = 2**31
 # ONNX's own domain have its name before theirs.
 _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "AveragePool": ((7, _NEWEST, pooling.average_pool),),
+    "BatchNormalization": ((7, _NEWEST, normalization.batch_normalization),),
+    "CumProd": ((26, _NEWEST, indexing.cum_prod),),
+    "CumSum": ((11, _NEWEST, indexing.cum_sum),),
     "ConvTranspose": ((1, _NEWEST, convolution.conv_transpose),),
     "GatherElements": ((11, _NEWEST, indexing.gather_elements),),
+    "DequantizeLinear": ((10, _NEWEST, quantization.dequantize_linear),),
+    "Flatten": ((1, _NEWEST, indexing.flatten),),
     "GRU": ((7, _NEWEST, recurrent.gru),),
     "GridSample": ((16, _NEWEST, sampling.grid_sample),),
+    "GlobalLpPool": ((2, _NEWEST, pooling.global_lp_pool),),
     "GlobalMaxPool": ((1, _NEWEST, pooling.global_max_pool),),
-    "Hardmax": ((1, 12, softmax.hardmax),),
+    "Hardmax": ((1, 12, softmax.hardmax_1),),
     "LRN": ((1, _NEWEST, normalization.local_response_normalization),),
     "LSTM": ((7, _NEWEST, recurrent.lstm),),
-    "LogSoftmax": ((1, 12, softmax.log_softmax),),
+    "LayerNormalization": ((17, _NEWEST, normalization.layer_normalization),),
+    "LogSoftmax": ((1, 12, softmax.log_softmax_1), (13, _NEWEST, softmax.log_softmax)),
     "LpNormalization": ((1, _NEWEST, normalization.lp_normalization),),
     "LpPool": ((1, _NEWEST, pooling.lp_pool),),
     "MaxPool": ((1, _NEWEST, pooling.max_pool),),
+    "MeanVarianceNormalization": ((9, _NEWEST, normalization.mean_variance_normalization),),
+    "Mean": ((8, _NEWEST, elementwise.mean),),
     "NegativeLogLikelihoodLoss": ((12, _NEWEST, losses.negative_log_likelihood),),
     "NonMaxSuppression": ((10, _NEWEST, losses.non_max_suppression),),
+    "OneHot": ((9, _NEWEST, indexing.one_hot),),
     # onnx puts the value into a list, which OptionalGetElement does not take apart.
     "Optional": ((15, _NEWEST, lambda value=None, type=None: value),),
+    "Pad": ((2, 2, indexing.pad_2), (11, _NEWEST, indexing.pad)),
     "QuantizeLinear": ((10, _NEWEST, quantization.quantize_linear),),
     "RNN": ((7, _NEWEST, recurrent.rnn),),
     "ReduceLogSum": ((1, _NEWEST, reductions.log_sum),),
@@ -61,7 +74,7 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "Reshape": ((1, 4, shaping.reshape_1),),
     "Resize": ((10, 10, resize.resize_10), (11, _NEWEST, resize.resize)),
     "SequenceInsert": ((11, _NEWEST, shaping.insert),),
-    "Softmax": ((1, 12, softmax.softmax),),
+    "Softmax": ((1, 12, softmax.softmax_1),),
     "ai.onnx.ml::FeatureVectorizer": ((1, _NEWEST, features.feature_vectorizer),),
     "ai.onnx.ml::LabelEncoder": (
         (1, 1, features.label_encoder_1),
@@ -108,7 +121,7 @@ def correction_of(
     # They only let a runtime write over its inputs.
     values.pop("consumed_inputs", None)
     name = f"{schema.domain}::{schema.name}"
-    function = _function_of(name, schema.since_version, values)
+    function = _function_of(name, schema.since_version, values, outputs)
     if function is None:
         return None
 
@@ -119,9 +132,13 @@ def correction_of(
     return compute
 
 
-def _function_of(name: str, version: int, values: dict[str, Any]) -> Callable[..., Any] | None:
+def _function_of(
+    name: str, version: int, values: dict[str, Any], outputs: int
+) -> Callable[..., Any] | None:
     for first, last, function in _FUNCTIONS.get(name.removeprefix("::"), ()):
         if first <= version <= last:
+            if "outputs" in inspect.signature(function).parameters:
+                values = {**values, "outputs": outputs}
             return lambda *inputs: function(*inputs, **values)
     # The catalogue has operators of ONNX's first versions.
     for entry in entries_named(name):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import RunRefused
-from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
+from pyopnb.ops.handed_down import handed_down
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
@@ -121,9 +123,7 @@ def _attempt(
         else:
             options.register_custom_ops_library(get_library_path())
             model = source.proto.SerializeToString()
-        return onnxruntime.InferenceSession(
-            model, options, config.providers, config.provider_options, **keywords
-        )
+        return _runtime_of(model, options, config, keywords)
 
     try:
         runtime = call_runtime(plan.epoch, make_runtime, (), plan=plan, always=not plan.wanted)
@@ -141,14 +141,56 @@ def _attempt(
     return runtime
 
 
+_DROPPED = "Failed to find node output or a constant initializer producing output: "
+_DROPPING = ("MatMul_BatchNormalization_Fusion", "EmbedLayerNormFusion")
+"""Optimizers of ONNX Runtime that remove a tensor although it is an output of the model."""
+
+
+def _runtime_of(
+    model: Any, options: onnxruntime.SessionOptions, config: SessionConfig, keywords: dict[str, Any]
+) -> onnxruntime.InferenceSession:
+    """Make ONNX Runtime's session, without the optimizers that drop one of its outputs.
+
+    Its ``_left_out`` says which they are.
+    """
+
+    def make(disabled: Sequence[str], left_out: str) -> onnxruntime.InferenceSession:
+        names = [*(keywords.get("disabled_optimizers") or ()), *disabled]
+        more = {**keywords, "disabled_optimizers": names} if names else keywords
+        runtime = onnxruntime.InferenceSession(
+            model, options, config.providers, config.provider_options, **more
+        )
+        runtime._left_out = left_out
+        return runtime
+
+    try:
+        return make((), "")
+    except RuntimeError as error:
+        _, found, output = str(error).partition(_DROPPED)
+        if not found:
+            raise
+    reason = f"would drop output {sanitize(output.rstrip('.'))}"
+    for names in ((_DROPPING[0],), (_DROPPING[1],), _DROPPING):
+        try:
+            return make(names, f"{' and '.join(names)}, which {reason}")
+        except RuntimeError as error:
+            if _DROPPED not in str(error):
+                raise
+    # Only without optimizations can no other one do so.
+    level = options.graph_optimization_level
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return make((), f"optimizations, which {reason}")
+    finally:
+        options.graph_optimization_level = level
+
+
 def _explain(config: SessionConfig, proto: ModelProto, error: Exception) -> Any:
     """Explain why ONNX Runtime refused, if there is a better message."""
     __tracebackhide__ = True
     if not type(error).__module__.startswith("onnxruntime"):
         return  # an op's own exception says enough
-    from pyopnb.models.support.refusal import explain_refusal  # what most sessions never need
-
     remove_markers(proto)
-    explanation = explain_refusal(proto, str(error), filled=config.filled)
+    explanation = handed_down("refusal")(proto, str(error), filled=config.filled)
     if explanation is not None:
         raise explanation from None

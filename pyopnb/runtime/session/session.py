@@ -42,7 +42,7 @@ from pyopnb.runtime.session.state import Feeds, SessionState, SharedState
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
-    from pyopnb.onnx_reference.fill import FilledNode
+    from pyopnb.models.filled_node import FilledNode
     from pyopnb.ops.types import TensorType
     from pyopnb.runtime.kernel import Kernel
 
@@ -157,7 +157,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             # The original bytes or file no longer match the model that is loaded.
             source.given = None
             warn_of_lowered(self.lowered, source.proto, self.filled)
-        self._swap(build_state(replace(config, filled=bool(self.filled)), source))
+        state = self._swap(build_state(replace(config, filled=bool(self.filled)), source))
+        if state.runtime._left_out:
+            text = f"this session runs without {state.runtime._left_out}"
+            warnings.warn(text, UserWarning, stacklevel=level_of_user())
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
@@ -787,9 +790,7 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
-    from pyopnb.onnx_reference.fill import fill_source  # what most sessions never need
-
-    filled = fill_source(source)
+    filled = handed_down("fill")(source)
     # The original bytes or file no longer match the model that is loaded.
     source.given = None
     if filled:

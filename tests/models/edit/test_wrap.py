@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
+import onnxruntime
 import pytest
 
 import pyopnb
@@ -137,7 +139,19 @@ def test_taps_upon_taps() -> None:
     assert len(again.graph.node) == len(wrapped.graph.node) + 2
     np.testing.assert_array_equal(pyopnb.run(again, x=X)["y"], pyopnb.run(two(), x=X)["y"])
     with pytest.raises(pyopnb.errors.ModelError, match="none of these"):
-        pyopnb.wrap(wrapped, "e", repr)
+        pyopnb.wrap(wrapped, wrapped.graph.node[-1].output[0], repr)
+
+
+def test_taps_run_in_the_order_of_their_nodes_and_before_a_later_failure() -> None:
+    seen: list[Seen] = []
+    model = pyopnb.parse("""(float[2,3] x, int64[1] n) => (float[?] y) {
+            [one] a = Abs(x)  [two] b = Neg(a)  [three] c = Exp(b)  z = Reshape(c, n)  y = Neg(z) }""")
+    session = pyopnb.Session(pyopnb.wrap(model, ["three", "one", "two"], seen.append))
+    session(x=X, n=[6])
+    assert [one.node.name for one in seen] == ["one", "two", "three"]
+    with pytest.raises(Exception, match="Reshape"):
+        session(x=X, n=[5])
+    assert [one.node.name for one in seen[3:]] == ["one", "two", "three"]
 
 
 def test_a_breakpoint_has_the_values_as_local_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +188,48 @@ def test_letting_go() -> None:
     del session, op
     gc.collect()
     assert gone() is None
+
+
+SIZES = """<ir_version: 8, opset_import: ["": {opset}]> g (float[n,1,4,4] x) => (float[] y)
+    <int64[1] zero = {{0}}, int64[1] two = {{2}}, int64[2] hw = {{8, 8}}, float[0] e = {{}}> {{
+    all = Shape(x)  first = Slice(all, zero, two)  sizes = Concat<axis = 0>(first, hw)
+    {last} }}"""
+
+
+@pytest.mark.parametrize("node", ["all", "first", "sizes"])
+@pytest.mark.parametrize(
+    ("opset", "last"),
+    [
+        (11, "y = Resize(x, e, e, sizes)"),
+        (13, "y = Resize(x, , , sizes)"),
+        (13, "f = Cast<to = 1>(sizes)  in = Cast<to = 1>(all)  sc = Div(f, in)  y = Resize(x, e, sc)"),
+        (13, "z = ConstantOfShape(sizes)  y = Add(z, z)"),
+        (13, "y = ReduceSum<keepdims = 0>(x, first)"),
+        (13, "z = Reshape(x, all)  y = Transpose<perm = [0, 1, 3, 2]>(z)"),
+        (13, "z = Expand(two, sizes)  y = Cast<to = 1>(z)"),
+        (13, "z = Tile(x, sizes)  y = Transpose<perm = [0, 1, 3, 2]>(z)"),
+    ],
+)  # fmt: skip
+def test_nodes_whose_values_decide_the_shapes_of_others(node: str, opset: int, last: str) -> None:
+    model = onnx.parser.parse_model(SIZES.format(opset=opset, last=last))
+    x = np.ones((1, 1, 4, 4), np.float32)
+    seen: list[Seen] = []
+    want = pyopnb.run(model, x=x)["y"]
+    wrapped = pyopnb.Session(pyopnb.wrap(model, node, seen.append))
+    assert [i.shape for i in wrapped.get_outputs()] == [
+        i.shape for i in pyopnb.Session(model).get_outputs()
+    ]
+    np.testing.assert_array_equal(wrapped(x=x)["y"], want)
+    assert list(seen[0].outputs) == [node]
+
+
+def test_a_declared_rank_that_is_wrong() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+        g (float[n,3] x) => (float[] y) <float[7] a> { a = Exp(x)  b = Add(a, x)  y = Neg(b) }""")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    want = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"x": X})
+    for op_type in ("Exp", "Add", "Neg"):
+        wrapped = pyopnb.wrap(model, op_type, lambda seen: None)
+        got = pyopnb.Session(wrapped, options)(x=X)
+        np.testing.assert_array_equal(got["y"], want[0])

@@ -11,6 +11,7 @@ from pyopnb.errors import ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
+from pyopnb.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.ops.messages import sanitize
 
 __all__ = ["inline_ops", "inlined_functions"]
@@ -61,9 +62,12 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
         return proto
     inlined = _prepared(proto)
     try:
-        return onnx.inliner.inline_selected_functions(inlined, sorted(holders))
+        inlined = onnx.inliner.inline_selected_functions(inlined, sorted(holders))
     except (RuntimeError, ValueError):
         return proto
+    if any(entry.domain == TAP_DOMAIN for entry in inlined.opset_import):
+        put_taps_last(inlined.graph)
+    return inlined
 
 
 def inlined_functions(proto: ModelProto) -> ModelProto:
