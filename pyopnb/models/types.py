@@ -78,8 +78,10 @@ class Types:
         for graph in self.graphs:
             twin = twins[id(graph.scope)]
             self._types[id(graph.scope)] |= _declared(twin)
+            order = graph.order if graph.bodies else ()
+            places = {index: place for place, index in enumerate(order)}
             for index, bodies in graph.bodies.items():
-                twin_bodies = named_bodies(twin.node[graph.order.index(index)])
+                twin_bodies = named_bodies(twin.node[places[index]])
                 for (_, body), (_, twin_body) in zip(bodies, twin_bodies, strict=True):
                     twins[id(body.scope)] = twin_body
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.errors import InputError
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.messages import sanitize
@@ -40,7 +40,15 @@ from pyopnb.traces.trace import Trace
 if TYPE_CHECKING:
     from pyopnb.runtime.session.session import Session
 
-__all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_name", "runtime_text", "select_tensors"]
+__all__ = [
+    "LEVELS",
+    "TraceOptions",
+    "run_traced",
+    "runtime_name",
+    "runtime_text",
+    "select_tensors",
+    "unserved_outputs",
+]
 
 LEVELS = ("all", "summaries")
 
@@ -164,6 +172,29 @@ class _TracedRun:
             if tensor.inside is None and id(tensor) not in seen:
                 exposed_names.append(tensor.name)
         expose(source.proto, exposed_names)
+        try:
+            return self._run_exposed(session, state, source, feeds)
+        except ModelError:
+            # An exposed tensor keeps ONNX Runtime from removing its node, which may have no kernel.
+            # A tap does not.
+            unserved = unserved_outputs(source.proto).intersection(exposed_names)
+            if not unserved or self.taps:
+                raise
+        kept = [info for info in source.proto.graph.output if info.name not in unserved]
+        del source.proto.graph.output[:]
+        source.proto.graph.output.extend(kept)
+        hidden = [tensor for tensor in self.tensors if tensor.name in unserved]
+        self.tapped = tappable_tensors(source.proto, hidden)
+        return self._run_exposed(session, state, source, feeds)
+
+    def _run_exposed(
+        self,
+        session: Session,
+        state: SessionState,
+        source: ModelSource,
+        feeds: Mapping[str, Any],
+    ) -> tuple[dict[str, Any], Times | None]:
+        __tracebackhide__ = True
         changes: dict[str, Any] = {
             # An arena is freed with the last array in it: a small tensor would
             # keep the memory of all.
@@ -255,6 +286,20 @@ class _TracedRun:
                 yield tensor.name
             else:
                 yield from inner.pop(tensor.inside, ())
+
+
+def unserved_outputs(proto: ModelProto) -> set[str]:
+    """Name the outputs of nodes that have no kernel.
+
+    A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
+    """
+    # Almost no trace needs these.
+    from pyopnb.models.support.lacking import lacks
+    from pyopnb.models.versions import new_imports
+
+    new = list(new_imports(proto))
+    found = lacks(proto, new, optimized=False)
+    return {name for site, _ in found for name in site.node.output}
 
 
 def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:

@@ -31,8 +31,7 @@ class Sink:
     Attributes
     ----------
     keeps : bool
-        Whether the tensors of bodies are kept. Those of the main graph are
-        outputs of the run instead.
+        Whether the tensors are kept. Almost all of the main graph are outputs of the run instead.
     """
 
     keeps: bool
@@ -53,8 +52,8 @@ class Sink:
         self.summaries[name] = summary_of(array)
         if tensor.inside is not None:
             self.inner.setdefault(tensor.inside, []).append(name)
-            if self.keeps:
-                self.values[name] = array.copy()
+        if self.keeps:
+            self.values[name] = array.copy()
 
 
 class TensorTap:

@@ -612,3 +612,19 @@ def test_an_optimizer_that_would_drop_a_recorded_tensor_is_left_out() -> None:
     with pytest.warns(UserWarning, match=f"^this session runs without {fusion}$"):
         found = pyopnb.first_divergence(model, other, {"x": x})
     assert found.origin.name == "n (BatchNormalization)"
+
+
+def test_tensors_of_nodes_that_run_only_where_they_are_optimized_away() -> None:
+    text = """<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y)
+        <int4[2] w = {1, -2}, float s = {%s}>
+        { q = Identity(w)  d = DequantizeLinear(q, s)  y = Add(x, d) }"""
+    model = pyopnb.parse(text % 0.5)
+    x = np.float32([1, 2])
+    for level in ("all", "summaries"):
+        trace = pyopnb.trace(model, x=x, level=level)
+        assert list(trace.summaries) == ["x", "q", "d", "y"]
+        np.testing.assert_array_equal(trace["y"], np.float32([1.5, 1]))
+    assert pyopnb.trace(model, x=x)["q"].astype(int).tolist() == [1, -2]
+    assert list(pyopnb.trace(model, x=x, only="q")) == ["x", "q", "y"]
+    found = pyopnb.first_divergence(model, pyopnb.parse(text % 2.0), {"x": x})
+    assert "d (DequantizeLinear)" in str(found).splitlines()[1]

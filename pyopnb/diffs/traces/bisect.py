@@ -19,7 +19,7 @@ from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optim
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.errors import InputError
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import read_model, to_model
@@ -31,6 +31,7 @@ from pyopnb.runtime.plan import is_op
 from pyopnb.traces.elsewhere import other_python
 from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.run import unserved_outputs
 from pyopnb.traces.trace import Trace
 
 __all__ = ["first_divergence"]
@@ -239,7 +240,21 @@ class _Search:
     def compare(self, names: Sequence[str]) -> None:
         """Compare tensors, in as many pairs of runs as it takes to record them."""
         for start in range(0, len(names), self.at_once):
-            self._run(names[start : start + self.at_once])
+            chosen = names[start : start + self.at_once]
+            try:
+                self._run(chosen)
+            except ModelError:
+                # To record a tensor keeps ONNX Runtime from removing its node, which may have no
+                # kernel.
+                models = self.a.trace.model, self.b.trace.model
+                unserved = {name for model in models for name in unserved_outputs(model)}
+                hidden = [n for n in chosen if n in unserved or self.pairs[n].a in unserved]
+                if not hidden:
+                    raise
+                for name in hidden:
+                    del self.pairs[name]
+                if len(hidden) < len(chosen):
+                    self._run([name for name in chosen if name in self.pairs])
 
     def _run(self, names: Sequence[str]) -> TraceComparison:
         """Record some tensors in both models."""

@@ -66,6 +66,9 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
         (_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len
     ).items():
         dtypes = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
+        if type_text.startswith("tensor("):
+            # A tensor cannot be cast to a sequence or an optional.
+            dtypes = frozenset(text for text in dtypes if text.startswith("tensor("))
         texts.append(
             f"{name} is {to_notation(type_text)}; there are kernels for {join_types(dtypes)}"
         )

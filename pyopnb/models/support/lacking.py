@@ -23,7 +23,7 @@ from onnx import (
 
 from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.faults import nearest_op
-from pyopnb.models.index import sort_nodes
+from pyopnb.models.index import GraphIndex, sort_nodes
 from pyopnb.models.inline import inlined_functions
 from pyopnb.models.io import without_weights
 from pyopnb.models.markers import PREFIX
@@ -76,7 +76,9 @@ That takes half a millisecond each, and a file can hold any number.
 _PLACE = "pyopnb.place"
 
 
-def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
+def lacks(
+    proto: ModelProto, new: Iterable[NewImport], *, optimized: bool = True
+) -> list[tuple[Site, Unsupported]]:
     """Return every node that the runtime cannot run, with what it lacks for the node.
 
     Parameters
@@ -84,6 +86,8 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
     proto : ModelProto
     new : iterable of NewImport
         Its `new_imports`.
+    optimized : bool
+        Whether the runtime removes nodes before it looks for their kernels, as it does by default.
 
     Raises
     ------
@@ -101,13 +105,36 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
         kinds = _KindsByName(types, graph.scope)
         for node in graph.scope.node:
             lack = judge.judge(node, kinds)
-            if lack is not None:
+            is_removed = lack and lack.kernel and optimized and _is_removed(node, graph, types)
+            if lack is not None and not is_removed:
                 lacks_by_place.setdefault(_place_of(node, number), lack)
             number += 1
     if not lacks_by_place:
         return []
     sites = list(walk(proto))
     return [(sites[number], lack) for number, lack in lacks_by_place.items()]
+
+
+def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
+    """Tell whether the runtime's optimizers remove a node before its kernel is looked up.
+
+    They copy nothing, drop nothing, and know the shape of a value with known dimensions.
+    """
+    name = f"{canonical_domain(node.domain)}::{node.op_type}"
+    if name == "::Shape":
+        shape = types.of(Site(node, graph.scope, ""), node.input[0]).shape
+        return shape is not None and all(isinstance(size, int) for size in shape)
+    if name not in ("::Identity", "::Dropout") or not set(node.output[1:]).isdisjoint(
+        [*graph.consumers, *graph.outputs]
+    ):
+        return False
+    read, is_made = node.input[0], node.input[0] in graph.producers
+    if node.output[0] not in graph.outputs:
+        return is_made or len(node.input) == 1
+    # The node before it can give the output, if nothing else reads either of them.
+    reads = [*graph.consumers[read], *graph.consumers.get(node.output[0], ())]
+    is_free = read not in graph.outputs and len(reads) == 1
+    return name == "::Identity" and is_made and is_free
 
 
 def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:

@@ -72,7 +72,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tu
         yield ModelError("model", expected=expected, got="none", next=next_), ("opset",)
     for fault in find_faults(proto, exact=True):
         yield fault.error, fault.words
-    for site, lack in lacks(proto, new_imports(proto)):
+    for site, lack in lacks(proto, new_imports(proto), optimized=False):
         if not lack.kind.startswith("unknown"):
             yield _lacking(site, lack, filled), (site.node.op_type,)
 

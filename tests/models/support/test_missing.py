@@ -271,3 +271,50 @@ def test_twenty_thousand_nodes():
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("t0", 1, [2])], [])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     assert [row.node for row in missing(model)] == ["y"]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "(float[2] x) => (float[2] y) <int4[2] w = {1, 2}> { q = Identity(w)  a = Cast<to = 1>(q)  y = Add(x, a) }",
+        "(float[2] x) => (float[2] y) { w = Cast<to = 22>(x)  p = Identity(w)  q = Identity(p)  y = Cast<to = 1>(q) }",
+        "(float[2] x) => (int4[2] q, float[2] y) { w = Cast<to = 22>(x)  q = Identity(w)  y = Neg(x) }",
+        "(float[2] x) => (int4[2] q, float[2] y) { w = Cast<to = 22>(x)  q = Identity(w)  y = Cast<to = 1>(w) }",
+        "(float[2] x) => (int4[2] q, float[2] y) { w = Cast<to = 22>(x)  q = Identity(w)  y = Cast<to = 1>(q) }",
+        "(int4[2] w) => (int4[2] q) { q = Identity(w) }",
+        "(float[2] x) => (float[2] y) { w = Cast<to = 22>(x)  y = If(c) <then_branch = t () => (float[2] a) { q = Identity(w)  a = Cast<to = 1>(q) }, else_branch = e () => (float[2] b) { b = Neg(x) }> }".replace("(float[2] x)", "(float[2] x, bool c)", 1),
+        "(float[2] x) => (float[2] y) { w = Cast<to = 16>(x)  q, m = Dropout(w)  y = Cast<to = 1>(q) }",
+        "(float[2] x) => (float[2] y, bool[2] m) { w = Cast<to = 16>(x)  q, m = Dropout(w)  y = Cast<to = 1>(q) }",
+        "(float[2] x) => (int64[1] y) <int4[2] w = {1, 2}> { s = Shape(w)  y = Neg(s) }",
+        "(float[2] x) => (float[2] y) { w = Cast<to = 22>(x)  q = Flatten(w)  y = Cast<to = 1>(q) }",
+    ],
+)  # fmt: skip
+def test_a_node_that_optimizers_remove_needs_no_kernel(graph: str) -> None:
+    model = pyopnb.parse(f'<ir_version: 10, opset_import: ["": 21]> g {graph}')
+    refusal = plain_refusal(model)
+    assert bool(missing(model)) == bool(refusal)
+    if refusal:
+        assert "Could not find an implementation" in refusal
+        with pytest.raises(pyopnb.errors.ModelError, match="a node that the installed onnxruntime"):
+            pyopnb.Session(model)
+
+
+def plain_refusal(model: ModelProto) -> str:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(
+            model.SerializeToString(), options, ["CPUExecutionProvider"], enable_fallback=0
+        )
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def test_without_optimizers_the_kernel_is_needed() -> None:
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y)
+        { w = Cast<to = 22>(x)  q = Identity(w)  y = Cast<to = 1>(q) }""")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with pytest.raises(pyopnb.errors.ModelError, match="^the node of output 'q'"):
+        pyopnb.Session(model, options)
