@@ -7,6 +7,7 @@ accepts one, and it lists its operators and kernels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, TypeProto, helper
 
 from pyopnb.ops.names import canonical_domain
 
@@ -24,6 +25,7 @@ __all__ = [
     "RuntimePort",
     "compares_int64",
     "has_op",
+    "kernel_refusal",
     "kernels",
     "newest_ir_version",
     "newest_loaded_ir",
@@ -36,6 +38,10 @@ __all__ = [
     "schema_domains",
     "takes_empty",
 ]
+
+
+_SIGNATURE = re.compile(r".*(OpKernelInfo&\)|<lambda\(\)>|\[with [^]]*\])", re.DOTALL)
+"""In a text of the runtime, the file and the function that raised."""
 
 
 def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
@@ -92,6 +98,44 @@ def runtime_version() -> str:
     import onnxruntime
 
     return str(onnxruntime.__version__)
+
+
+def kernel_refusal(node: NodeProto, types: Sequence[TypeProto], version: int) -> str:
+    """Return why the runtime's kernel of a node cannot be made; empty where it can.
+
+    Parameters
+    ----------
+    node : NodeProto
+        Of ONNX's own domain. Only its attributes are looked at, and which inputs it has.
+    types : sequence of TypeProto
+        Types of the inputs.
+    version : int
+        Of ONNX's operators.
+    """
+    import onnxruntime
+
+    alone = NodeProto(op_type=node.op_type, attribute=node.attribute)
+    alone.input.extend(f"x{place}" if name else "" for place, name in enumerate(node.input))
+    alone.output.extend(f"y{place}" if name else "" for place, name in enumerate(node.output))
+    inputs = []
+    for name, type_ in zip(alone.input, types, strict=True):
+        if name:
+            inputs.append(onnx.ValueInfoProto(name=name, type=type_))
+    outputs = [onnx.ValueInfoProto(name=name) for name in alone.output if name]
+    graph = helper.make_graph([alone], "alone", inputs, outputs)
+    imports = [helper.make_opsetid("", version)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=newest_ir_version())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        # Any other text is about the node itself, which is for the runtime to refuse.
+        _, found, said = str(error).partition("Exception during initialization: ")
+        return _SIGNATURE.sub("", said).strip() if found else ""
+    return ""
 
 
 @cache

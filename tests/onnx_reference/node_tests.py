@@ -46,7 +46,6 @@ WRITTEN_FOR = ("1.23.2", "1.32.0")
 
 _OTHER = "the runtime has a kernel, which gives other values than the case allows"
 _REFUSED = "the runtime has a kernel, which refuses what this node has"
-_LOCALE = "the runtime's kernel needs the locale en_US.UTF-8, which is not installed everywhere"
 
 EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
@@ -76,21 +75,9 @@ EXCEPTIONS: dict[str, str] = {
         (
             "test_attention_4d_diff_heads_mask4d_padded_kv",
             "test_convinteger_with_padding",
-            "test_gru_batchwise",
-            "test_lstm_batchwise",
             "test_reduce_max_empty_set_bool",
-            "test_simple_rnn_batchwise",
         ),
         _REFUSED,
-    ),
-    **dict.fromkeys(
-        (
-            "test_strnormalizer_export_monday_casesensintive_lower",
-            "test_strnormalizer_export_monday_casesensintive_upper",
-            "test_strnormalizer_export_monday_empty_output",
-            "test_strnormalizer_export_monday_insensintive_upper_twodim",
-        ),
-        _LOCALE,
     ),
 }
 """The cases that fail after `fill`, each with its reason. They pass where the caller asks for the reference: ``fill(model, nodes=…)``."""

@@ -32,6 +32,7 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.operator_functions import function_of, model_of_call
 from pyopnb.models.ort_capabilities import (
     Operator,
+    kernel_refusal,
     newest_version,
     operator_at,
     operators,
@@ -66,6 +67,9 @@ _LARGE = frozenset(
 
 _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 """Operators whose function in ONNX depends on the shapes of the inputs."""
+
+_CHOOSY = frozenset(("GRU", "GridSample", "LSTM", "LpNormalization", "RNN", "StringNormalizer"))
+"""Operators whose kernels refuse some attributes, or locales, when a session is made."""
 
 _GUESSES = 200
 """Unknown names for which a similar one is looked up.
@@ -225,8 +229,10 @@ class _Judge:
         if operator is None:
             return self._unknown(node, domain, version)
         refusal = _refusal(node, operator, inputs, outputs)
-        if refusal is not None or has_kernel(operator, inputs, outputs):
+        if refusal is not None:
             return refusal
+        if has_kernel(operator, inputs, outputs):
+            return _try_kernel(node, kinds, operator, version)
         # The runtime computes float16 in float32 if it has no float16 kernel.
         if "tensor(float16)" in inputs:
             widened = float16_as_float32(inputs), float16_as_float32(outputs)
@@ -296,6 +302,20 @@ def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
         return None
     attrs = tuple([attribute.SerializeToString() for attribute in attributes])
     return node.domain, node.op_type, inputs, outputs, attrs
+
+
+def _try_kernel(
+    node: NodeProto, kinds: _KindsByName, operator: Operator, version: int
+) -> Unsupported | None:
+    """Make a node's kernel where it may refuse attributes, or need what the machine lacks."""
+    if operator.domain or node.op_type not in _CHOOSY:
+        return None
+    types = [kinds.find(name) or TypeProto() for name in node.input]
+    said = kernel_refusal(node, types, version)
+    if not said:
+        return None
+    reason = f"its kernel refuses it: {sanitize(said.rstrip('. '))}"
+    return Unsupported("no kernel", reason, operator.since, kernel=True, said=said)
 
 
 def _function_in_runtime(

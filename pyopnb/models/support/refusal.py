@@ -74,7 +74,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tu
         yield fault.error, fault.words
     for site, lack in lacks(proto, new_imports(proto), optimized=False):
         if not lack.kind.startswith("unknown"):
-            yield _lacking(site, lack, filled), (site.node.op_type,)
+            yield _lacking(site, lack, filled), (lack.said or site.node.op_type,)
 
 
 # ---- types ---------------------------------------------------------------------------------------

@@ -26,9 +26,12 @@ class Unsupported:
         newer one, ONNX has it.
     kernel : bool
         Whether only a kernel is lacking.
+    said : str
+        What the runtime says where it has a kernel and cannot make it.
     """
 
     kind: str
     reason: str
     since: int | None = None
     kernel: bool = False
+    said: str = ""
