@@ -10,6 +10,7 @@ from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
 from pyopnb.notebook.listeners import close_all, is_ours
 from pyopnb.notebook.onnx_magic import OnnxMagics
+from pyopnb.notebook.patched import PatchedOps
 from pyopnb.notebook.progress import progress_bar, progress_panel
 from pyopnb.notebook.pyop_cell import OpRegistration, transform_lines
 from pyopnb.notebook.pyop_magic import PyopMagics
@@ -28,7 +29,7 @@ def load(shell: Any) -> None:
     unload(shell)
     shell.register_magics(PyopMagics, CppopMagics, OnnxMagics)
     shell.input_transformers_cleanup.append(transform_lines)
-    shell.ast_transformers.append(OpRegistration())
+    shell.ast_transformers += [PatchedOps(shell), OpRegistration()]
     shell.Completer.custom_matchers.append(complete)
     tracebacks.install(shell)
     rebuilt.install(shell)
@@ -56,6 +57,9 @@ def _function_html(function: object) -> str:
 def unload(shell: Any) -> None:
     """Remove the extension from a shell. Its ops stay in the registry; live outputs end."""
     close_all(shell)
+    for part in shell.ast_transformers:
+        if is_ours(part) and hasattr(part, "close"):
+            part.close()
     shell.display_formatter.ipython_display_formatter.pop(_SKELETON, None)
     shell.display_formatter.formatters["text/html"].pop(_FUNCTION, None)
     set_bar(None)

@@ -9,13 +9,14 @@ import ast
 import linecache
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
-from pyopnb.ops.running_text import functions_of, module_text, texts_of
+from pyopnb.ops.running_text import functions_of, is_text_of, module_text, texts_of
 
-__all__ = ["class_source", "function_source", "is_importable"]
+__all__ = ["class_source", "function_source", "is_importable", "was_changed"]
 
 
 def is_importable(module: str) -> bool:
@@ -75,6 +76,19 @@ def _homes(cls: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
     file = getattr(module, "__file__", None)
     if file is not None and file not in seen:
         yield file, vars(module)
+
+
+def was_changed(cls: type, source: str | None) -> bool:
+    """Tell whether a class is no longer what a text of it says, as after ``%autoreload``.
+
+    Parameters
+    ----------
+    cls : type
+    source : str or None
+        Where nothing is known of the class, it counts as unchanged.
+    """
+    _, namespace = next(_homes(cls), ("", {}))
+    return source is not None and is_text_of(cls, textwrap.dedent(source), namespace) is False
 
 
 def _text_in_cells(name: str) -> str | None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import GRADIENT, gradient_class, gradient_schema
+from pyopnb.ops.class_source import was_changed
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.listeners import Listeners
@@ -432,7 +433,7 @@ class Registry(Displayable):
         UnknownName
             There is no such op or no such version.
         DefinitionError
-            It is a gradient op, which goes with its op.
+            It is a gradient op, which goes with its op; or the class was changed in place.
         """
         op = self._refuse_gradient(self[name], "rollback")
         # The tuple is replaced and never changed, so another thread cannot empty it below.
@@ -448,6 +449,13 @@ class Registry(Displayable):
                 expected="two versions",
                 got="one",
                 next="edit its class and run that again",
+            )
+        if was_changed(old.cls, old.source):
+            raise DefinitionError(
+                f"op {op.name}, rollback",
+                expected=f"the class of version {old.number} as its source has it",
+                got="one that was changed in place since, as %autoreload does",
+                next=f"%pyop source {op.name} {old.number}, and that text in a %%pyop cell",
             )
         return self.define(
             old.cls, op.name, opset=old.opset, source=old.source, restored=old.number

@@ -112,10 +112,10 @@ class ModuleText:
 
     def _lines_of_code(self, code: CodeType) -> set[int]:
         """Return the first lines of the definitions that compile to a code."""
-        found = {own.co_firstlineno for own in self._codes if _same_code(code, own)}
+        found = {own.co_firstlineno for own in self._codes if same_code(code, own)}
         if not found and len(self._written_anew) == len(self._codes):
             for own, anew in zip(self._codes, self._written_anew, strict=True):
-                if _same_code(code, anew):
+                if same_code(code, anew):
                     found.add(own.co_firstlineno)
         return found
 
@@ -205,8 +205,10 @@ class _WithoutImports(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # noqa: N815  # as ast has it
 
 
-def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool:
+def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool | None:
     """Tell whether a text by itself, without the rest of its file, is what made a class.
+
+    None is returned where the text has no class statement of that name.
 
     Parameters
     ----------
@@ -216,9 +218,9 @@ def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool:
         The globals of its methods.
     """
     plain = module_text(text)
-    if plain is None:
-        return False
-    names = {node.id for node in ast.walk(plain.tree) if isinstance(node, ast.Name)} - {""}
+    if plain is None or not any(_statements_of(cls, plain)):
+        return None
+    names = {node.id for node in ast.walk(plain.tree) if isinstance(node, ast.Name)}
     known = {name: namespace[name] for name in names if name in namespace}
     modules = {name for name, value in known.items() if isinstance(value, ModuleType)}
     home = namespace.get("__name__")
@@ -226,15 +228,16 @@ def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool:
     # Python compiles calls of what its file imports in another way.
     for imported in (set(), modules, modules | foreign, set(known)):
         imports = f"\nimport {', '.join(sorted(imported))}\n" if imported else ""
-        module = module_text(text + imports)
-        if module is None:
-            continue
-        for node in module.tree.body:
-            if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
-                continue
-            if module.made(node, cls):
-                return True
+        module = module_text(text + imports) or plain
+        if any(module.made(node, cls) for node in _statements_of(cls, module)):
+            return True
     return False
+
+
+def _statements_of(cls: type, module: ModuleText) -> Iterator[ast.ClassDef]:
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+            yield node
 
 
 def stale_name(module: ModuleType, name: str) -> str | None:
@@ -411,7 +414,7 @@ def _same_defaults(function: FunctionType, arguments: ast.arguments) -> bool:
     return all(_is_same(value, _literal(node)) for value, node in pairs)
 
 
-def _same_code(a: CodeType, b: CodeType) -> bool:
+def same_code(a: CodeType, b: CodeType) -> bool:
     """Compare two codes without their files and lines, and without documentation."""
     if a.co_name != b.co_name:
         return False
@@ -447,5 +450,5 @@ def _is_documented(code: CodeType) -> bool:
 
 def _same_constant(a: object, b: object) -> bool:
     if isinstance(a, CodeType) and isinstance(b, CodeType):
-        return _same_code(a, b)
+        return same_code(a, b)
     return same_value(a, b)
