@@ -61,7 +61,8 @@ def diff_traces(
     if is_quantized(b.model) and not is_quantized(a.model):
         return _diff_quantized(QuantizedTensors(sides, alignment), tolerances)
     pairs = _recorded(alignment.pairs, sides)
-    if not any(pair.b in sides[1].graph.producer for pair in pairs):
+    b_graph = sides[1].graph
+    if not any(pair.b in b_graph.producer or pair.b in b_graph.outputs for pair in pairs):
         raise InputError(
             "diff",
             expected="two runs with tensors in common",

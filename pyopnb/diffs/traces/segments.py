@@ -104,12 +104,15 @@ class TraceGraph:
 
     @property
     def order(self) -> list[str]:
-        """List every tensor: inputs, then outputs of nodes in order, without Constant nodes'."""
+        """List every tensor: inputs, then outputs of nodes in order, then outputs of the model.
+
+        Constants and weights are among them only if they are outputs of the model.
+        """
         results = []
         for x, position in self.producer.items():
             if position not in self.constants:
                 results.append(x)
-        return [*self.inputs, *results]
+        return list(dict.fromkeys([*self.inputs, *results, *self.outputs]))
 
     def between(self, names: str | Collection[str], known: Collection[str]) -> Segment:
         """Return the nodes that compute one or several tensors from known ones."""

@@ -358,3 +358,38 @@ def test_isolation_that_does_not_give_what_its_own_runs_gave_proves_nothing() ->
             verdict == "propagates" and alone is not exact,
         )
         assert ("own runs, which proves nothing" in str(found)) == found.inconclusive
+
+
+def _constant_outputs(value: float) -> list[tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
+    weight = {"w": np.float32([1, value])}
+    declared = {"y": "float32[2]"}
+    constant = pyopnb.node("Constant", "", "y", value=weight["w"])
+    fed = {"x": np.float32([1, value])}
+    return [
+        (pyopnb.model([constant], {}, declared), {}),
+        (pyopnb.model([], {"x": "float32[2]"}, {"x": "float32[2]"}), fed),
+        (pyopnb.model([], {}, {"w": "float32[2]"}, initializers=weight), {}),
+        (pyopnb.model(pyopnb.node("Neg", "w", "y"), {}, declared, initializers=weight), {}),
+    ]
+
+
+@pytest.mark.parametrize("case", range(4))
+@pytest.mark.parametrize("on", ["onnxruntime", "reference"])
+def test_outputs_that_no_node_computes_from_an_input(case: int, on: str) -> None:
+    (model, feeds), (other, other_feeds) = (_constant_outputs(value)[case] for value in (1, 2))
+    a = pyopnb.trace(model, feeds, on=on)
+    b = pyopnb.trace(other, other_feeds, on=on)
+    assert pyopnb.diff(a, pyopnb.trace(model, feeds, on=on)).verdict == "bit-identical"
+    found = pyopnb.diff(a, b)
+    assert found.verdict == "different" and len(found.outputs) == 1
+    assert "1 of 2 differ" in str(found) or "2 of 2 differ" in str(found)
+
+
+def test_a_constant_output_beside_others() -> None:
+    text = """(float[2] x) => (float[2] y, float[2] k, float[2] w) <float[2] w = {1, %s}>
+        { k = Constant<value_floats = [1.0, %s]>()  y = Abs(x) }"""
+    runs = [pyopnb.trace(pyopnb.parse(text % (v, v)), x=np.float32([1, 2])) for v in (2, 3)]
+    assert pyopnb.diff(runs[0], runs[0]).outputs == ("y", "k", "w")
+    found = pyopnb.diff(*runs)
+    differing = [t.b for t in (*found.feeds, *found.tensors) if not t.diff.ok]
+    assert sorted(differing) == ["k", "w"]
