@@ -6,17 +6,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from pyopnb.errors import PyopError
-from pyopnb.models.nodes import nodes_in
+from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.models.versions import FILL
 from pyopnb.ops.arguments import check_arguments
+from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, moved
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.options import QUIET, new_options
+from pyopnb.runtime.ortvalues import as_ortvalues, from_ortvalue, needs_ml_dtypes, to_ortvalue
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.session import Session
 
@@ -102,7 +105,26 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
     data, options = model.SerializeToString(), new_options(threads=1)
     # Falling back from the CPU to the CPU only repeats a failure and prints it.
     session = onnxruntime.InferenceSession(data, options, providers=[CPU], enable_fallback=0)
-    return lambda feeds: list(session.run(None, feeds, QUIET))
+    types = {info.name: type_of_proto(info.type) for info in model.graph.output}
+    if not any(map(needs_ml_dtypes, types.values())):
+        infos = model.graph.input
+        if not any(needs_ml_dtypes(type_of_proto(info.type)) for info in infos):
+            return lambda feeds: list(session.run(None, feeds, QUIET))
+
+    def run_with_ortvalues(feeds: Mapping[str, Any]) -> list[Any]:
+        values = {name: _ortvalue(np.asarray(array)) for name, array in feeds.items()}
+        results = session.run_with_ort_values(list(types), as_ortvalues(values), QUIET)
+        return [
+            from_ortvalue(value, kind.dtype)
+            for value, kind in zip(results, types.values(), strict=True)
+        ]
+
+    return run_with_ortvalues
+
+
+def _ortvalue(array: np.ndarray) -> Any:
+    """Make an OrtValue of an array that onnxruntime does not take."""
+    return to_ortvalue(array, dtype(array.dtype)) if array.dtype.isbuiltin == 2 else array
 
 
 def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:

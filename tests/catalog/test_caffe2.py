@@ -278,5 +278,11 @@ def test_regions_of_detectron_are_onnx_runtimes(aligned):
         near(straight, expected, 1e-4, 1e-5)
     # Half a turn brings the last bin to the front.
     turned[:, 5] = 180
+    # In half precision only the result is rounded, and no angle on the way.
+    halves = [x.astype(np.float16), turned.astype(np.float16)]
+    rounded = run(f"{C2}RoIAlignRotated", *halves, pooled_h=3, pooled_w=2, aligned=1, **attrs)
+    wide = [half.astype(np.float32) for half in halves]
+    expected = run(f"{C2}RoIAlignRotated", *wide, pooled_h=3, pooled_w=2, aligned=1, **attrs)
+    equal(rounded, expected.astype(np.float16))
     upside_down = run(f"{C2}RoIAlignRotated", x, turned, pooled_h=3, pooled_w=2, aligned=1, **attrs)
     near(upside_down, straight[:, :, ::-1, ::-1], 1e-3, 1e-4)

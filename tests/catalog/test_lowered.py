@@ -2,6 +2,7 @@
 
 import warnings
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -136,6 +137,21 @@ def test_a_form_agrees_with_the_entry(name, inputs, attrs, operator, dtype):
         # Scale and shift are float32 beside images of float16.
         fed[1:3] = inputs[1:3]
     assert operator in lowered(name, *fed, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs"),
+    [
+        ("TRT::EfficientNMS_TRT", [SHARED, CLASSES], EFFICIENT_NMS),
+        ("com.microsoft::ComplexMul", [normal(3, 4, 2), normal(4, 2)], {}),
+        ("org.pytorch.aten::max_pool2d", [normal(1, 2, 7, 9), np.int64([3, 2])], {}),
+    ],
+    ids=lambda value: value.replace("::", ".") if isinstance(value, str) else "",
+)
+def test_a_form_of_bfloat16(name, inputs, attrs):
+    """NumPy has no such dtype, so that plain ONNX Runtime takes no arrays of it."""
+    halves = [x.astype(ml_dtypes.bfloat16) if x.dtype.kind == "f" else x for x in inputs]
+    lowered(name, *halves, **attrs)
 
 
 @pytest.mark.parametrize("classes", [1, 3], ids=["shared boxes", "boxes for each class"])

@@ -1,5 +1,6 @@
 """The suppressions of the catalogue against ONNX Runtime's NonMaxSuppression and against loops by the definition."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from entry_calls import equal, near, random_boxes, run
@@ -262,6 +263,16 @@ def test_batched_nms_that_counts_pixels(caffe, largest):
         assert outputs[0][image, 0] == len(rows) > 5
         equal(outputs[1][image, : len(rows)], boxes[image, [row[1] for row in rows], 0])
         equal(outputs[3][image, : len(rows)], [row[2] for row in rows])
+
+
+@pytest.mark.parametrize("clips", [0, 1])
+def test_a_clipped_box_has_the_dtype_of_the_input(clips):
+    boxes = np.float32([[[[-1, 0.25, 2, 0.5]]]]).astype(ml_dtypes.bfloat16)
+    scores = np.full((1, 1, 1), 0.5, ml_dtypes.bfloat16)
+    _, best, *_ = run("TRT::BatchedNMS_TRT", boxes, scores, keepTopK=2, clipBoxes=clips)
+    assert best.dtype == boxes.dtype
+    equal(best[0, 0].astype(np.float32), [0, 0.25, 1, 0.5] if clips else [-1, 0.25, 2, 0.5])
+    assert run("TRT::Clip_TRT", boxes, clipMin=0.0, clipMax=1.0).dtype == boxes.dtype
 
 
 def test_numbers_of_boxes_for_each_class_and_swapped_corners_in_mmdeploy():

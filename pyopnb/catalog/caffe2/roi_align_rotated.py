@@ -28,7 +28,7 @@ class RoIAlignRotated(RoIAlignRotatedOfMmcv):
         super().__init__(pooled_h, pooled_w, spatial_scale, sampling_ratio, aligned)
 
     def compute(self, x, rois):
-        # The input belongs to the runtime, so that angles are converted in a copy.
-        in_radians = rois.copy()
-        in_radians[:, 5] = np.deg2rad(rois[:, 5])
+        # In half precision, angles would lose digits by the conversion.
+        in_radians = rois.astype(np.float32)
+        in_radians[:, 5] = np.deg2rad(in_radians[:, 5])
         return super().compute(x, in_radians)

@@ -79,11 +79,9 @@ class BatchedNMSDynamic_TRT:
         for best in select_per_class(boxes, scores, self._suppress, **self.limits):
             rows = len(best.numbers)
             count[best.image] = rows
-            best_boxes[best.image, :rows] = best.boxes
+            best_boxes[best.image, :rows] = best.boxes.clip(0, 1) if self.clips else best.boxes
             best_scores[best.image, :rows] = best.scores
             best_classes[best.image, :rows] = best.classes
-        if self.clips:
-            best_boxes = best_boxes.clip(0, 1)
         return count, best_boxes, best_scores, best_classes
 
     def _suppress(self, boxes, most):

@@ -23,5 +23,5 @@ class Clip_TRT:
         return x
 
     def compute(self, x):
-        # Limits are float32, and NumPy takes Python's numbers in the dtype of the array.
-        return x.clip(*self.limits)
+        # NumPy takes Python's numbers in the dtype of the array, but for bfloat16.
+        return x.clip(*self.limits).astype(x.dtype)
