@@ -382,9 +382,7 @@ def _run_model(
         session = pyopnb.Session(path, fill=fill)
         if trace:
             return session.trace(feeds, times=False)
-        names = [output.name for output in session.get_outputs()]
-        results = session.run(None, feeds)
-        return dict(zip(names, results, strict=True))
+        return dict(session(feeds).items())
     except PyopError as error:
         # The message names the file already.
         if where in error.where:

@@ -26,11 +26,13 @@ __all__ = [
     "check_feed",
     "check_names",
     "check_output_names",
+    "check_sizes",
     "check_texts",
     "example_expression",
     "known_dims",
     "named_dims",
     "refuse_masked",
+    "shared_dims",
 ]
 
 
@@ -101,6 +103,76 @@ def check_names(
         got=", ".join(map(sanitize, feeds)) or "nothing",
         next=next_,
     )
+
+
+# What exporters write for a size that they do not know.
+_UNNAMED = ("?", "*", "-1", "None")
+
+
+def shared_dims(types: Mapping[str, TensorType | None]) -> dict[str, list[tuple[str, int]]]:
+    """Find the dimensions that occur more than once: each with the inputs and axes that have it."""
+    places: dict[str, list[tuple[str, int]]] = {}
+    for name, tensor_type in types.items():
+        for axis, dim in enumerate((tensor_type and tensor_type.shape) or ()):
+            if isinstance(dim, str) and dim not in _UNNAMED:
+                places.setdefault(dim, []).append((name, axis))
+    return {dim: found for dim, found in places.items() if len(found) > 1}
+
+
+def check_sizes(
+    feeds: Mapping[str, Any],
+    types: Mapping[str, TensorType | None],
+    shared: Mapping[str, Sequence[tuple[str, int]]],
+) -> None:
+    """Refuse feeds in which one dimension has several sizes.
+
+    ONNX Runtime does not compare them, and an operator may broadcast one of the arrays.
+
+    Parameters
+    ----------
+    feeds : mapping
+        By name; other checks refuse what has no shape, or another rank.
+    types : mapping
+        The inputs and their types.
+    shared : mapping
+        As `shared_dims` returns it.
+
+    Raises
+    ------
+    InputError
+    """
+    for dim, places in shared.items():
+        first: tuple[str, int] | None = None
+        for name, axis in places:
+            shape = _shape_of(feeds.get(name))
+            tensor_type = types[name]
+            if tensor_type is None or len(shape) != tensor_type.rank:
+                continue
+            if first is None:
+                first, size = (name, axis), shape[axis]
+            elif shape[axis] != size:
+                where = f"feeds {sanitize(first[0])} and {sanitize(name)}"
+                declared = f"{types[first[0]]} and {tensor_type}"
+                if first[0] == name:
+                    where = f"feed {sanitize(name)}, axes {first[1]} and {axis}"
+                    declared = str(tensor_type)
+                expected = f"one size for {sanitize(dim)}, as in {declared}"
+                advice = "arrays of one size, or session.run(None, feeds), which takes these"
+                raise InputError(
+                    where, expected=expected, got=f"{size} and {shape[axis]}", next=advice
+                )
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    shape = getattr(value, "shape", None)
+    if isinstance(value, (int, float, list, range)):
+        try:
+            return np.shape(value)
+        except ValueError:  # lists of several lengths
+            return ()
+    if callable(shape):  # of an OrtValue
+        shape = shape()
+    return tuple(shape or ())
 
 
 def check_output_names(names: Any, outputs: Sequence[str]) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from pyopnb.errors import InputError
 from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.runtime.one_run import session_for_run
+from pyopnb.runtime.feeds import check_sizes, shared_dims
 from pyopnb.runtime.options import check_providers
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.state import feeds_by_name
@@ -158,5 +160,10 @@ def _feeds_by_name(
 ) -> dict[str, Any]:
     # Up to IR version 3 every weight is an input as well.
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
-    inputs = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return feeds_by_name(inputs, feeds, named)
+    types = {}
+    for info in source.proto.graph.input:
+        if info.name not in initializers:
+            types[info.name] = type_of_proto(info.type)
+    named_feeds = feeds_by_name(list(types), feeds, named)
+    check_sizes(named_feeds, types, shared_dims(types))
+    return named_feeds

@@ -38,6 +38,73 @@ def test_feeds_by_place(twice):
         pyopnb.Session(twice)(X, X)
 
 
+ADD = pyopnb.parse("(float[N,2] x, float[N,2] k) => (float[M,2] y) { y = Add(x, k) }")
+K = np.ones((3, 2), np.float32)
+RUNS = {
+    "session": lambda *feeds, **named: pyopnb.Session(ADD)(*feeds, **named),
+    "run": lambda *feeds, **named: pyopnb.run(ADD, *feeds, **named),
+    "trace": lambda *feeds, **named: pyopnb.Session(ADD).trace(*feeds, **named),
+    "reference": lambda *feeds, **named: pyopnb.trace(ADD, *feeds, on="reference", **named),
+    "profile": lambda *feeds, **named: pyopnb.profile(ADD, *feeds, runs=1, **named),
+    "sweep": lambda *feeds, **named: pyopnb.sweep(ADD, *feeds, **named),
+    "stability": lambda *feeds, **named: pyopnb.stability(ADD, *feeds, **named),
+    "watch": lambda *feeds, **named: pyopnb.watch(pyopnb.Session(ADD), *feeds, **named),
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    ("feeds", "named", "text"),
+    [
+        ((K, K), {"k": K}, "feed k: expected one value, got two"),
+        ((K,), {"x": K, "k": K}, r"feed x: expected one value, got two.*only x="),
+        (({"x": K, "k": K},), {"k": K}, "feed k: expected one value, got two"),
+        (({"x": K}, K), {}, r'one dict of all feeds, got a dict and 1 more feed.*{"x": …, "k": …}'),
+        ((K, K, K), {}, r"expected 2 inputs \(x, k\), got 3"),
+    ],
+)
+def test_no_feed_is_dropped(run, feeds, named, text):
+    with pytest.raises(pyopnb.errors.InputError, match=text):
+        run(*feeds, **named)
+
+
+@pytest.mark.parametrize("run", [RUNS[name] for name in RUNS if name != "sweep"])
+@pytest.mark.parametrize(
+    "k", [K[:1], K[:1].tolist(), onnxruntime.OrtValue.ortvalue_from_numpy(K[:1])]
+)
+def test_feeds_whose_common_dimension_differs_are_refused(run, k):
+    text = (
+        r"feeds x and k: expected one size for N, as in float32\[N,2\] .* got 3 and 1\..*run\(None"
+    )
+    for feeds, named in (((K, k), {}), ((), {"x": K, "k": k}), (({"x": K, "k": k},), {})):
+        with pytest.raises(pyopnb.errors.InputError, match=text):
+            run(*feeds, **named)
+
+
+def test_the_sizes_of_a_batch_and_of_a_sweep_are_compared():
+    with pytest.raises(pyopnb.errors.InputError, match="feeds x and k: expected one size for N"):
+        pyopnb.map(ADD, [(K, K), (K, K[:1])])
+    with pytest.raises(pyopnb.errors.InputError, match="feeds x and k: expected one size for N"):
+        pyopnb.sweep(ADD, x=K, k=[K[:1], K[:2]])
+
+
+def test_run_itself_takes_the_sizes_that_onnx_runtime_takes():
+    (y,) = pyopnb.Session(ADD).run(None, {"x": K, "k": K[:1]})
+    assert y.tolist() == (K + 1).tolist()
+
+
+@pytest.mark.parametrize("dims", ["?,?", "N,M", "2,3"])
+def test_sizes_without_a_common_name_are_free(dims):
+    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": f"float32[{dims}]"}, "y")
+    assert pyopnb.run(model, np.ones((2, 3), np.float32))["y"].shape == (2, 3)
+
+
+def test_two_axes_of_one_feed_have_one_size():
+    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,N]"}, "y")
+    with pytest.raises(pyopnb.errors.InputError, match="feed x, axes 0 and 1: expected one size"):
+        pyopnb.run(model, np.ones((2, 3), np.float32))
+
+
 @pytest.mark.parametrize(
     ("feeds", "text"),
     [

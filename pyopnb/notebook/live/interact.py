@@ -250,7 +250,7 @@ def interact(
             raise _unknown(name, [*types, *available])
     # A wrong feed is refused here, in the cell, and not in the output of the first run.
     scalars = {name: control.value for name, control in controls.items() if name in types}
-    session._feeds.check({**feeds, **scalars})
+    session._feeds.check(session._feeds.by_name((), {**feeds, **scalars}))
     return Interact(session, feeds, controls, targets, view)
 
 

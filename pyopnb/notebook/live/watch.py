@@ -128,7 +128,7 @@ def _copy_feeds(
     session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Copy the feeds into memory that nobody else writes to."""
-    by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
+    by_name = session._feeds.by_name(feeds, named)
     # The feeds are checked once, and copied: a later change of the user's array must not look
     # like one of the op's.
     checked, _ = session._feeds.check(by_name)

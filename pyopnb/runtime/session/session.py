@@ -501,7 +501,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         input_feed: Mapping[str, Any] | None = None,
         run_options: Any = None,
     ) -> list[Any]:
-        """Run as ``InferenceSession.run`` does, with checks of the feeds.
+        """Run as ``InferenceSession.run`` does, with checks of each feed.
 
         An op's exception arrives unchanged.
 
@@ -634,7 +634,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
         Python's own numbers and lists of them get the dtype of the input, if that has their values;
-        what has a dtype keeps it.
+        what has a dtype keeps it. A dimension that several inputs name must have one size; `run`
+        leaves that to ONNX Runtime, which may broadcast.
 
         Returns
         -------

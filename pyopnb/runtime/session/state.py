@@ -25,7 +25,14 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.exceptions import call_runtime
-from pyopnb.runtime.feeds import check_feed, check_names, check_output_names, known_dims
+from pyopnb.runtime.feeds import (
+    check_feed,
+    check_names,
+    check_output_names,
+    check_sizes,
+    known_dims,
+    shared_dims,
+)
 from pyopnb.runtime.options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
 from pyopnb.runtime.ortvalues import (
     RUNTIME_NAMES,
@@ -94,6 +101,7 @@ class Feeds:
         inputs = session.get_inputs()
         self.types = _declared_types(inputs, scalars)
         self._takes_maps = any(meta.type.startswith("map(") for meta in inputs)
+        self._shared_dims = shared_dims(self.types)
         # Initializers that are also inputs; feeding them is optional.
         self._optional = _declared_types(session.get_overridable_initializers(), scalars)
         self.outputs = _declared_types(session.get_outputs(), scalars)
@@ -154,10 +162,13 @@ class Feeds:
         return checked, with_ortvalues
 
     def by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the feeds of a call as one dict; see `feeds_by_name`."""
+        """Return the feeds of a call as one dict; see `feeds_by_name` and `check_sizes`."""
         __tracebackhide__ = True
         # A single dict is itself a feed where an input is a map.
-        return feeds_by_name(list(self.types), feeds, named, takes_dict=not self._takes_maps)
+        by_name = feeds_by_name(list(self.types), feeds, named, takes_dict=not self._takes_maps)
+        if self._shared_dims:
+            check_sizes(by_name, self.types, self._shared_dims)
+        return by_name
 
     def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Convert feeds to arrays that may be kept; OrtValues stay as they are.
@@ -236,21 +247,35 @@ def feeds_by_name(
     Raises
     ------
     InputError
-        There are more feeds than inputs.
+        There are more feeds than inputs, or two for one input.
     """
     __tracebackhide__ = True
-    if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
-        return {**feeds[0], **named}
-    # One feed for several inputs is a table or a mistake, so nothing else pays for the look at it.
-    if len(names) > 1 and len(feeds) + len(named) == 1:
-        columns = _columns(names, next(iter((*feeds, *named.values()))))
-        if columns:
-            return columns
-    if len(feeds) > len(names):
-        listed = ", ".join(map(sanitize, names))
-        expected = f"{plural(len(names), 'input')} ({listed})"
-        raise InputError("feeds", expected=expected, got=str(len(feeds)))
-    return {**dict(zip(names, feeds, strict=False)), **named}
+    given: Mapping[str, Any] = {}
+    if takes_dict and feeds and isinstance(feeds[0], Mapping):
+        given = feeds[0]
+        if len(feeds) > 1:
+            got = f"a dict and {plural(len(feeds) - 1, 'more feed')}"
+            listed = ", ".join(f'"{sanitize(name)}": …' for name in names)
+            advice = f"{{{listed}}}"
+            raise InputError("feeds", expected="one dict of all feeds", got=got, next=advice)
+    else:
+        # One feed for several inputs is a table or a mistake, so nothing else pays for the look.
+        if len(names) > 1 and len(feeds) + len(named) == 1:
+            columns = _columns(names, next(iter((*feeds, *named.values()))))
+            if columns:
+                return columns
+        if len(feeds) > len(names):
+            listed = ", ".join(map(sanitize, names))
+            expected = f"{plural(len(names), 'input')} ({listed})"
+            advice = f"only the first {plural(len(names), 'feed')}" if names else "no feeds"
+            raise InputError("feeds", expected=expected, got=str(len(feeds)), next=advice)
+        given = dict(zip(names, feeds, strict=False))
+    for name in named:
+        if name in given:
+            shown = sanitize(name)
+            got = "two, of which one is given by name"
+            raise InputError(f"feed {shown}", expected="one value", got=got, next=f"only {shown}=")
+    return {**given, **named}
 
 
 def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
