@@ -161,6 +161,7 @@ _hand_down(
     catalog_names="pyopnb.models.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
     display="pyopnb.display.show",
+    failing_node="pyopnb.models.support.failing_node:failing_node",
     fill="pyopnb.onnx_reference.fill:fill_source",
     node_kernel="pyopnb.runtime.node_kernel:NodeKernel",
     numba_form="pyopnb.compile.numba_form:form_of",

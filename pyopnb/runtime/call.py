@@ -27,6 +27,7 @@ from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType, type_of
+from pyopnb.runtime.exceptions import is_of_runtime
 from pyopnb.runtime.feeds import as_array, check_texts, refuse_masked
 from pyopnb.runtime.node_kernel import NodeKernel
 
@@ -130,13 +131,13 @@ def call(
     except PyopError as error:
         raise _of_call(error, where, op) from None
     except Exception as error:  # what ONNX Runtime raises has no common base class
-        if _is_of_runtime(error):
+        if is_of_runtime(error):
             raise _refusal(error, where) from None
         raise
     try:
         results = kernel.run(session, arrays)
     except Exception as error:  # what ONNX Runtime raises has no common base class
-        if _is_of_runtime(error):
+        if is_of_runtime(error):
             raise _refusal(error, where) from None
         raise
     if len(results) == 1:
@@ -347,10 +348,6 @@ def _kernel(version: Version | None, data: bytes, opset: int | None) -> NodeKern
     elif proto.domain:
         versions[proto.domain] = schema_domains()[proto.domain]
     return NodeKernel(proto, versions, op, short=True)
-
-
-def _is_of_runtime(error: Exception) -> bool:
-    return type(error).__module__.startswith("onnxruntime.")
 
 
 def _refusal(error: Exception, where: str) -> ModelError:

@@ -14,7 +14,7 @@ from typing import Any
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.options import QUIET
 
-__all__ = ["call_runtime", "keep_owners", "live_sessions"]
+__all__ = ["call_runtime", "is_of_runtime", "keep_owners", "live_sessions"]
 
 
 def call_runtime(
@@ -88,6 +88,11 @@ def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
             # Raising within an except block, which is the caller's, replaces the context.
             error.__context__ = context
         del error, runtime_error, handled, context
+
+
+def is_of_runtime(error: BaseException) -> bool:
+    """Tell whether ONNX Runtime itself raised an exception; its classes have no common base."""
+    return type(error).__module__.startswith("onnxruntime.")
 
 
 def keep_owners(owners: Any) -> None:

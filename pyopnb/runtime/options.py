@@ -32,6 +32,7 @@ __all__ = [
     "refuse_lent_weights",
     "session_options",
     "shrinks_arena",
+    "writes_files",
 ]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
@@ -234,6 +235,11 @@ _ENTRIES = (
 
 _FILES = ("enable_profiling", "optimized_model_filepath")
 """Fields that make a session write a file; several processes would write the same one."""
+
+
+def writes_files(options: onnxruntime.SessionOptions) -> bool:
+    """Tell whether each session that is made with the options writes a file."""
+    return any(getattr(options, name) for name in _FILES)
 
 
 def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:

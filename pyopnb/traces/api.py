@@ -12,8 +12,8 @@ from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.feeds import check_sizes, shared_dims
+from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.options import check_providers
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.state import feeds_by_name

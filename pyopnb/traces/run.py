@@ -5,20 +5,24 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import InputError, ModelError, UnknownName
 from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.op import Version
+from pyopnb.runtime.exceptions import is_of_runtime
 from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Plan, PlannedNode
 from pyopnb.runtime.session.config import CPU
+from pyopnb.runtime.session.failed_run import name_node
 from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
@@ -78,6 +82,23 @@ def run_traced(
     """Run a session's model with its tensors exposed, with the versions and attrs of its state."""
     __tracebackhide__ = True
     feeds = state.feeds.arrays(feeds)
+    try:
+        return _trace_whole(session, state, feeds, wanted)
+    except (InputError, UnknownName):
+        raise  # nothing ran
+    except Exception as error:
+        # A session of the user's model has named the node already; the exposed one is another.
+        if is_of_runtime(error) and not hasattr(error, "__notes__"):
+            name_node(error, state, feeds)
+        with suppress(Exception):  # the error of the run matters more
+            _attach_partial(session, state, feeds, wanted, error)
+        raise
+
+
+def _trace_whole(
+    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions
+) -> Trace:
+    __tracebackhide__ = True
     # The model that ran is shown without its weights, which can be gigabytes.
     source, model = model_beside(state, "trace")
     outputs = list(state.feeds.outputs)
@@ -111,6 +132,45 @@ def run_traced(
     )
 
 
+def _attach_partial(
+    session: Session,
+    state: SessionState,
+    feeds: Mapping[str, Any],
+    wanted: TraceOptions,
+    error: Exception,
+) -> None:
+    """Run once more with a tap behind each node, and give the error what was computed before it.
+
+    Ops run on copies of their instances; where there are none, nothing runs again.
+    """
+    source, model = model_beside(state, "trace")
+    instances, uncopied = _instances(state, copies=True)
+    if uncopied:
+        return
+    traced = _TracedRun(
+        replace(wanted, times=False),
+        select_tensors(source.proto, wanted),
+        instances,
+        frozenset(state.ops),
+        fails=True,
+    )
+    with suppress(Exception):
+        traced.run(session, state, source, feeds)
+    if not traced.sink.summaries:
+        return
+    notes = getattr(error, "__notes__", None) or [f"{type(error).__name__}: {error}"]
+    error.trace = traced.trace(  # type: ignore[attr-defined]
+        model,
+        {name: _copy_feed(value) for name, value in feeds.items()},
+        {},
+        initializers=Initializers(_loader(state)),
+        runtime=runtime_text(state, optimised=wanted.optimised),
+        providers=_special_providers(state),
+        failed=one_line(notes[0]),
+    )
+    add_note(error, "the exception's attribute trace has the tensors that were computed before")
+
+
 def _timed_run(
     session: Session, state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
@@ -142,6 +202,7 @@ class _TracedRun:
     tensors: list[NamedTensor]
     instances: Mapping[int, _Instance]
     ops: Collection[str]
+    fails: bool = False
     sink: Sink = field(init=False)
     tapped: list[NamedTensor] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
@@ -164,7 +225,7 @@ class _TracedRun:
         # Taps look at tensors of bodies, which cannot be outputs, and at those
         # that are not to be kept.
         sums = self.options.level == "summaries"
-        looked_at = [t for t in self.tensors if t.inside is not None or sums]
+        looked_at = [t for t in self.tensors if t.inside is not None or sums or self.fails]
         self.tapped = tappable_tensors(source.proto, looked_at)
         seen = set(map(id, self.tapped))
         exposed_names = []

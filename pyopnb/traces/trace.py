@@ -82,6 +82,9 @@ class Trace(Displayable):
     left_out : str
         The optimizers of ONNX Runtime that were disabled because they drop a recorded tensor, and
         which tensor; empty otherwise.
+    failed : str
+        How the run failed, if the trace is the ``trace`` of an exception and has only the tensors
+        that were computed before; empty for a whole run.
     by_model : bool
         Whether the nodes of ``model`` computed the values. False if another program did, from which
         the model was made only to name the values.
@@ -106,6 +109,7 @@ class Trace(Displayable):
     exposure: Exposure | None = None
     unchecked: str = ""
     left_out: str = ""
+    failed: str = ""
     by_model: bool = True
     sources: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -220,6 +224,8 @@ class Trace(Displayable):
         lines = [f"Trace of {nodes}, {plural(len(self.summaries), 'tensor')}"]
         if self.runtime:
             lines[0] += f", {self.runtime}"
+        if self.failed:
+            lines.append(f"the run failed, and these were computed before: {self.failed}")
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
         if self.left_out:

@@ -628,3 +628,46 @@ def test_tensors_of_nodes_that_run_only_where_they_are_optimized_away() -> None:
     assert list(pyopnb.trace(model, x=x, only="q")) == ["x", "q", "y"]
     found = pyopnb.first_divergence(model, pyopnb.parse(text % 2.0), {"x": x})
     assert "d (DequantizeLinear)" in str(found).splitlines()[1]
+
+
+# ---- runs that fail ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"check": False}, {"optimised": False}, {"only": "j"}])
+def test_a_run_that_fails_leaves_what_was_computed_before(options):
+    body = "a = Abs(x)  j = Neg(a)  one = Constant<value_ints = [1, 7]>()  k = Reshape(j, one)  y = Abs(k)"
+    model = parsed(body, gives="float[M,L] y")
+    with pytest.raises(Exception, match="ONNXRuntimeError") as raised:
+        pyopnb.Session(model).trace(X, **options)
+    trace = raised.value.trace
+    np.testing.assert_array_equal(trace["j"], -np.abs(X))
+    assert list(trace.feeds) == ["x"] and not {"k", "y"} & set(trace)
+    assert ("a" in trace) == (options.get("only") is None)
+    assert "node of output 'k' (::Reshape)" in repr(trace) and "k" in raised.value.__notes__[0]
+    assert "failed" in repr(trace) and trace._repr_html_()
+
+
+def test_an_op_that_raises_leaves_what_was_computed_before(counter):
+    @pyopnb.pyop("demo::Raises")
+    class Raises:
+        def compute(self, x):
+            raise RuntimeError("no")
+
+    model = parsed("a = Abs(x)  c = demo.Count(a)  b = demo.Raises(c)  y = Neg(b)")
+    session = pyopnb.Session(model)
+    with pytest.raises(RuntimeError, match="no") as raised:
+        session.trace(x=X)
+    # The run that is compared counts on the session's own instance, and the others on copies.
+    assert raised.value.trace["c"].tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="no") as raised:
+        session(X)
+    assert counter == [1, 2, 2] and not hasattr(raised.value, "trace")
+
+
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_a_failure_at_the_first_node_or_of_a_feed_leaves_no_trace(level):
+    model = parsed("one = Constant<value_ints = [7]>()  y = Reshape(x, one)", gives="float[M] y")
+    for feed, options in ((X, {}), (X.astype(int), {}), (X, {"only": "nothing"})):
+        with pytest.raises(Exception, match="ONNXRuntimeError|feed x|nothing") as raised:
+            pyopnb.Session(model).trace(feed, level=level, **options)
+        assert "a" not in getattr(raised.value, "trace", {})

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
 from pyopnb.models.faults import catalog_hint, find_faults
-from pyopnb.models.nodes import Site
+from pyopnb.models.functions import function_key
+from pyopnb.models.nodes import Site, bodies, imported_versions, walk
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version
 from pyopnb.models.ort_types import to_notation
@@ -23,7 +24,7 @@ from pyopnb.models.support.unsupported import Unsupported
 from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 
 __all__ = ["explain_refusal"]
@@ -32,6 +33,12 @@ _OUTPUT_DTYPE = re.compile(
     r"Type Error: Type \((tensor\(\w+\))\) of output arg \((.*)\) of node \(.*\) "
     r"does not match expected type \((tensor\(\w+\))\)"
 )
+_INITIALIZER_DTYPE = re.compile(
+    r"Data in initializer '(.*)' has element type (tensor\(\w+\)) "
+    r"but usage of initializer in graph expects (tensor\(\w+\))"
+)
+_ARRAY_SIZE = re.compile(r"reshape array of size (\d+)")
+_INITIALIZER_SHAPE = re.compile(r"Shape of initializer (.*) does not match\. \{(.*)\} != \{(.*)\}")
 
 
 def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> PyopError | None:
@@ -53,9 +60,17 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     match = _OUTPUT_DTYPE.search(said)
     if match is not None:
         return _wrong_output(proto, *match.groups())
+    match = _INITIALIZER_DTYPE.search(said)
+    if match is not None:
+        name, given, declared = match[1], to_notation(match[2]), to_notation(match[3])
+        return _wrong_initializer(name, f"{declared}, which the graph declares for it", given)
+    match = _INITIALIZER_SHAPE.search(said)
+    if match is not None:
+        expected = f"sizes [{match[2]}], which the graph declares for it"
+        return _wrong_initializer(match[1], expected, f"[{match[3]}]")
     try:
         # The first fault that the runtime's own text mentions is the one that it stopped at.
-        for error, words in _candidates(proto, filled):
+        for error, words in _candidates(proto, filled, said):
             if all(word in said for word in words):
                 return error
     except ModelError as error:
@@ -64,17 +79,87 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     return None
 
 
-def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
+def _candidates(
+    proto: ModelProto, filled: bool, said: str
+) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
     """Yield possible errors, each with words that the runtime's text has if that was the reason."""
     if not proto.opset_import:
         next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
         expected = "an import of ONNX's operators"
         yield ModelError("model", expected=expected, got="none", next=next_), ("opset",)
+    # All its texts about data that do not fit have this word; large weights are read only then.
+    if "ensor" in said:
+        for error in _wrong_data(proto):
+            yield error, ()
     for fault in find_faults(proto, exact=True):
         yield fault.error, fault.words
+    yield from _wrong_calls(proto)
     for site, lack in lacks(proto, new_imports(proto), optimized=False):
         if not lack.kind.startswith("unknown"):
             yield _lacking(site, lack, filled), (lack.said or site.node.op_type,)
+
+
+def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
+    """Report tensors whose data do not have the dtype and sizes that they declare."""
+    tensors = [(f"initializer {sanitize(t.name)}", t) for t in proto.graph.initializer]
+    for site in walk(proto):
+        for attribute in site.node.attribute:
+            if attribute.HasField("t"):
+                tensors.append((f"{site.where}, attr {sanitize(attribute.name)}", attribute.t))
+        for body in bodies(site.node):
+            tensors += [(f"initializer {sanitize(t.name)}", t) for t in body.initializer]
+    for where, tensor in tensors:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            continue
+        try:
+            if any(size < 0 for size in tensor.dims):
+                raise ValueError("a negative size")
+            numpy_helper.to_array(tensor)
+        except Exception as error:  # onnx and NumPy raise many kinds here
+            # NumPy says "cannot reshape array of size 3 into shape (2,)".
+            size = _ARRAY_SIZE.search(str(error))
+            kind = TensorProto.DataType.Name(tensor.data_type).lower()
+            if tensor.data_type != TensorProto.UNDEFINED:
+                kind = dtype(tensor.data_type).name
+            yield ModelError(
+                where,
+                expected=f"data for {kind}[{','.join(map(str, tensor.dims))}]",
+                got=plural(int(size[1]), "element") if size else sanitize(str(error).rstrip(".")),
+                next=f"onnx.numpy_helper.from_array(array, {sanitize(repr(tensor.name))})",
+            )
+
+
+def _wrong_initializer(name: str, expected: str, got: str) -> ModelError:
+    advice = f"onnx.numpy_helper.from_array(array, {sanitize(repr(name))})"
+    return ModelError(f"initializer {sanitize(name)}", expected=expected, got=got, next=advice)
+
+
+def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
+    """Report calls of functions with too many inputs or outputs, or without an import."""
+    functions = {function_key(function): function for function in proto.functions}
+    imports = {id(proto.graph): proto} | {id(function): function for function in proto.functions}
+    for site in walk(proto):
+        function = functions.get(function_key(site.node))
+        if function is None:
+            continue
+        domain = site.node.domain
+        scope = imports.get(id(site.scope))
+        if scope is not None and canonical_domain(domain) not in imported_versions(scope):
+            expected = f"an import of domain {sanitize(domain)}, which has that function"
+            advice = f"model.opset_import.add(domain={sanitize(repr(domain))}, version=1)"
+            error = ModelError(site.where, expected=expected, got="none", next=advice)
+            yield error, ("No opset import", domain)
+        for side, names, ports in (
+            ("input", site.node.input, function.input),
+            ("output", site.node.output, function.output),
+        ):
+            if len(names) > len(ports):
+                listed = ", ".join(map(sanitize, ports))
+                expected = f"at most {plural(len(ports), side)} ({listed}), as its function has"
+                advice = repr(list(map(sanitize, names[: len(ports)])))
+                got = str(len(names))
+                error = ModelError(site.where, expected=expected, got=got, next=advice)
+                yield error, ("formal parameters",)
 
 
 # ---- types ---------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ from pyopnb.models.io import ModelSource
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.handed_down import handed_down
+from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.exceptions import call_runtime, keep_owners
-from pyopnb.runtime.options import LENT, session_options
+from pyopnb.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
+from pyopnb.runtime.options import LENT, session_options, writes_files
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.state import Feeds, SessionState
@@ -116,23 +117,33 @@ def _attempt(
         # Falling back from the CPU to the CPU only repeats the failure and prints it.
         keywords.setdefault("enable_fallback", 0)
 
-    def make_runtime() -> onnxruntime.InferenceSession:
+    def make_runtime(model: bytes | str) -> onnxruntime.InferenceSession:
         __tracebackhide__ = True
-        if not plan.nodes and source.given is not None:
-            model = source.given
-        else:
+        if model is not source.given:
             options.register_custom_ops_library(get_library_path())
-            model = source.proto.SerializeToString()
         return _runtime_of(model, options, config, keywords)
 
+    def load_again(proto: ModelProto) -> str:
+        model = proto.SerializeToString()
+        try:
+            call_runtime(plan.epoch, make_runtime, (model,), plan=plan)
+        except Exception as error:  # what ONNX Runtime raises has no common base class
+            return str(error)
+        return ""
+
+    given = source.given
+    if plan.nodes or given is None:
+        given = source.proto.SerializeToString()
     try:
-        runtime = call_runtime(plan.epoch, make_runtime, (), plan=plan, always=not plan.wanted)
+        runtime = call_runtime(
+            plan.epoch, make_runtime, (given,), plan=plan, always=not plan.wanted
+        )
     except Exception as error:
         if plan.wanted:
             return error
         if source.absent is not None and "external" in str(error).lower():
             raise source.absent from error
-        _explain(config, source.proto, error)
+        _explain(config, source.proto, error, None if writes_files(options) else load_again)
         raise
     # Weights in memory that is lent to ONNX Runtime have to live as long as its session.
     runtime._lent = LENT.get(options)
@@ -185,12 +196,22 @@ def _runtime_of(
         options.graph_optimization_level = level
 
 
-def _explain(config: SessionConfig, proto: ModelProto, error: Exception) -> Any:
-    """Explain why ONNX Runtime refused, if there is a better message."""
+def _explain(
+    config: SessionConfig,
+    proto: ModelProto,
+    error: Exception,
+    load_again: Callable[[ModelProto], str] | None,
+) -> None:
+    """Explain why ONNX Runtime refused, or name the node that its message is about."""
     __tracebackhide__ = True
-    if not type(error).__module__.startswith("onnxruntime"):
+    if not is_of_runtime(error):
         return  # an op's own exception says enough
+    marked = ModelProto()
+    marked.CopyFrom(proto)
     remove_markers(proto)
     explanation = handed_down("refusal")(proto, str(error), filled=config.filled)
     if explanation is not None:
         raise explanation from None
+    where = handed_down("failing_node")(marked, str(error), load_again)
+    if where is not None:
+        add_note(error, f"in {where}")

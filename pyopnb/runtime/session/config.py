@@ -28,6 +28,8 @@ class SessionConfig:
         Modules that the retired PyOp's nodes may have their classes from.
     filled : bool
         Whether stand-ins run what the runtime lacks.
+    derived : bool
+        Whether the model was derived from the user's to look at a run of it.
     ops : OpSource
         Where the ops of the nodes are found.
     """
@@ -39,6 +41,7 @@ class SessionConfig:
     modules: frozenset[str]
     filled: bool = False
     ops: OpSource = registry
+    derived: bool = False
 
     @property
     def is_parallel(self) -> bool:

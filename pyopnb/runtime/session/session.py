@@ -228,7 +228,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         It stays in these versions where its runs are those of its state.
         """
         __tracebackhide__ = True
-        config = replace(state.config, options=options, filled=False)
+        config = replace(state.config, options=options, filled=False, derived=True)
 
         def build() -> SessionState:
             __tracebackhide__ = True
@@ -710,7 +710,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         InputError
             A feed does not fit, or ``only`` has a name that no tensor has.
         Exception
-            Whatever an op raised.
+            Whatever an op or ONNX Runtime raised, with a note that names the node. Its attribute
+            ``trace`` is a `Trace` of the tensors that were computed before, from one more run on
+            copies of the ops' instances; it is absent if there are none, or they cannot be copied.
 
         Notes
         -----

@@ -24,7 +24,7 @@ from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.exceptions import call_runtime
+from pyopnb.runtime.exceptions import call_runtime, is_of_runtime
 from pyopnb.runtime.feeds import (
     check_feed,
     check_names,
@@ -414,7 +414,15 @@ class SessionState:
         shrinks = options is not QUIET and shrinks_arena(options)
         if shrinks:
             self._refuse_shrinking()
-        return call_runtime(self.epoch, function, arguments, feeds=owners, shrinks=shrinks)
+        try:
+            return call_runtime(self.epoch, function, arguments, feeds=owners, shrinks=shrinks)
+        except Exception as error:
+            # In a model that was derived from the user's, nodes may have other names.
+            if is_of_runtime(error) and not self.config.derived:
+                from pyopnb.runtime.session.failed_run import name_node  # only for errors
+
+                name_node(error, self, feeds)
+            raise
 
     def _refuse_shrinking(self) -> None:
         """Raise if an op still holds inputs whose memory the run is about to free."""
