@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from onnx import GraphProto, ModelProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.errors import InputError
 from pyopnb.models.io import ModelSource, read_model, to_model
-from pyopnb.models.nodes import type_proto
+from pyopnb.models.nodes import bodies, first_output, nodes_in, type_proto
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
+from pyopnb.ops.names import fresh_name
 from pyopnb.ops.types import type_of
 from pyopnb.traces.trace import Trace, model_with_weights
 
@@ -40,6 +42,8 @@ def extract(
     model: Any,
     inputs: str | Sequence[str] | None = None,
     outputs: str | Sequence[str] | None = None,
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelCut:
     """Cut out the nodes between some tensors, as a model of its own.
 
@@ -52,6 +56,8 @@ def extract(
         also read inputs of the model itself, these stay inputs.
     outputs : str or sequence of str, optional
         Tensors that become outputs; by default, the model's own outputs.
+    base_dir : path, optional
+        The folder of the external data of a model in memory.
 
     Returns
     -------
@@ -76,7 +82,7 @@ def extract(
     """
     if isinstance(model, Trace):
         return cut_out(ModelSource(model_with_weights(model)), model, inputs, outputs)
-    return cut_out(read_model(model), None, inputs, outputs)
+    return cut_out(read_model(model, base_dir), None, inputs, outputs)
 
 
 def cut_out(
@@ -97,8 +103,9 @@ def cut_out(
     proto = source.proto.graph
     graph = TraceGraph(source.proto)
     types = Types(source.proto)
-    cuts = _checked("inputs", inputs, [*graph.inputs, *graph.producer], graph.inputs)
-    results = _checked("outputs", outputs, list(graph.producer), graph.outputs)
+    known = [*graph.inputs, *graph.producer]
+    cuts = _checked("inputs", inputs, known, graph.inputs, proto)
+    results = _checked("outputs", outputs, list(graph.producer), graph.outputs, proto)
     segment = graph.between(results, cuts)
     # In the order in which they were asked for.
     names = [name for name in cuts if name in segment.ends]
@@ -115,7 +122,9 @@ def cut_out(
             advice = "pyopnb.extract(pyopnb.trace(model, x), inputs, outputs)"
             got = f"{sanitize(info.name, 60)}, of unknown type"
             raise InputError("extract, inputs", expected="typed tensors", got=got, next=advice)
-    nodes = [graph.nodes[position] for position in segment.nodes]
+    taken = {*graph.inputs, *graph.producer, *graph.weights}
+    unread = {name: fresh_name(f"{name}_unread", taken) for name in names if name not in results}
+    nodes = [_renamed(graph.nodes[position], unread) for position in segment.nodes]
     made_names = {name for node in nodes for name in node.output}
     weights = [tensor for tensor in proto.initializer if tensor.name in segment.weights]
     sparse_weights = [
@@ -135,7 +144,11 @@ def cut_out(
 
 
 def _checked(
-    parameter: str, names: str | Sequence[str] | None, known: list[str], default: Sequence[str]
+    parameter: str,
+    names: str | Sequence[str] | None,
+    known: list[str],
+    default: Sequence[str],
+    graph: GraphProto,
 ) -> list[str]:
     """List the names of an argument, each of which must be known."""
     if names is None:
@@ -144,15 +157,41 @@ def _checked(
         names = [names]
     for name in names:
         if name not in known:
-            advice = closest(str(name), known)
+            holder = _holder(graph, str(name))
+            advice = holder or closest(str(name), known)
             got = sanitize(repr(name), 80)
             expected = "the name of a tensor that a node makes"
+            if holder:
+                expected = "a tensor of the main graph"
+                got = f"{got}, in a body of the node of output '{sanitize(holder)}'"
             raise InputError(
                 f"extract, {parameter}", expected=expected, got=got, next=advice and repr(advice)
             )
     if not names:
         raise InputError(f"extract, {parameter}", expected="at least one name", got="none")
     return list(dict.fromkeys(names))
+
+
+def _holder(graph: GraphProto, name: str) -> str:
+    """Return the first output of the node in whose bodies a tensor is; empty if in none."""
+    # In a trace, it is called "loop/body/t[0]".
+    inner_name = name.rpartition("/")[2].partition("[")[0]
+    for node in graph.node:
+        for body in bodies(node):
+            if any(inner_name in inner.output for inner in nodes_in(body)):
+                return first_output(node)
+    return ""
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """Copy a node with other names for outputs that are inputs of the cut.
+
+    A node that gives one of them can be needed for another of its outputs.
+    """
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    return copy
 
 
 def _recorded(values: Mapping[str, Any] | Trace, name: str) -> Any:

@@ -125,3 +125,41 @@ def test_wrong_names_are_refused() -> None:
     summaries = pyopnb.trace(model, X, level="summaries")
     with pytest.raises(pyopnb.errors.InputError, match="a trace with it"):
         pyopnb.extract(summaries, "r", "m")
+
+
+@pytest.mark.parametrize("cut_at", ["q", "s", ["q", "z"]])
+def test_a_node_that_is_needed_for_another_of_its_outputs(cut_at: str | list[str]) -> None:
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 20]> g (float[4] x) => (float[4] y)
+        { q, s, z = DynamicQuantizeLinear(x)  q_unread = Cast<to = 1>(q)  y = DequantizeLinear(q, s, z) }""")
+    trace = pyopnb.trace(model, x=np.float32([1, 2, 3, 4]))
+    cut = pyopnb.extract(trace, cut_at, "y")
+    onnx.checker.check_model(cut.model)
+    assert sorted(cut.feeds) == sorted(["x", *cut_at])
+    np.testing.assert_array_equal(pyopnb.run(*cut)["y"], trace["y"])
+    assert (
+        pyopnb.run(*pyopnb.extract(trace, "q", ["y", "q_unread"]))["q_unread"].dtype == np.float32
+    )
+
+
+def test_a_session_and_a_model_in_memory_whose_weights_are_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(network(), path, save_as_external_data=True, size_threshold=0)
+    trace = pyopnb.trace(path, X)
+    read = onnx.load(path, load_external_data=False)
+    for cut in (
+        pyopnb.extract(pyopnb.Session(path), "r", "m"),
+        pyopnb.extract(read, "r", "m", base_dir=tmp_path),
+        pyopnb.extract(path.read_bytes(), "r", "m", base_dir=tmp_path),
+    ):
+        assert np.allclose(pyopnb.run(cut.model, trace["r"])["m"], trace["m"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["inner", "z/then_branch/inner"])
+def test_a_tensor_of_a_body_is_refused_with_the_node_around_it(name: str) -> None:
+    model = pyopnb.parse("""(float[2] x, bool c) => (float[2] y) { a = Abs(x)
+        z = If(c) <then_branch = t () => (float[2] p) { inner = Exp(a)  p = Neg(inner) },
+                   else_branch = e () => (float[2] q) { q = Identity(a) }>
+        y = Neg(z) }""")
+    message = f"^extract, outputs: expected a tensor of the main graph, got '{name}', in a body of the node of output 'z'. Try: 'z'$"
+    with pytest.raises(pyopnb.errors.InputError, match=message):
+        pyopnb.extract(model, "a", name)

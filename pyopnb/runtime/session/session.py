@@ -16,7 +16,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import Filled, InputError, SessionRebuilt
-from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize, suggest
@@ -339,9 +339,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Returns
         -------
         ModelProto
-            A copy.
+            A copy. A session in this process finds its external data.
         """
-        return self._update().source(in_use=True).proto
+        return to_model(self._update().source(in_use=True))
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
