@@ -19,6 +19,7 @@ COLUMNS = (
     "computes",
     "written by",
     "defined in",
+    "knowingly differs",
     "tested against",
     "agreement",
     "speed",
@@ -68,13 +69,14 @@ def _measured() -> dict[str, tuple[str, str]]:
     return cells
 
 
-def _told(entry: Entry) -> tuple[str, str, str]:
-    """Return who writes an operator, where it is defined, and what it is tested against."""
+def _told(entry: Entry) -> tuple[str, str, str, str]:
+    """Return who writes an operator, where it is defined, how it differs, and its test."""
     text = inspect.cleandoc(sys.modules[entry.op_class.__module__].__doc__ or "")
     title, _, remainder = text.partition("\n\n")
     # The title begins with the operator's name, which the table has.
     _, _, writer = title.replace("\n", " ").partition(", ")
     story, _, test = remainder.replace("\n", " ").partition("Tested against ")
+    story, _, differs = story.partition("Differs: ")
     definition = re.match(r"Defined (?:in|by) (.*?)\.(?:\s|$)", story)
     defined_in = definition[1] if definition else ""
-    return writer.rstrip("."), defined_in, test.strip().rstrip(".")
+    return writer.rstrip("."), defined_in, differs.strip().rstrip("."), test.strip().rstrip(".")

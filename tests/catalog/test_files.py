@@ -19,9 +19,15 @@ def test_a_file_is_one_operator_that_says_where_it_is_defined(entry):
         if inspect.isclass(value) and value.__module__ == module.__name__
     ]
     assert classes == [entry.op_class]
-    assert "Defined" in module.__doc__ and entry.op_class.__doc__
-    # The page of the catalogue lists by what each was tested, and how well it agrees.
-    *_, tested = module.__doc__.replace("\n", " ").partition("Tested against ")
+    assert entry.op_class.__doc__
+    # The page of the catalogue lists which version or commit of which file each follows, where it
+    # knowingly differs, by what it was tested, and how well it agrees.
+    story, _, tested = module.__doc__.replace("\n", " ").partition("Tested against ")
+    _, _, story = story.partition("Defined ")
+    defined, *differs = story.split("Differs: ")
+    revision = r"(v?\d+\.\d[\d.]*|[0-9a-f]{7})"
+    assert re.match(rf"(in|by) [\w./-]+ {revision}, [\w./-]+", defined)
+    assert len(differs) <= 1 and all(text.strip().endswith(".") for text in differs)
     assert re.fullmatch(r".+, (exactly|to [^,]+)\.", tested.strip())
     assert entry.names and all("::" in name for name in entry.names)
     assert len(entry.source.splitlines()) <= 120

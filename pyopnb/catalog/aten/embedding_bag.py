@@ -1,8 +1,8 @@
 """embedding_bag, the sums of embeddings of DLRM, as torch's exporter writes it where ONNX lacks it.
 
-Defined in torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its
-four outputs the last three serve torch's gradient: here they are empty.
-Tested against NumPy's sums, means and maxima of the rows, to 1e-6.
+Defined by torch 2.13.0, torch.nn.functional.embedding_bag, in the order of aten's arguments.
+Differs: the last three of its four outputs, which serve torch's gradient, are empty. Tested against
+NumPy's sums, means and maxima of the rows, to 1e-6.
 """
 
 import numpy as np

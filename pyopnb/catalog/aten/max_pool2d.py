@@ -1,6 +1,6 @@
 """max_pool2d of torch, whose exporter writes it where it falls through.
 
-Defined by torch 2.13, torch.nn.functional.max_pool2d; lists and numbers are constant inputs.
+Defined by torch 2.13.0, torch.nn.functional.max_pool2d; lists and numbers are constant inputs.
 Tested against ONNX Runtime's MaxPool, exactly.
 """
 

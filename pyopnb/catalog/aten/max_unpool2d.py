@@ -1,7 +1,7 @@
 """max_unpool2d of torch, whose exporter writes it where it falls through.
 
-Defined by torch 2.13, torch.nn.functional.max_unpool2d; lists are constant inputs.
-Tested against ONNX Runtime's MaxUnpool, exactly.
+Defined by torch 2.13.0, torch.nn.functional.max_unpool2d; lists are constant inputs. Tested against
+ONNX Runtime's MaxUnpool, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """BatchPermutation of Caffe2, which brings regions back into the order of the proposals.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/batch_permutation_op.cc.
-Tested against NumPy's indexing, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/batch_permutation_op.cc. Tested against NumPy's
+indexing, exactly.
 """
 
 NAMES = ("org.pytorch._caffe2::BatchPermutation",)

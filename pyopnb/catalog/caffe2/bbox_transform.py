@@ -1,6 +1,6 @@
 """BBoxTransform of Caffe2, which applies what the box head of detectron2 predicts.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/bbox_transform_op.cc. Turned boxes are
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/bbox_transform_op.cc. Differs: turned boxes are
 refused. Tested against a loop by its definition, to 1e-4.
 """
 

@@ -1,7 +1,7 @@
 """BoxWithNMSLimit of Caffe2, which ends the box head of detectron2's exported models.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/box_with_nms_limit_op.cc. Soft suppression
-and turned boxes are refused. Tested against a loop by its definition, to 1e-6.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/box_with_nms_limit_op.cc. Differs: soft
+suppression and turned boxes are refused. Tested against a loop by its definition, to 1e-6.
 """
 
 import numpy as np

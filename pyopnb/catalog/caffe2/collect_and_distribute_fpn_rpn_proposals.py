@@ -1,8 +1,7 @@
 """CollectAndDistributeFpnRpnProposals of Caffe2, CollectRpnProposals and DistributeFpnProposals.
 
-Defined in pytorch/pytorch before 2.4,
-caffe2/operators/collect_and_distribute_fpn_rpn_proposals_op.cc. Tested against a loop by its
-definition, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/collect_and_distribute_fpn_rpn_proposals_op.cc.
+Tested against a loop by its definition, exactly.
 """
 
 from pyopnb.catalog.caffe2.collect_rpn_proposals import CollectRpnProposals as Collect

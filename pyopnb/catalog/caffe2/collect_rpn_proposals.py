@@ -1,8 +1,7 @@
 """CollectRpnProposals of Caffe2, which merges the regions of all levels.
 
-Defined in pytorch/pytorch before 2.4,
-caffe2/operators/collect_and_distribute_fpn_rpn_proposals_op.cc and collect_rpn_proposals_op.cc.
-Tested against a loop by its definition, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/collect_and_distribute_fpn_rpn_proposals_op.cc
+and collect_rpn_proposals_op.cc. Tested against a loop by its definition, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """DistributeFpnProposals of Caffe2, which sorts regions by the level of their features.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/distribute_fpn_proposals_op.cc.
-Tested against a loop by its definition, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/distribute_fpn_proposals_op.cc. Tested against
+a loop by its definition, exactly.
 """
 
 from pyopnb.catalog.cores.pyramid_levels import distribute, find_levels

@@ -1,8 +1,9 @@
 """GenerateProposals of Caffe2, which turns the scores of anchors into regions.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/generate_proposals_op.cc. Turned anchors are
-refused; of equal scores, the first in the order of rows, columns and anchors comes first.
-Tested against a loop by its definition, to 1e-4.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/generate_proposals_op.cc and
+generate_proposals_op_util_boxes.h. Differs: turned anchors are refused; and of equal scores, the
+first in the order of rows, columns and anchors comes first. Tested against a loop by its
+definition, to 1e-4.
 """
 
 import numpy as np

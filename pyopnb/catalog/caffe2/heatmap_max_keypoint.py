@@ -1,8 +1,8 @@
 """HeatmapMaxKeypoint of Caffe2, which finds the points of a pose in heat maps.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/heatmap_max_keypoint_op.cc: a
-quadratic through the nine pixels around the maximum. Tested against quadratics whose
-maxima are known, to 1e-4.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/heatmap_max_keypoint_op.cc. It is a quadratic
+through the nine pixels around the maximum. Tested against quadratics whose maxima are known, to
+1e-4.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """AliasWithName and the copies between devices, with which detectron2's tracer names tensors.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/alias_with_name.h and copy_op.cc.
-Tested against its input, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/alias_with_name.h and copy_op.cc. Tested
+against its input, exactly.
 """
 
 NAMES = (

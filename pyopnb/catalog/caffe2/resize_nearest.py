@@ -1,7 +1,7 @@
 """ResizeNearest of Caffe2, with which feature pyramids grow.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/resize_op.cc.
-Tested against ONNX Runtime's Resize, exactly.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/resize_op.cc. Tested against ONNX Runtime's
+Resize, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """RoIAlign of Caffe2, which is MMCVRoiAlign with other names.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/roi_align_op.cc.
-Tested against ONNX Runtime's RoiAlign, to 1e-4.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/roi_align_op.cc. Tested against ONNX Runtime's
+RoiAlign, to 1e-4.
 """
 
 from pyopnb.catalog.mmcv.roi_align import MMCVRoiAlign as RoiAlignOfMmcv

@@ -1,7 +1,7 @@
 """RoIAlignRotated of Caffe2, which is MMCVRoIAlignRotated with angles in degrees.
 
-Defined in pytorch/pytorch before 2.4, caffe2/operators/roi_align_rotated_op.cc.
-Tested against ONNX Runtime's RoiAlign on boxes that are not turned, and on half turns, to 1e-4.
+Defined in pytorch/pytorch v1.13.1, caffe2/operators/roi_align_rotated_op.cc. Tested against ONNX
+Runtime's RoiAlign on boxes that are not turned, and on half turns, to 1e-4.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """BiasAdd of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1.
-Tested against the sum in NumPy, to 1e-6.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc,
+version 1. Tested against the sum in NumPy, to 1e-6.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """BitmaskBiasDropout of com.microsoft, BiasDropout with a mask of bits.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
-In training it drops elements at random, by NumPy's generator instead of the kernel's.
-Tested against its formula in NumPy with the mask that it returns, to 1e-5.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1. Differs: in training it drops elements at random, by the generator of NumPy instead of
+the kernel's. Tested against its formula in NumPy with the mask that it returns, to 1e-5.
 """
 
 import numpy as np

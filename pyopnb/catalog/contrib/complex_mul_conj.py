@@ -1,8 +1,8 @@
 """ComplexMulConj of com.microsoft, a product of complex numbers that are pairs in the last axis.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and
-in the kernel contrib_ops/cuda/math/complex_mul.cc.
-Tested against NumPy's complex product, to 1e-5.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1, and in the kernel contrib_ops/cuda/math/complex_mul.cc. Tested against NumPy's complex
+product, to 1e-5.
 """
 
 from pyopnb.catalog.cores.complex_pairs import broadcast_type, multiply_form, multiply_pairs

@@ -1,8 +1,8 @@
 """ConvStateReplay of com.microsoft, which moves a convolution's history on by captured inputs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1,
-with its formula. The destination is returned as a new tensor. Tested against a loop by its
-definition, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula. Differs: the destination is returned as a new tensor. Tested against a loop by
+its definition, exactly.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """DecoderAttention of com.microsoft, the attention of a decoder with a cache of keys and values.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1; which
-projections are computed follows the kernel, contrib_ops/cuda/bert/decoder_attention.cc. Tokens are
-the first axis, and a padded key is left out.
-Tested against a loop by its definition, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1; which projections are computed follows the kernel, contrib_ops/cuda/bert/decoder_attention.cc.
+Tokens are the first axis, and a padded key is left out. Tested against a loop by its definition, to
+1e-4.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """DequantizeWithOrder of com.microsoft, which converts a matrix of cuBLASLt back to floats.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
-1. Orders in tiles (COL32 and its kin) are refused: NVIDIA does not document them. Tested against
-its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
+version 1. Differs: orders in tiles (COL32 and its kin) are refused: NVIDIA does not document them.
+Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

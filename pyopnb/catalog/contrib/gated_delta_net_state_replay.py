@@ -1,8 +1,8 @@
 """GatedDeltaNetStateReplay of com.microsoft, which repeats captured steps of a recurrent state.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1,
-with its formula. The destination is returned as a new tensor. Tested against a loop by its
-definition, to 1e-5.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula. Differs: the destination is returned as a new tensor. Tested against a loop by
+its definition, to 1e-5.
 """
 
 import numpy as np

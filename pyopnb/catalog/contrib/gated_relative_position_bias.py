@@ -1,8 +1,8 @@
 """GatedRelativePositionBias of com.microsoft, the position bias of WavLM.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
-its formula. Queries without padding, with a sixth input ``token_offset``, are refused.
-Tested against a loop by its definition, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula. Differs: queries without padding, with a sixth input ``token_offset``, are
+refused. Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

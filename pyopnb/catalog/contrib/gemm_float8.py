@@ -1,8 +1,8 @@
 """GemmFloat8 of com.microsoft, Gemm for 8-bit floats and for others.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and
-by the product of cuBLASLt that its kernel calls: scales count for 8-bit floats, and Gelu is the one
-by tanh. Tested against its formula in NumPy in float64, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1, and by the product of cuBLASLt that its kernel calls: scales count for 8-bit floats, and
+Gelu is the one by tanh. Tested against its formula in NumPy in float64, to 1e-4.
 """
 
 import numpy as np

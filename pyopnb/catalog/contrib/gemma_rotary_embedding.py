@@ -1,8 +1,8 @@
 """GemmaRotaryEmbedding of com.microsoft, the rotation of queries and keys in Gemma.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
-its formula. Sines and cosines are rounded to float16 first, and so is each product.
-Tested against its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula. Sines and cosines are rounded to float16 first, and so is each product. Tested
+against its formula in NumPy, exactly.
 """
 
 import numpy as np

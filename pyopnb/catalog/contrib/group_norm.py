@@ -1,9 +1,8 @@
 """GroupNorm of com.microsoft, which Olive and the Stable Diffusion optimizer write for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1.
-CUDA has channels last only; DirectML's models have them first, and so both are here. Moments are
-taken in float32, as the kernels do.
-Tested against a loop by its definition, to 1e-5.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc,
+version 1. CUDA has channels last only; DirectML's models have them first, and so both are here.
+Moments are taken in float32, as the kernels do. Tested against a loop by its definition, to 1e-5.
 """
 
 from typing import Literal

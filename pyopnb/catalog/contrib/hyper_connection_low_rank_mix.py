@@ -1,8 +1,8 @@
 """HyperConnectionLowRankMix of com.microsoft, the mixing of residual streams between blocks.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
-its formula and its contract of numbers: each step is rounded to the dtype once. Tested against a
-loop by its definition, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula and its contract of numbers: each step is rounded to the dtype once. Tested
+against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

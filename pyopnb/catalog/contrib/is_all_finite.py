@@ -1,7 +1,7 @@
 """IsAllFinite of com.microsoft, with which mixed-precision training checks gradients.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-Tested against arrays whose answer is known, exactly.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. Tested against arrays whose answer is known, exactly.
 """
 
 import numpy as np

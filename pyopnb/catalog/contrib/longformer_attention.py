@@ -1,8 +1,8 @@
 """LongformerAttention of com.microsoft, local attention with a few tokens that see all.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after
-Beltagy and others (2020). What the definition leaves open, rows of masked tokens, is computed like
-any other row. Tested against a loop by its definition, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, after Beltagy and others (2020). Differs: rows of masked tokens, which the definition leaves
+open, are computed like any other row. Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

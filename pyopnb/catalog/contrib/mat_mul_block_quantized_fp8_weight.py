@@ -1,7 +1,7 @@
 """MatMulBlockQuantizedFp8Weight of com.microsoft, a product with weights of 8-bit floats.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1,
-with its formula. Tested against a loop by its definition, to 2e-3 (float16).
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1, with its formula. Tested against a loop by its definition, to 2e-3 (float16).
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """MatMulNBitsMlp of com.microsoft, the gated first half of a decoder's feed-forward block.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1,
-with its formula. The one activation that its kernel has is SiLU. Tested against ONNX Runtime's
-MatMulNBits, to 1e-3.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1, with its formula. The one activation that its kernel has is SiLU. Tested against ONNX
+Runtime's MatMulNBits, to 1e-3.
 """
 
 from pyopnb.catalog.cores.nbits import multiply_nbits, normalize_skip

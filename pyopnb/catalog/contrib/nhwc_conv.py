@@ -1,9 +1,9 @@
 """NhwcConv of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. The
-schema's text gives the weights' shape as [M,C/group,kh,kw]; the optimizer (fusion_nhwc_conv.py) and
-the CUDA kernel have channels last, and so has this.
-Tested against ONNX Runtime's Conv, to 1e-4.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1. The schema's text gives the weights' shape as [M,C/group,kh,kw]; the optimizer
+(fusion_nhwc_conv.py) and the CUDA kernel have channels last, and so has this. Tested against ONNX
+Runtime's Conv, to 1e-4.
 """
 
 from typing import Literal

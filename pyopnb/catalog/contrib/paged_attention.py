@@ -1,7 +1,7 @@
 """PagedAttention of com.microsoft, attention over a cache of keys and values in blocks.
 
-Defined in onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1; quantized and LATENT caches
-are refused. Tested against a loop, to 1e-2 (float16).
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1. Differs: quantized and LATENT caches are refused. Tested against a loop, to 1e-2 (float16).
 """
 
 from itertools import pairwise

@@ -1,8 +1,7 @@
 """QLinearReduceMean of com.microsoft, a mean of quantized elements.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
-1.
-Tested against its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
+version 1. Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

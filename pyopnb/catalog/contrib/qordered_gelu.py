@@ -1,8 +1,8 @@
 """QOrderedGelu of com.microsoft, Gelu of int8.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
-1. It works on one element at a time, so that any order of both matrices is right if it is one.
-Tested against ONNX Runtime's Gelu, to one level of int8.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
+version 1. It works on one element at a time, so that any order of both matrices is right if it is
+one. Tested against ONNX Runtime's Gelu, to one level of int8.
 """
 
 import numpy as np

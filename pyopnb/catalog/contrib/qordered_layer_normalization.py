@@ -1,7 +1,7 @@
 """QOrderedLayerNormalization of com.microsoft, a layer normalization of int8.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
-1. Matrices are by rows; those in tiles are refused. Tested against ONNX Runtime's
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
+version 1. Matrices are by rows. Differs: orders in tiles are refused. Tested against ONNX Runtime's
 LayerNormalization, to one level of int8.
 """
 

@@ -1,8 +1,8 @@
 """QOrderedMatMul of com.microsoft, a product of int8 matrices in the orders of cuBLASLt.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
-1: the first matrix by rows and the second one by columns. Orders in tiles are refused. Tested
-against its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
+version 1: the first matrix by rows and the second one by columns. Differs: orders in tiles are
+refused. Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """RelativePositionBias of com.microsoft, the bias that T5 adds to attention.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after
-the buckets of Raffel and others (2020), section 2.1.
-Tested against a loop over T5's buckets, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, after the buckets of Raffel and others (2020), section 2.1. Tested against a loop over T5's
+buckets, exactly.
 """
 
 import numpy as np

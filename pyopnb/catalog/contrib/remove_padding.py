@@ -1,8 +1,7 @@
 """RemovePadding of com.microsoft, which packs a batch's tokens for PackedAttention.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
-Padding is on the right.
-Tested against sentences whose rows are known, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1. Padding is on the right. Tested against sentences whose rows are known, exactly.
 """
 
 import numpy as np

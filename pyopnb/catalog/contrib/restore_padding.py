@@ -1,7 +1,7 @@
 """RestorePadding of com.microsoft, which puts packed tokens back into their sentences.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
-Tested against sentences whose rows are known, exactly.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1. Tested against sentences whose rows are known, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """RMSNormRotary of com.microsoft, the normalization and rotation of queries and keys in one node.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1. With
-float16 or with float32 caches all is float32; else normalized values, and in a prefill the
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1. With float16 or with float32 caches all is float32; else normalized values, and in a prefill the
 rotation's products too, are rounded to bfloat16 as the text says. Tested against a loop by its
 definition, to 2e-2 (bfloat16).
 """

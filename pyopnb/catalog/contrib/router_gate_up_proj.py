@@ -1,7 +1,7 @@
 """RouterGateUpProj of com.microsoft, the first product of a layer of experts with a shared one.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1,
-with its formula. Tested against its formula in NumPy in float64, to 5e-3 (float16).
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
+version 1, with its formula. Tested against its formula in NumPy in float64, to 5e-3 (float16).
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """SwiGLU of com.microsoft, the gated activation of a feed-forward block or an expert.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
-its formula. Tested against its formula in NumPy in float64, to 1e-5.
+Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
+1, with its formula. Tested against its formula in NumPy in float64, to 1e-5.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """MMCVCornerPool, with which CornerNet looks for the corners of boxes.
 
-Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/corner_pool.py, after Law and Deng (2018).
-Tested against maps whose corners are known, exactly.
+Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/corner_pool.py, after Law and Deng (2018). Tested
+against maps whose corners are known, exactly.
 """
 
 from typing import Literal

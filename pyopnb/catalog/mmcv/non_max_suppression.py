@@ -1,7 +1,7 @@
 """mmcv's NonMaxSuppression, which is another operator than ONNX's of that name.
 
-Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/nms.cpp.
-Tested against ONNX Runtime's NonMaxSuppression, and boxes at the threshold, exactly.
+Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/nms.cpp. Tested against ONNX
+Runtime's NonMaxSuppression, and boxes at the threshold, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """SoftNonMaxSuppression of mmcv 1.x, which lowers the scores of boxes that overlap.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/soft_nms.cpp, after Bodla and
-others (2017).
-Tested against the published algorithm on lists, to 1e-5.
+others (2017). Tested against the published algorithm on lists, to 1e-5.
 """
 
 from typing import Literal

@@ -1,8 +1,10 @@
 """BatchMultiClassNMS of mmdeploy, TensorFlow's combined suppression.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops, by TensorFlow's
-tf.image.combined_non_max_suppression.
-Tested against ONNX Runtime's NonMaxSuppression, exactly.
+Defined in open-mmlab/mmdeploy v1.3.1, mmdeploy/mmcv/ops/nms.py. That file has its ports and
+attributes only, and a function that computes nothing: the operator itself is Huawei's, for Ascend,
+and its source is not public. Differs: it is computed as tf.image.combined_non_max_suppression of
+TensorFlow without clipping, which no Ascend device has confirmed. Tested against ONNX Runtime's
+NonMaxSuppression, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """MMCVDeformConv2d, the deformable convolution without a mask of mmdeploy and mmcv 1.x.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/deform_conv. mmdeploy
-writes four numbers of padding, the same for both ends of the rows and then of the columns; mmcv
-writes two.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/tensorrt/deform_conv/trt_deform_conv_kernel.cu. mmdeploy writes four
+numbers of padding, the same for both ends of the rows and then of the columns; mmcv writes two.
 Tested against a loop by its definition in float64, to 1e-4 (float32).
 """
 

@@ -1,9 +1,9 @@
 """grid_sampler, which mmdeploy and mmcv 1.x write for torch's grid_sample.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/grid_sample. It is
-ONNX's GridSample of version 16 with the modes as numbers. mmdeploy's kernel lacks the cubic mode,
-which is torch's here.
-Tested against ONNX Runtime's GridSample, to 1e-4.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/onnxruntime/grid_sample/grid_sample.cpp. It is ONNX's GridSample of
+version 16 with the modes as numbers. Differs: mmdeploy's kernel lacks the cubic mode, which is
+torch's here. Tested against ONNX Runtime's GridSample, to 1e-4.
 """
 
 from typing import Literal

@@ -1,8 +1,9 @@
 """MMCVModulatedDeformConv2d, the deformable convolution with a mask of mmdeploy and mmcv 1.x.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/modulated_deform_conv.
-Its documentation calls an attribute deformable_groups; the code reads deform_groups.
-Tested against a loop by its definition in float64, to 1e-4 (float32).
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/onnxruntime/modulated_deform_conv/modulated_deform_conv.cpp. Its
+documentation calls an attribute deformable_groups; the code reads deform_groups. Tested against a
+loop by its definition in float64, to 1e-4 (float32).
 """
 
 from pyopnb.catalog.cores.deform_conv_form import deform_conv_form

@@ -1,8 +1,8 @@
 """The attention of deformable DETR, which mmdeploy and TensorRT have as an operator.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/ms_deform_attn, after Zhu
-and others (2020).
-Tested against ONNX Runtime's GridSample, level by level, to 1e-4.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/tensorrt/multi_scale_deform_attn/trt_ms_deform_attn_kernel.cu. Tested
+against ONNX Runtime's GridSample, level by level, to 1e-4.
 """
 
 from pyopnb.catalog.cores.deformable_attention import attend

@@ -1,8 +1,9 @@
 """MultiScaleDeformableAttnTRT of BEVFormer_tensorrt, deformable attention from offsets.
 
-Defined in DerryHub/BEVFormer_tensorrt, TensorRT/plugin/multi_scale_deformable_attn. The plugin
-takes weights before their softmax; the function in Python of some commits takes them after it.
-Tested against a loop by its definition, to 1e-3.
+Defined in DerryHub/BEVFormer_tensorrt 303d314,
+TensorRT/plugin/multi_scale_deformable_attn/multiScaleDeformableAttnKernel.cu. The plugin takes
+weights before their softmax; the function in Python of some commits takes them after it. Tested
+against a loop by its definition, to 1e-3.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """NMSMatch of mmdeploy, which tells which box suppressed which.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_match. A box that
-is kept and suppresses nothing has no row.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/onnxruntime/nms_match/nms_match.cpp. A box that is kept and suppresses
+nothing has no row. Differs: equal scores come in the order of the input, where std::sort gives any.
 Tested against boxes whose matches are known, exactly.
 """
 

@@ -1,9 +1,10 @@
 """NMSRotated, which ends the detectors of turned boxes that mmdeploy exports from mmrotate.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_rotated. mmcv has
-an operator of the same name with boxes [N,5] and one score a box; it is another one.
-Tested against ONNX Runtime's NonMaxSuppression on boxes that are not turned, and an octagon's area,
-exactly.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/onnxruntime/nms_rotated/nms_rotated.cpp. mmcv has an operator of the same
+name with boxes [N,5] and one score a box; it is another one. Differs: equal scores come in the
+order of the input, where std::sort gives any; and overlaps are computed in float64. Tested against
+ONNX Runtime's NonMaxSuppression on boxes that are not turned, and an octagon's area, exactly.
 """
 
 import numpy as np

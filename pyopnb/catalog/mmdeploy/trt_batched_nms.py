@@ -1,9 +1,11 @@
 """TRTBatchedNMS, which ends the detectors that mmdeploy exports for TensorRT.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/batched_nms. Unlike
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/tensorrt/common_impl/nms/gatherNMSOutputs.cu and allClassNMS.cu. Unlike
 NVIDIA's plugin of nearly that name, it gives boxes and scores as one tensor, int32 labels, and
-never adds 1 to a width.
-Tested against ONNX Runtime's NonMaxSuppression, exactly.
+never adds 1 to a width. Differs: equal scores come in the order of the input, where the plugin's
+order is any; and keep_topk may be over topk, where the plugin writes nothing. Tested against ONNX
+Runtime's NonMaxSuppression, exactly.
 """
 
 import numpy as np

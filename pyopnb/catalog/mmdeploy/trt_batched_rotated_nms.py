@@ -1,7 +1,10 @@
 """TRTBatchedRotatedNMS, which ends the detectors that mmdeploy exports from mmrotate for TensorRT.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/batched_rotated_nms.
-Tested against ONNX Runtime's NonMaxSuppression on boxes that are not turned, exactly.
+Defined in open-mmlab/mmdeploy v1.3.1,
+csrc/mmdeploy/backend_ops/tensorrt/common_impl/nms/gatherNMSOutputs.cu and allClassRotatedNMS.cu.
+Differs: equal scores come in the order of the input, where the plugin's order is any; keep_topk may
+be over topk, where the plugin writes nothing; and overlaps are computed in float64. Tested against
+ONNX Runtime's NonMaxSuppression on boxes that are not turned, exactly.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """TRTDCNv3, the convolution of InternImage.
 
-Defined in OpenGVLab/InternImage, detection/ops_dcnv3/src/cuda/dcnv3_im2col_cuda.cuh. Its
+Defined in OpenGVLab/InternImage 31c962d, detection/ops_dcnv3/src/cuda/dcnv3_im2col_cuda.cuh. Its
 definition in torch swaps pad_h and pad_w; the kernel does not. Tested against a loop by its
 definition, to 1e-4.
 """

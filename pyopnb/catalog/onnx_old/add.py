@@ -1,7 +1,7 @@
 """Add of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Add-1 and Add-6.
-Tested against ONNX Runtime's Add of today, to 1e-6.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Add-1 and Add-6. Tested against ONNX Runtime's Add
+of today, to 1e-6.
 """
 
 from pyopnb.catalog.cores.old_broadcast import OldArithmetic

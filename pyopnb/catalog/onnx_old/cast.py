@@ -1,7 +1,6 @@
 """Cast of ONNX's version 1, which names the dtype by a text.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Cast-1.
-Tested against NumPy's astype, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Cast-1. Tested against NumPy's astype, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Concat of ONNX's version 1, whose axis is 1 where none is given.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Concat-1.
-Tested against NumPy's concatenate, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Concat-1. Tested against NumPy's concatenate,
+exactly.
 """
 
 import numpy as np

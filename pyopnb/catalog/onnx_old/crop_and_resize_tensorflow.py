@@ -1,9 +1,9 @@
 """CropAndResize of TensorFlow, as converters of its first years wrote it.
 
-Defined by TensorFlow, tf.image.crop_and_resize. Files with the attribute ``mode`` have it from
-com.microsoft, with channels first; those with ``method``, or with neither, have TensorFlow's images
-with channels last.
-Tested against ONNX Runtime's CropAndResize of com.microsoft, to 1e-4.
+Defined in tensorflow/tensorflow v2.16.1, tensorflow/core/kernels/image/crop_and_resize_op.cc. Files
+with the attribute ``mode`` have it from com.microsoft, with channels first; those with ``method``,
+or with neither, have TensorFlow's images with channels last. Tested against ONNX Runtime's
+CropAndResize of com.microsoft, to 1e-4.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Dropout of ONNX before version 7, which says by an attribute whether it is a test.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Dropout-1 and Dropout-6. In training it is random,
-and is refused.
-Tested against its input, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Dropout-1 and Dropout-6. Differs: in training it is
+random, and is refused. Tested against its input, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Gemm of ONNX's version 1, which broadcasts its third input only if it is told to.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Gemm-1.
-Tested against ONNX Runtime's Gemm of today, to 1e-5.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Gemm-1. Tested against ONNX Runtime's Gemm of today,
+to 1e-5.
 """
 
 import numpy as np

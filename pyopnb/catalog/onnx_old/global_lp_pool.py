@@ -1,7 +1,7 @@
 """GlobalLpPool of ONNX's version 1, whose power is a float.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, GlobalLpPool-1.
-Tested against NumPy's norm, to 1e-5.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, GlobalLpPool-1. Tested against NumPy's norm, to
+1e-5.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """GRUUnit, one step of a GRU from Caffe2.
 
 Defined in onnx/onnx v1.2.2, docs/Operators.md, as an experimental operator without a formula; the
-formula is that of pytorch/pytorch before 2.4, caffe2/operators/gru_unit_op.h.
-Tested against its formula in NumPy in float64, to 1e-5.
+formula is that of pytorch/pytorch v1.13.1, caffe2/operators/gru_unit_op.h. Tested against its
+formula in NumPy in float64, to 1e-5.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """InstanceNormalization of ONNX's version 1, with an attribute that lets it write into its inputs.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, InstanceNormalization-1. ``consumed_inputs`` changes
-no result.
-Tested against ONNX Runtime's InstanceNormalization of today, to 1e-4.
+no result. Tested against ONNX Runtime's InstanceNormalization of today, to 1e-4.
 """
 
 from pyopnb.catalog.cores.group_norm import group_norm

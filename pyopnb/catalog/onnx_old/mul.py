@@ -1,7 +1,7 @@
 """Mul of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Mul-1 and Mul-6.
-Tested against ONNX Runtime's Mul of today, to 1e-6.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Mul-1 and Mul-6. Tested against ONNX Runtime's Mul
+of today, to 1e-6.
 """
 
 from pyopnb.catalog.cores.old_broadcast import OldArithmetic

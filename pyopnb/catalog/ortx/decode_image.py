@@ -1,8 +1,8 @@
 """DecodeImage of onnxruntime-extensions, with which image models begin that take files.
 
-Defined in microsoft/onnxruntime-extensions v0.15.2, operators/vision/image_decoder.hpp. Pillow
-decodes here, which has to be installed; libraries may differ in the last bit of a JPEG's pixels.
-Tested against onnxruntime-extensions, exactly for PNG and for JPEG, to 6 of 255.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/vision/image_decoder.hpp. Differs:
+Pillow decodes here, which has to be installed; libraries may differ in the last bit of a JPEG's
+pixels. Tested against onnxruntime-extensions, exactly for PNG and for JPEG, to 6 of 255.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """EncodeImage of onnxruntime-extensions, with which image models end that write files.
 
-Defined in microsoft/onnxruntime-extensions v0.15.2, operators/vision/encode_image.hpp. Pillow
-encodes here, which has to be installed: the file's bytes differ, and its pixels do not. Tested
-against onnxruntime-extensions, whose DecodeImage reads the files, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/vision/encode_image.hpp. Differs:
+Pillow encodes here, which has to be installed: the file's bytes differ, and its pixels do not.
+Tested against onnxruntime-extensions, whose DecodeImage reads the files, exactly.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """MaskedFill of onnxruntime-extensions, which keeps the strings that a mask selects.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/masked_fill.cc.
-Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/masked_fill.cc. Tested against
+onnxruntime-extensions, exactly.
 """
 
 NAMES = ("ai.onnx.contrib::MaskedFill",)

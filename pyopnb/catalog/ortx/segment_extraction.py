@@ -1,7 +1,7 @@
 """SegmentExtraction of onnxruntime-extensions, which finds runs of labels.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/segment_extraction.cc. Label 0 is
-no segment. Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/math/segment_extraction.cc. Label 0
+is no segment. Tested against onnxruntime-extensions, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """StringECMARegexReplace of onnxruntime-extensions, a replacement by JavaScript's expressions.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_ecmaregex_replace.cc.
-Python's expressions are nearly those: only references to groups are written otherwise. Tested
-against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/string_ecmaregex_replace.cc.
+Differs: Python's expressions are nearly those of ECMAScript: a dollar sign also matches before a
+last line break, and a dot matches a carriage return. Tested against onnxruntime-extensions,
+exactly.
 """
 
 import re

@@ -1,7 +1,8 @@
 """StringMapping of onnxruntime-extensions, a dictionary of strings.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_mapping.cc.
-Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/string_mapping.cc. Differs: a
+line of the map that is no pair is skipped, where the kernel refuses the map. Tested against
+onnxruntime-extensions, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """StringRegexSplitWithOffsets of onnxruntime-extensions, which splits strings at what matches.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_regex_split.cc. A delimiter
-is the first group of the pattern; without a group, nothing is split. Python's expressions stand for
-those of RE2, and offsets are in bytes of UTF-8. Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2,
+operators/text/re2_strings/string_regex_split.cc. A delimiter is the first group of the pattern;
+without a group, nothing is split. Offsets are in bytes of UTF-8. Differs: the expressions are
+Python's instead of those of RE2. Tested against onnxruntime-extensions, exactly.
 """
 
 import re

@@ -1,7 +1,7 @@
 """StringToVector of onnxruntime-extensions, a dictionary from strings to rows of numbers.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_to_vector.cc.
-Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/string_to_vector.cc. Tested
+against onnxruntime-extensions, exactly.
 """
 
 import numpy as np

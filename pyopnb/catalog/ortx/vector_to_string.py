@@ -1,7 +1,7 @@
 """VectorToString of onnxruntime-extensions, a dictionary from rows of numbers to strings.
 
-Defined in microsoft/onnxruntime-extensions 0.15, operators/text/vector_to_string.cc.
-Tested against onnxruntime-extensions, exactly.
+Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/vector_to_string.cc. Tested
+against onnxruntime-extensions, exactly.
 """
 
 import numpy as np

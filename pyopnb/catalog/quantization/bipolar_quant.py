@@ -1,7 +1,7 @@
 """BipolarQuant of QONNX, which keeps the sign only.
 
-Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/bipolar_quant_op.md.
-Tested against its formula in NumPy, exactly.
+Defined in fastmachinelearning/qonnx v0.4.0, docs/qonnx-custom-ops/bipolar_quant_op.md. Tested
+against its formula in NumPy, exactly.
 """
 
 import numpy as np

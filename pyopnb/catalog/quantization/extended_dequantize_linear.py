@@ -1,7 +1,8 @@
 """ExtendedDequantizeLinear of AMD's Quark, DequantizeLinear for more dtypes.
 
-Defined in the package amd-quark, quark/onnx/operators/custom_ops: ONNX's DequantizeLinear for
-int16, int32, float16 and bfloat16 as well. Tested against ONNX Runtime's DequantizeLinear, to 1e-6.
+Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is ONNX's
+DequantizeLinear for int16, int32, float16 and bfloat16 as well. Tested against ONNX Runtime's
+DequantizeLinear, to 1e-6.
 """
 
 import numpy as np

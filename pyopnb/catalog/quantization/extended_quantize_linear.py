@@ -1,8 +1,8 @@
 """ExtendedQuantizeLinear of AMD's Quark, QuantizeLinear for more dtypes.
 
-Defined in the package amd-quark, quark/onnx/operators/custom_ops: ONNX's QuantizeLinear for int16,
-int32, float16 and bfloat16 as well. Without a zero point, the result is uint8.
-Tested against ONNX Runtime's QuantizeLinear, exactly.
+Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is ONNX's
+QuantizeLinear for int16, int32, float16 and bfloat16 as well. Without a zero point, the result is
+uint8. Tested against ONNX Runtime's QuantizeLinear, exactly.
 """
 
 import ml_dtypes

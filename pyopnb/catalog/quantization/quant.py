@@ -1,9 +1,8 @@
 """Quant of QONNX, with which Brevitas exports quantizers of any number of bits.
 
-Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md. The package qonnx 1.0.0
-clamps before it rounds, and so does this; its document rounds first, which differs beyond the
-limits only.
-Tested against its formula in NumPy, exactly.
+Defined in fastmachinelearning/qonnx v0.4.0, docs/qonnx-custom-ops/quant_op.md. Differs: it clamps
+before it rounds, as the package qonnx 1.0.0 does; its document rounds first, which differs beyond
+the limits only. Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

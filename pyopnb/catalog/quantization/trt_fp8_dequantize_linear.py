@@ -1,7 +1,8 @@
 """TRT_FP8DequantizeLinear, the inverse of TRT_FP8QuantizeLinear.
 
-Defined in NVIDIA/Model-Optimizer, modelopt/torch/quantization/export_onnx.py. The scale has the
-dtype of the result; weights in old files are bytes. Tested against numbers that are known, exactly.
+Defined in NVIDIA/Model-Optimizer a2fbac7, modelopt/torch/quantization/export_onnx.py. The scale has
+the dtype of the result; weights in old files are bytes. Tested against numbers that are known,
+exactly.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Trunc of QONNX, which drops the lowest bits of a quantized tensor.
 
-Defined in fastmachinelearning/qonnx before 1.0, docs/qonnx-custom-ops/trunc_op.md. Since 1.0 it has
-six inputs, and is another operator.
-Tested against its formula in NumPy, exactly.
+Defined in fastmachinelearning/qonnx v0.4.0, docs/qonnx-custom-ops/trunc_op.md. Since 1.0 it has six
+inputs, and is another operator. Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

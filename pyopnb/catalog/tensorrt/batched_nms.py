@@ -1,8 +1,10 @@
 """BatchedNMS_TRT and BatchedNMSDynamic_TRT, of TensorRT 7 and 8, which YOLOv6, yolort and TAO use.
 
-Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin. The plugin's sorts are not stable;
-here, the box that comes first in the input comes first among equal scores.
-Tested against ONNX Runtime's NonMaxSuppression, exactly.
+Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin/batchedNMSInference.cu and
+plugin/common/kernels/allClassNMS.cu. Differs: equal scores come in the order of the input, where
+the plugin's order is any; scores of float16 keep all bits, whatever scoreBits is; and keepTopK may
+be over topK, where the plugin writes nothing. Tested against ONNX Runtime's NonMaxSuppression,
+exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Clip_TRT, the limits of UFF files.
 
-Defined in NVIDIA/TensorRT v8.6.1, plugin/clipPlugin; gone from later releases.
-Tested against NumPy's clip, exactly.
+Defined in NVIDIA/TensorRT v8.6.1, plugin/clipPlugin/clip.cu. It is gone from later releases. Tested
+against NumPy's clip, exactly.
 """
 
 NAMES = ("::Clip_TRT", "TRT::Clip_TRT")

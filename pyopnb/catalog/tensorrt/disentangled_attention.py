@@ -1,9 +1,9 @@
 """DisentangledAttention_TRT, the attention of DeBERTa in NVIDIA's and ONNX Runtime's files.
 
-Defined in NVIDIA/TensorRT, plugin/disentangledAttentionPlugin, release 10.12, which is compiled as
-its version 2, with logarithmic buckets. Releases before 22.07 cut positions off linearly; no file
-tells which one it was made for.
-Tested against a loop by its definition, to 1e-5.
+Defined in NVIDIA/TensorRT v10.12.0, plugin/disentangledAttentionPlugin/disentangledKernel.cu. It is
+compiled as its version 2, with logarithmic buckets. Differs: releases before 22.07 cut positions
+off linearly, and no file tells which one it was made for. Tested against a loop by its definition,
+to 1e-5.
 """
 
 import numpy as np

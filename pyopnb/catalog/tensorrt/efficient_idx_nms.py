@@ -1,8 +1,10 @@
 """EfficientIdxNMS_TRT, which gives the numbers of the boxes as well, for masks and key points.
 
-Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientIdxNMSPlugin. The rules are those of
-EfficientNMS_TRT.
-Tested against ONNX Runtime's NonMaxSuppression, and the input's boxes at its numbers, exactly.
+Defined in laugh12321/TensorRT-YOLO afc06ec,
+modules/plugin/efficientIdxNMSPlugin/efficientIdxNMSInference.cu. The rules are those of
+EfficientNMS_TRT. Differs: as EfficientNMS_TRT; and with boxes for each class, the number is the
+box's, where the plugin gives (box * classes + class) % boxes. Tested against ONNX Runtime's
+NonMaxSuppression, and the input's boxes at its numbers, exactly.
 """
 
 from pyopnb.catalog.cores.efficient_nms_form import efficient_nms_form

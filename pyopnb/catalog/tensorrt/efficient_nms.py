@@ -1,8 +1,10 @@
 """EfficientNMS_TRT, which ends the detectors that yolov7, YOLOv6 and mmyolo export for TensorRT.
 
-Defined in NVIDIA/TensorRT, plugin/efficientNMSPlugin, release 10.12. The plugin sorts scores in
-parallel, so the order of equal scores is any; here, it is that of the input.
-Tested against a loop by its definition, and ONNX Runtime's NonMaxSuppression, exactly.
+Defined in NVIDIA/TensorRT v10.12.0, plugin/efficientNMSPlugin/efficientNMSInference.cu. Differs:
+equal scores come in the order of the input, where the plugin's order is any; below a score
+threshold of 0.007, the plugin also gives boxes under it, with a score of -32768; and in float16 it
+rounds each step of boxes and overlaps to half, which are float32 here. Tested against a loop by its
+definition, and ONNX Runtime's NonMaxSuppression, exactly.
 """
 
 from typing import Literal

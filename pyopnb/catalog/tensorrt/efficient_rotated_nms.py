@@ -1,8 +1,11 @@
 """EfficientRotatedNMS_TRT, which ends the detectors of turned boxes that TensorRT-YOLO exports.
 
-Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientRotatedNMSPlugin. How much two boxes
+Defined in laugh12321/TensorRT-YOLO afc06ec,
+modules/plugin/efficientRotatedNMSPlugin/efficientRotatedNMSInference.cuh. How much two boxes
 overlap is not an area: it is the similarity of two normal distributions (probiou) of Llerena and
-others (2021), as Ultralytics has it. Tested against a loop by its definition, exactly.
+others (2021). Differs: the overlap is the published one, as Ultralytics has it; the plugin has half
+the mixed term, and no root and another divisor in the last one, which looks like a slip. Otherwise
+as EfficientNMS_TRT. Tested against a loop by its definition, exactly.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """GroupNormalizationPlugin of TensorRT, whose scale and shift are inputs.
 
-Defined in NVIDIA/TensorRT v8.6.1, plugin/groupNormalizationPlugin.
+Defined in NVIDIA/TensorRT v8.6.1, plugin/groupNormalizationPlugin/groupNormalizationPlugin.cpp.
 Tested against ONNX Runtime's GroupNormalization, to 1e-4.
 """
 

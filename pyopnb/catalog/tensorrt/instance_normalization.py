@@ -1,7 +1,8 @@
 """InstanceNormalization_TRT of TensorRT, with an activation.
 
-Defined in NVIDIA/TensorRT v8.6.1, plugin/instanceNormalizationPlugin.
-Tested against ONNX Runtime's InstanceNormalization and LeakyRelu, to 1e-4.
+Defined in NVIDIA/TensorRT v8.6.1,
+plugin/instanceNormalizationPlugin/instanceNormalizationPlugin.cu. Tested against ONNX Runtime's
+InstanceNormalization and LeakyRelu, to 1e-4.
 """
 
 import numpy as np

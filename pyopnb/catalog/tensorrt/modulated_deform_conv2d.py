@@ -1,8 +1,9 @@
 """ModulatedDeformConv2d of TensorRT, with which TAO exports OCDNet.
 
-Defined in NVIDIA/TensorRT, plugin/modulatedDeformConvPlugin, release 10.12, whose versions 1 and 2
-are equal. It is mmcv's operator with other names of the groups. Tested against ONNX Runtime's
-DeformConv, to 1e-4.
+Defined in NVIDIA/TensorRT v10.12.0,
+plugin/modulatedDeformConvPlugin/modulatedDeformConvPluginKernel.cu. Its versions 1 and 2 are equal.
+It is mmcv's operator with other names of the groups. Tested against ONNX Runtime's DeformConv, to
+1e-4.
 """
 
 from pyopnb.catalog.mmdeploy.modulated_deform_conv2d import MMCVModulatedDeformConv2d

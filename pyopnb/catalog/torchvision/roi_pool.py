@@ -1,7 +1,7 @@
 """roi_pool of torchvision, the maxima of regions of Fast R-CNN.
 
-Defined in pytorch/vision, torchvision/csrc/ops/cpu/roi_pool_kernel.cpp; numbers are constant
-inputs. Tested against ONNX Runtime's MaxRoiPool, exactly.
+Defined in pytorch/vision 32c7f39, torchvision/csrc/ops/cpu/roi_pool_kernel.cpp. Tested against ONNX
+Runtime's MaxRoiPool, exactly.
 """
 
 import numpy as np

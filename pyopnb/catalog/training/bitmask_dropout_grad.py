@@ -1,8 +1,9 @@
 """BitmaskDropoutGrad of onnxruntime-training.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-A mask has a bit for each element, the lowest for the first.
-Tested against its formula in NumPy with the mask that it gets, to 1e-6.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. A mask has a bit for each element, the lowest for the first. Differs: outside training
+the gradient is given back as it is, where the original scales it all the same. Tested against its
+formula in NumPy with the mask that it gets, to 1e-6.
 """
 
 from pyopnb.catalog.cores.dropout import bits_of, dropped_gradient

@@ -1,7 +1,8 @@
 """DropoutGrad of onnxruntime-training.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-Tested against its formula in NumPy with the mask that it gets, to 1e-6.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. Differs: outside training the gradient is given back as it is, where the original scales
+it all the same. Tested against its formula in NumPy with the mask that it gets, to 1e-6.
 """
 
 from pyopnb.catalog.cores.dropout import dropped_gradient

@@ -1,8 +1,8 @@
 """InPlaceAccumulatorV2 of onnxruntime-training, with which gradients of several batches are added.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-Nothing is written in place here: the second output has the sum.
-Tested against sums that are known, exactly.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. Differs: nothing is written in place: the second output has the sum. Tested against sums
+that are known, exactly.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """ReluGrad of onnxruntime-training.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-The schema calls the second input X; what builds gradients passes Y, whose sign is the same.
-Tested against its formula in NumPy, exactly.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. The schema calls the second input X; what builds gradients passes Y, whose sign is the
+same. Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

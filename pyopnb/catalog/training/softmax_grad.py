@@ -1,7 +1,7 @@
 """SoftmaxGrad_13 of onnxruntime-training.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-Tested against central differences in float64, to 1e-6.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. Tested against central differences in float64, to 1e-6.
 """
 
 from pyopnb.catalog.cores.softmax_gradients import softmax_gradient

@@ -1,9 +1,9 @@
 """YieldOp of onnxruntime-training, at which a program takes outputs and gives their gradients.
 
-Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
-No file has the program. Here the gradients are 1, those of the outputs' sum: of a model that
-returns its loss they are right, and for others the cell that pyopnb.skeleton writes is the one to
-change. Tested against the derivative of a sum, exactly.
+Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
+version 1. No file has the program. Differs: the gradients are 1, those of the outputs' sum: of a
+model that returns its loss they are right, and for others the cell that pyopnb.skeleton writes is
+the one to change. Tested against the derivative of a sum, exactly.
 """
 
 import warnings
