@@ -121,7 +121,8 @@ def write_reproduction(
         np.savez(folder / "feeds.npz", *arrays)
         # Without optimizations, onnxruntime runs the model again.
         if failure.outputs and failure.kind != "levels":
-            np.savez(folder / "expected.npz", *failure.outputs[1].values())
+            expected = [storable(name, value) for name, value in failure.outputs[1].items()]
+            np.savez(folder / "expected.npz", *expected)
         if names:
             save_module(folder / f"{_OPS}.py", *names, overwrite=True)
         (folder / "reproduce.py").write_text(_script(feeds, failure, names), encoding="utf-8")

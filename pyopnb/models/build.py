@@ -40,7 +40,15 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
-__all__ = ["add_attributes", "ints_to_floats", "model", "node", "refuse_ambiguous", "type_outputs"]
+__all__ = [
+    "add_attributes",
+    "checked_attribute",
+    "ints_to_floats",
+    "model",
+    "node",
+    "refuse_ambiguous",
+    "type_outputs",
+]
 
 
 @hide_internal_frames
@@ -131,7 +139,7 @@ def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:
     # onnx's own maker sorts the attributes as well, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
-            proto.attribute.append(_attribute(op, key, value))
+            proto.attribute.append(checked_attribute(f"node {sanitize(op)}", key, value))
 
 
 def _names(names: Sequence[str] | str) -> list[str]:
@@ -140,8 +148,9 @@ def _names(names: Sequence[str] | str) -> list[str]:
     return list(names)
 
 
-def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
-    where = f"node {sanitize(op)}, attr {sanitize(key)}"
+def checked_attribute(node: str, key: str, value: Any) -> onnx.AttributeProto:
+    """Make an attribute, or raise `ModelError` where ONNX cannot store the value."""
+    where = f"{node}, attr {sanitize(key)}"
     # An array is a tensor attribute. onnx would take it for a list of numbers.
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, _tensor(value, where))

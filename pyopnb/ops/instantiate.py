@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pyopnb.errors import DefinitionError
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.op import Version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
@@ -39,7 +41,15 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
     """
     arguments = schema.bind(values, where)
     try:
-        return version.cls(**arguments)
+        instance = version.cls(**arguments)
+        if not isinstance(instance, version.cls):
+            raise DefinitionError(
+                f"class {version.cls.__name__}, __new__",
+                expected=f"an instance of {version.cls.__name__}",
+                got=describe(instance),
+                next="return super().__new__(cls)",
+            )
+        return instance
     except BaseException as error:
         add_note(error, f"in {where}, version {version.number}, __init__")
         raise

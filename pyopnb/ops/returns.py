@@ -170,16 +170,22 @@ class Output:
     def _strings(self, array: np.ndarray, value: Any) -> np.ndarray:
         # NumPy's fixed-width texts, and its own strings.
         if array.dtype.kind in "UT":
-            return np.asarray(array.astype(object))
+            array = array.astype(object)
         # Without elements, the dtype alone tells that these are no strings.
         if array.dtype != object and not array.size:
             got = f"an empty array of {array.dtype}"
             raise self.refusal(value, got, "np.asarray({}).astype(str)", expected="str")
         for index, item in np.ndenumerate(array):
+            if type(item) is str and item.isascii():
+                continue
+            at = f"[{', '.join(map(str, index))}]" if index else ""
             if not isinstance(item, str):
-                at = f"[{', '.join(map(str, index))}]" if index else ""
                 got = f"{type(item).__name__} {sanitize(repr(item))}"
                 raise self.refusal(value, got, "np.asarray({}).astype(str)", at=at, expected="str")
+            if not _is_encodable(item):
+                line, _ = origin_of(self.function)
+                expected, got = "str that UTF-8 can have", sanitize(repr(item))
+                raise ResultError(self._at(line) + at, expected=expected, got=got)
         return np.asarray(array, dtype=object).view(np.ndarray)
 
     def wrong_shape(self, value: Any, inputs: str = "") -> ResultError:
@@ -281,6 +287,15 @@ class Output:
         if len(hints) > 1:
             listed = f"({listed})"
         return f"-> {listed} after the parameters of compute"
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        # Bytes that are no UTF-8 arrive so, and go out as they came.
+        text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def wrong_count(where: str, function: Any, value: Any, wanted: int) -> ResultError:

@@ -378,7 +378,15 @@ def storable(name: str, value: Any) -> np.ndarray:
         raise InputError(f"feed {sanitize(name)}", expected="an array, for a file", got=got)
     array = np.asarray(value)
     if array.dtype.kind == "O":
-        array = array.astype(str)
+        texts = array.astype(str)
+        # NumPy's own texts lose NULs at their ends.
+        if not np.array_equal(texts, array):
+            raise InputError(
+                f"feed {sanitize(name)}",
+                expected="texts that do not end in NUL, for a file",
+                got="another",
+            )
+        array = texts
     if array.dtype.isbuiltin != 1 and array.dtype.kind != "U":
         expected = "a dtype that NumPy itself has, for another Python"
         raise InputError(f"feed {sanitize(name)}", expected=expected, got=str(array.dtype))

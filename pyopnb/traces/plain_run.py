@@ -100,7 +100,11 @@ def _save(path: Path, arrays: list[np.ndarray]) -> None:
     members = {}
     for number, array in enumerate(arrays):
         if array.dtype.kind == "O":
-            array = array.astype(str)
+            texts = array.astype(str)
+            if not np.array_equal(texts, array):
+                error = ValueError("a result has texts that end in NUL, which no file keeps")
+                raise _Failed("run", error)
+            array = texts
         members[str(number)] = array
     np.savez(path, **members)  # type: ignore[arg-type]  # all keys are digits
 

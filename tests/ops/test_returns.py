@@ -108,3 +108,28 @@ def test_an_imaginary_part_is_not_dropped():
         pyopnb.errors.ResultError, match=r"return np.asarray\(np.abs\(np.fft.fft\(x\)\), dtype="
     ):
         pyopnb.call("demo::Spectrum", X)
+
+
+@pytest.mark.parametrize("make", [list, np.array, functools.partial(np.array, dtype=object)])
+def test_text_that_utf8_cannot_have_is_refused(make):
+    @pyopnb.pyop("demo::Lone")
+    class Lone:
+        def compute(self, x) -> "string[2]":
+            return make(["right", "a\ud800"])
+
+    with pytest.raises(pyopnb.errors.ResultError, match=r"output 0\[1\]: expected str that UTF-8"):
+        pyopnb.call("demo::Lone", X)
+
+
+@pytest.mark.parametrize("other", [5, None, functools.partial(len)])
+def test_new_that_makes_something_else_is_refused(other):
+    @pyopnb.pyop("demo::Other")
+    class Other:
+        def __new__(cls):
+            return other
+
+        def compute(self, x):
+            return x
+
+    with pytest.raises(pyopnb.errors.DefinitionError, match=r"class Other, __new__: expected an"):
+        pyopnb.call("demo::Other", X)

@@ -175,3 +175,68 @@ def test_a_run_in_flight_keeps_its_attrs():
     thread.join(LIMIT)
     assert got == [[2, 4]]
     assert session(x=X)["y"].tolist() == [9, 18]
+
+
+class Kinds:
+    def __init__(
+        self,
+        k: int = 1,
+        f: float = 1.0,
+        s: str = "",
+        ints: list[int] = (),
+        floats: list[float] = (),
+        strings: list[str] = (),
+        t: np.ndarray = np.zeros(1),
+        **others,
+    ):
+        self.k = k
+
+    def compute(self, x):
+        return x * np.float32(self.k)
+
+
+@pytest.mark.parametrize("how", ["call", "node", "set_attrs", "with_attrs", "sweep"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("k", 2**63),
+        ("k", -(2**63) - 1),
+        ("k", 2**70),
+        ("f", 1e39),
+        ("f", -1e300),
+        ("s", "a\ud800"),
+        ("ints", [1, 2**63]),
+        ("floats", [1.0, 1e39]),
+        ("strings", ["\ud800"]),
+        ("t", np.array([object()])),
+        ("t", np.array([b"a"])),
+        ("t", np.array(["2020"], "datetime64[Y]")),
+        ("other", 2**70),
+        ("other", {"a": 1}),
+        ("other", [1, "a"]),
+    ],
+)
+def test_what_no_attribute_can_hold_is_refused_everywhere(how, name, value):
+    pyopnb.pyop("demo::Kinds")(Kinds)
+    model = pyopnb.model(pyopnb.node("demo::Kinds", "x", "y"), {"x": "float32[N]"}, "y")
+    x = np.float32([1])
+    session = pyopnb.Session(model)
+    ways = {
+        "call": lambda: pyopnb.call("demo::Kinds", x, **{name: value}),
+        "node": lambda: pyopnb.node("demo::Kinds", "x", "y", **{name: value}),
+        "set_attrs": lambda: session.set_attrs(**{name: value}),
+        "with_attrs": lambda: session.with_attrs(**{name: value}),
+        "sweep": lambda: pyopnb.sweep(session, x=[x], **{name: [value]}),
+    }
+    with pytest.raises(pyopnb.errors.ModelError, match=rf"attr {name}: expected"):
+        ways[how]()
+    assert session(x=x)["y"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 3.4e38])
+def test_what_a_float_attribute_can_hold_is_taken(value):
+    pyopnb.pyop("demo::Kinds")(Kinds)
+    model = pyopnb.model(pyopnb.node("demo::Kinds", "x", "y"), {"x": "float32[N]"}, "y")
+    session = pyopnb.Session(model)
+    session.set_attrs(f=value)
+    assert repr(session.attrs["y"]["f"]) == repr(value)

@@ -326,3 +326,19 @@ def test_a_model_newer_than_that_runtime(oldest, define, monkeypatch):
 
     with pytest.raises(ModelError, match=r"expected pyopnb there, for the nodes a \(demo::Half\)"):
         pyopnb.trace(model("a = demo.Half(x)  y = Neg(a)"), x=X, on=OLDEST)
+
+
+def test_texts_that_end_in_nul_are_refused_and_not_cut():
+    model = pyopnb.parse("(string[N] x) => (string[N] y) { y = Identity(x) }")
+    kept = pyopnb.trace(model, {"x": ["a", "b\0c"]}, on=sys.executable)
+    assert kept["y"].tolist() == ["a", "b\0c"]
+    with pytest.raises(
+        pyopnb.errors.InputError, match="feed x: expected texts that do not end in NUL"
+    ):
+        pyopnb.trace(model, {"x": ["a", "b\0"]}, on=sys.executable)
+
+
+def test_result_that_ends_in_nul_is_refused_and_not_cut():
+    text = '(string[N] x) => (string[M,K] y, int64[M] n) { y, n = StringSplit<delimiter=",">(x) }'
+    with pytest.raises(pyopnb.errors.PyopError, match="end in NUL"):
+        pyopnb.trace(pyopnb.parse(text), {"x": ["a\0,b"]}, on=sys.executable)

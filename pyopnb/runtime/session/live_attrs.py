@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.errors import ModelError
+from pyopnb.models.build import checked_attribute
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import REQUIRED
@@ -122,15 +123,18 @@ def _refuse_ambiguous(
 def merge_attrs(
     kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Change some attrs of a node, and check that the op's ``__init__`` takes them.
+    """Change some attrs of a node, and check that a node and the op's ``__init__`` take them.
 
     Raises
     ------
     ModelError
-        An attr of another kind.
+        An attr of another kind, or with a value that no attribute of a model can have.
     """
     merged = {**values, **changes}
-    kernel.schema(kernel.op.current).bind(merged, kernel.where)
+    arguments = kernel.schema(kernel.op.current).bind(merged, kernel.where)
+    for name in changes:
+        if arguments[name] is not None:
+            checked_attribute(kernel.where, name, arguments[name])
     return merged
 
 
