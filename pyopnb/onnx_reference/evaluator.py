@@ -143,7 +143,15 @@ class Evaluator:
         except Exception as error:
             # If, Loop and Scan raise another exception in its place, which says
             # "issues with types".
-            if not self._failures or self._failures[0] is error:
+            if not self._failures:
+                # onnx's classes of If, Constant and the like, which run around the kernels.
+                raise ModelError(
+                    "onnx.reference",
+                    expected="a model that it can run",
+                    got=f"{type(error).__name__}: {sanitize(str(error))}",
+                    next="trace it on onnxruntime",
+                ) from error
+            if self._failures[0] is error:
                 raise
             raise self._failures.pop() from None
         finally:

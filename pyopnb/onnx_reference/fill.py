@@ -29,7 +29,12 @@ from pyopnb.onnx_reference.catalog_ops import (
     is_for_version,
     redefine_catalog_op,
 )
-from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
+from pyopnb.onnx_reference.operator import (
+    has_reference,
+    lack_of_reference,
+    schema_of_op,
+    stand_in_class,
+)
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
@@ -234,7 +239,9 @@ class _Filling:
             if problem:
                 return problem
             if node_entry(node, version) is None:
-                return "neither ONNX's reference implementation nor the catalogue has it"
+                lack = lack_of_reference(node, version) if version is not None else ""
+                reason = f": {lack}" if lack else ""
+                return f"neither ONNX's reference implementation nor the catalogue has it{reason}"
         for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):
                 uncarried = self._types.uncarried(site.scope, name)

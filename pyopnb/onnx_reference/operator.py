@@ -35,7 +35,6 @@ from pyopnb.onnx_reference.refusals import refuse_wrong
 from pyopnb.onnx_reference.scan import scan_class
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
@@ -46,6 +45,7 @@ __all__ = [
     "Evaluation",
     "StandIn",
     "has_reference",
+    "lack_of_reference",
     "node_kernel",
     "reference",
     "runs_as_newest",
@@ -91,9 +91,8 @@ def reference(
     Raises
     ------
     ModelError
-        There is no such operator, it has no reference implementation, or it has no such attr.
-    Exception
-        Whatever the reference implementation raised.
+        There is no such operator, it has no reference implementation or no such attr, or the
+        reference implementation raised another exception, which is the cause.
 
     Examples
     --------
@@ -124,12 +123,7 @@ def reference(
         where = error.where.replace(site.where, _where(domain, op_type))
         raise ModelError(where, expected=error.expected, got=error.got, next=error.next)
     arrays = [_argument(value, schema, position) for position, value in enumerate(inputs)]
-    try:
-        results = evaluation(*arrays)
-    except Exception as error:
-        types = ", ".join(map(_type_text, arrays))
-        add_note(error, f"in ONNX's reference implementation of {domain}::{op_type}, on {types}")
-        raise
+    results = evaluation(*arrays)
     if count > 1:
         return results
     return results[0]
@@ -201,6 +195,11 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
 
 def has_reference(node: NodeProto, opset: int) -> bool:
     """Tell whether the installed onnx can run the node's operator in that version of its domain."""
+    return not lack_of_reference(node, opset)
+
+
+def lack_of_reference(node: NodeProto, opset: int) -> str:
+    """Say why the reference does not run a node; return nothing where it does."""
     attrs = {}
     for attribute in node.attribute:
         # onnx would read external data, wherever the working folder is.
@@ -209,9 +208,9 @@ def has_reference(node: NodeProto, opset: int) -> bool:
     domain = canonical_domain(node.domain)
     try:
         evaluation = Evaluation(domain, node.op_type, opset, attrs, max(1, len(node.output)))
-    except ModelError:
-        return False
-    return evaluation.exists()
+    except ModelError as error:
+        return f"expected {error.expected}, got {error.got}"
+    return "" if evaluation.exists() else "a definition in words only"
 
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
@@ -304,17 +303,29 @@ class Evaluation:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the outputs; None omits an input."""
+        # Kernels do not warn of a division by zero either.
+        with np.errstate(all="ignore"):
+            try:
+                return self._run(inputs)
+            except ModelError:
+                raise
+            except Exception as error:
+                types = ", ".join(map(_type_text, inputs))
+                raise ModelError(
+                    self._where,
+                    expected="inputs and attrs that the reference implementation can run",
+                    got=f"{types}: {type(error).__name__}: {sanitize(str(error))}",
+                ) from error
+
+    def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         if self._correction is not None:
-            with np.errstate(all="ignore"):
-                return self._correction(*inputs)
+            return self._correction(*inputs)
         evaluator, names = locked(self._lock, self._find_evaluator, inputs)
         feeds = {}
         for name, value in zip(names, inputs, strict=False):
             if value is not None:
                 feeds[name] = value
-        # Kernels do not warn of a division by zero either.
-        with np.errstate(all="ignore"):
-            return tuple(evaluator.run(None, feeds))
+        return tuple(evaluator.run(None, feeds))
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Return the outputs' types as far as onnx infers them from the inputs' types.

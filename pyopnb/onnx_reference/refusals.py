@@ -33,6 +33,11 @@ def refuse_wrong(
         # Before version 10 the mask has the dtype of the input; onnx's is bool.
         expected = "a Dropout without its mask before opset 10"
         raise ModelError(where, expected=expected, got="a second output", next="opset=13")
+    if (domain, op_type) == ("", "Attention") and outputs > 3 and "softcap" in attrs:
+        # onnx's fourth output in mode 0 is the product after softcap; it is the one before.
+        expected = "qk_matmul_output_mode other than 0 with softcap and a fourth output"
+        if not attrs.get("qk_matmul_output_mode", AttributeProto()).i and attrs["softcap"].f:
+            raise ModelError(where, expected=expected, got="mode 0", next=_NEXT)
     refusal = _REFUSALS.get(f"{domain}::{op_type}")
     if refusal is None:
         return
@@ -116,7 +121,17 @@ def _range(attrs: Mapping[str, Any]) -> _Fault:
     return None
 
 
+def _random(attrs: Mapping[str, Any]) -> _Fault:
+    floats = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+    dtype = attrs.get("dtype", TensorProto.FLOAT)
+    return None if dtype in floats else ("a float dtype", f"dtype {dtype}")
+
+
 _REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
+    "::RandomNormal": _random,
+    "::RandomNormalLike": _random,
+    "::RandomUniform": _random,
+    "::RandomUniformLike": _random,
     "::Range": _range,
     "ai.onnx.ml::LinearClassifier": _linear_classifier,
     "ai.onnx.ml::LinearRegressor": _linear_regressor,

@@ -322,3 +322,32 @@ def test_normalizations() -> None:
     agree("GlobalLpPool", x, opset=2, p=3)
     agree("LogSoftmax", np.float32([[1000, 1001, -1000]]), opset=13)
     agree("Flatten", F(2, 0, 3), opset=13, axis=2)
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_places_of_extremes_beside_nan(op: str) -> None:
+    x = RNG.integers(0, 3, (3, 4, 5)).astype(np.float32)
+    x.ravel()[::3] = np.nan
+    for last in (0, 1):
+        agree(op, x, opset=13, axis=1, select_last_index=last)
+        agree(op, np.nan_to_num(x).astype(np.uint8), opset=13, keepdims=0, select_last_index=last)
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+def test_a_failure_of_the_reference_names_the_operator_and_the_types() -> None:
+    refused = r"reference of ::Bernoulli: expected inputs .* got float32\[1\]: ValueError: p < 0"
+    with pytest.raises(pyopnb.errors.ModelError, match=refused) as caught:
+        pyopnb.reference("Bernoulli", np.float32([-1]))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_attrs_that_the_reference_computes_wrongly_are_refused() -> None:
+    q, k, v = F(1, 1, 1, 2), F(1, 1, 1, 2), F(1, 1, 1, 2)
+    with pytest.raises(pyopnb.errors.ModelError, match="with softcap and a fourth output"):
+        pyopnb.reference("Attention", q, k, v, softcap=1.0, outputs=4)
+    pyopnb.reference("Attention", q, k, v, softcap=1.0, qk_matmul_output_mode=1, outputs=4)
+    integers = pyopnb.node("RandomNormal", "", "y", dtype=onnx.TensorProto.INT32, shape=[2])
+    with pytest.warns(pyopnb.errors.Filled, match="expected a float dtype, got dtype 6"):
+        pyopnb.fill(pyopnb.model(integers, {}, {"y": "int32[2]"}, opset=14))

@@ -137,7 +137,7 @@ def test_gathering_from_more_than_64(shape, axis):
     )
     feeds = {"x": x, "i": place}
     same(model(f"y = GatherElements<axis = {axis}>(x, i)", feeds, "y"), feeds)
-    with pytest.raises(IndexError):
+    with pytest.raises(pyopnb.errors.ModelError, match="IndexError"):
         pyopnb.reference("::GatherElements", x, np.full(shape, 100), axis=axis)
 
 

@@ -8,7 +8,47 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cum_prod", "cum_sum", "flatten", "gather_elements", "one_hot", "pad", "pad_2"]
+__all__ = [
+    "arg_max",
+    "arg_min",
+    "cum_prod",
+    "cum_sum",
+    "flatten",
+    "gather_elements",
+    "one_hot",
+    "pad",
+    "pad_2",
+]
+
+
+def arg_max(x: Any, *, axis: int, keepdims: int, select_last_index: int = 0) -> Any:
+    """Return the place of the largest element along an axis."""
+    return _place_of_extreme(x, -np.inf, np.argmax, axis, keepdims, select_last_index)
+
+
+def arg_min(x: Any, *, axis: int, keepdims: int, select_last_index: int = 0) -> Any:
+    """Return the place of the smallest element along an axis."""
+    return _place_of_extreme(x, np.inf, np.argmin, axis, keepdims, select_last_index)
+
+
+def _place_of_extreme(
+    x: Any, worst: float, function: Any, axis: int, keepdims: int, takes_last: int
+) -> Any:
+    values = x
+    if x.dtype.kind not in "biu":
+        # As in ONNX Runtime, which compares one after the other: NaN is never chosen, and if it
+        # comes first, it stays.
+        values = np.where(np.isnan(x), worst, x)
+        beside = [1] * x.ndim
+        beside[axis] = -1
+        stays = np.where(np.arange(x.shape[axis]) == 0, 0, worst).reshape(beside)
+        values = np.where(np.isnan(x.take([0], axis=axis)), stays, values)
+    if takes_last:
+        values = np.flip(values, axis)
+    places = function(values, axis=axis, keepdims=bool(keepdims))
+    if takes_last:
+        places = x.shape[axis] - 1 - places
+    return np.asarray(places, np.int64)
 
 
 def flatten(x: Any, *, axis: int) -> Any:

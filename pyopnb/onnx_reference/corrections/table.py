@@ -38,6 +38,8 @@ _NEWEST = 2**31
 # The first and the last version of the domain in which a function serves. Operators outside of
 # ONNX's own domain have its name before theirs.
 _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
+    "ArgMax": ((1, _NEWEST, indexing.arg_max),),
+    "ArgMin": ((1, _NEWEST, indexing.arg_min),),
     "AveragePool": ((7, _NEWEST, pooling.average_pool),),
     "BatchNormalization": ((7, _NEWEST, normalization.batch_normalization),),
     "CumProd": ((26, _NEWEST, indexing.cum_prod),),
