@@ -6,7 +6,6 @@ import atexit
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -131,9 +130,7 @@ def _add_context(
 
 _closing = False
 _DRAIN = 1.0  # seconds that exit waits for runs on other threads
-# Seconds that it then waits for threads that have just left compute. They can only be stopped when
-# they have returned to Python.
-_LAST = 0.1
+_LAST = 0.1  # seconds that it then waits for threads that have just left compute
 
 
 def _stop_here() -> None:
@@ -154,13 +151,8 @@ def _close() -> None:
     global _closing
     _closing = True
     QUIET.terminate = True  # ends runs between two nodes
-    until = time.monotonic() + _DRAIN
-    # A run needs the GIL to come to its end, and each sleep hands it over.
-    while _bridge.runs_in_flight() and time.monotonic() < until:
-        time.sleep(0.005)
-    _bridge.close()  # from here on, threads stay in compute
-    if threading.active_count() > 1 and _bridge.counters()["kernels"]:
-        time.sleep(_LAST)
+    last = _LAST if threading.active_count() > 1 else 0.0
+    _bridge.close(_DRAIN, last)
 
 
 live_sessions: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -482,3 +482,27 @@ def test_interrupts_at_any_moment_leave_nothing_behind(fresh):
         thread.join()
         print(_bridge.counters()["runs"], session(x=X)["y"])
     """).clean("0 [-2.  4. -6.]\n")
+
+
+def test_an_interrupt_while_the_exit_waits_for_runs(fresh):
+    done = fresh("""
+        op("exit::Slow", lambda self, x: (time.sleep(0.02), x + 1)[1])
+        session = pyopnb.Session(chain("exit::Slow"))
+        begun = threading.Event()
+        def loop():
+            begun.set()
+            while True:
+                session(X)
+        for _ in range(8):
+            threading.Thread(target=loop, daemon=True).start()
+        begun.wait()
+        time.sleep(0.2)
+        def interrupt():
+            time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+        interrupter = threading.Thread(target=interrupt, daemon=True)
+        interrupter.start()
+    """)
+    # Python itself tells of an interrupt in a handler of the exit.
+    assert done.code == 0 and done.out == ""
+    assert done.err.endswith("KeyboardInterrupt: \n") and "Fatal" not in done.err

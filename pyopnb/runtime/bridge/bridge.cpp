@@ -54,11 +54,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -493,6 +495,26 @@ std::vector<Signature> signatures(nb::handle rows) {
   return made;
 }
 
+// ---- The end of the interpreter -----------------------------------------------------------------
+
+void sleep_without_gil(double seconds) {
+  Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  Py_END_ALLOW_THREADS
+}
+
+// Waits that many seconds for runs of other threads at most, and then `last` seconds for those that
+// have just left compute: they can only be stopped when they have returned to Python. In C++, as an
+// interrupt must not end it early.
+void close_bridge(double drain, double last) {
+  auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(drain);
+  // A run needs the GIL to come to its end.
+  while (runs_in_flight() && std::chrono::steady_clock::now() < until) sleep_without_gil(0.005);
+  closer = std::this_thread::get_id();
+  closing = true;  // from here on, threads stay in compute
+  for (PyObject* object : objects_of_kernels()) Py_XDECREF(object);
+  if (live_kernels()) sleep_without_gil(last);
+}
+
 }  // namespace
 
 extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options,
@@ -569,11 +591,7 @@ NB_MODULE(_bridge, module) {
   module.def("forget_other_threads", forget_other_threads);
   module.def("names_read", [] { return names_read.load(); });
   module.def("keep_for_ever", [](nb::object object) { object.inc_ref(); });
-  module.def("close", [] {
-    closer = std::this_thread::get_id();
-    closing = true;
-    for (PyObject* object : objects_of_kernels()) Py_XDECREF(object);
-  });
+  module.def("close", close_bridge, nb::arg("drain"), nb::arg("last"));
   module.def("counters", [] {
     nb::dict counters;
     counters["kernels"] = live_kernels();

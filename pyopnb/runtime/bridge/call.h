@@ -327,12 +327,8 @@ class Call {
   // A result as an array of exactly the declared dtype: the plain case here, all others in Python.
   Ref exact_array(size_t output, PyObject* value) {
     const Dtype* wanted = dtype_of(state_.outputs[output]);
-    if (PyArray_CheckExact(value) && wanted && wanted->bits) {
-      PyArray_Descr* descr = PyArray_DESCR(as_array(value));
-      if (descr == wanted->descr) return nb::borrow(value);
-      if (descr->type_num == wanted->descr->type_num && PyArray_ISNBO(descr->byteorder))
-        return nb::borrow(value);
-    }
+    if (PyArray_CheckExact(value) && wanted && wanted->bits && has_dtype(as_array(value), *wanted))
+      return nb::borrow(value);
     Ref array = own(PyObject_CallMethod(kernel_.half.ptr(), "as_array", "OnO", self_.ptr(),
                                         static_cast<Py_ssize_t>(output), value));
     if (!wanted || !PyArray_CheckExact(array.ptr()) ||
@@ -341,12 +337,21 @@ class Call {
     return array;
   }
 
+  static bool has_dtype(PyArrayObject* array, const Dtype& wanted) {
+    PyArray_Descr* descr = PyArray_DESCR(array);
+    return descr == wanted.descr ||
+           (descr->type_num == wanted.descr->type_num && PyArray_ISNBO(descr->byteorder));
+  }
+
   void write(size_t output, PyArrayObject* array) {
     ort::Value* out = nullptr;
+    const Dtype& dtype = *dtype_of(state_.outputs[output]);
+    // Since it was checked, another result's __array__ or another thread may have changed it.
+    if (!has_dtype(array, dtype))
+      fail(PyExc_RuntimeError, "result %zu got another dtype while it was delivered", output);
     auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
     check(api.KernelContext_GetOutput(context_, output, dims, PyArray_NDIM(array), &out));
     if (!out) return;
-    const Dtype& dtype = *dtype_of(state_.outputs[output]);
     // Only a caller's IOBinding gives an output memory that is not the arena's, and a run with
     // feeds has none.
     bool is_bound = !has_feeds() && !is_in_arena(out);
