@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -193,8 +194,8 @@ def model(
     nodes : sequence of NodeProto
         In any order; the model has them sorted.
     inputs : mapping
-        Name to type (``"float32[N,3]"``) or to an example array. A list is refused, because it may
-        be meant as a shape.
+        Name to type (``"float32[N,3]"``, ``"seq(float32[N])"``, ``"optional(int64[])"``) or to an
+        example array. A list is refused, because it may be meant as a shape.
     outputs : mapping, or sequence of names
         A mapping declares the types. For names alone, the types are inferred by ONNX and by the
         ops' own ``infer``, as far as possible. A `Session` infers them again, so that an op can be
@@ -300,11 +301,20 @@ def _declared(node: NodeProto, name: str) -> Any:
 # ---- types ---------------------------------------------------------------------------------------
 
 
+_WRAPPED = re.compile(r"\s*(seq|optional)\((.*)\)\s*")
+
+
 def _value_infos(values: Mapping[str, Any], noun: str) -> list[ValueInfoProto]:
     return [_value_info(name, value, f"{noun} {sanitize(name)}") for name, value in values.items()]
 
 
 def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
+    wrapped = _WRAPPED.fullmatch(value) if isinstance(value, str) else None
+    if wrapped is not None:
+        inner = _value_info(name, wrapped[2], where).type
+        if wrapped[1] == "seq":
+            return helper.make_value_info(name, helper.make_sequence_type_proto(inner))
+        return helper.make_value_info(name, helper.make_optional_type_proto(inner))
     if isinstance(value, (str, TensorType)):
         value_type = tensor_type(value)
         # A TensorType can be made with any sizes.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnxruntime
 
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import describe, is_text
@@ -19,11 +21,12 @@ from pyopnb.ops.coerce import (
 from pyopnb.ops.dtypes import DType
 from pyopnb.ops.messages import sanitize, suggest, suggest_key
 from pyopnb.ops.plain_values import is_plain, plain_array
-from pyopnb.ops.types import TensorType
+from pyopnb.ops.types import TensorType, tensor_type
 
 __all__ = [
     "as_array",
     "check_feed",
+    "check_inner",
     "check_names",
     "check_output_names",
     "check_sizes",
@@ -62,7 +65,9 @@ def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_names(
-    feeds: Collection[str], types: Mapping[str, TensorType | None], optional: Collection[str] = ()
+    feeds: Collection[str],
+    types: Mapping[str, TensorType | str | None],
+    optional: Collection[str] = (),
 ) -> None:
     """Refuse feeds with missing or unknown names.
 
@@ -70,7 +75,7 @@ def check_names(
     ----------
     feeds : collection of str
     types : Mapping
-        The inputs and their types.
+        The inputs and their types, as texts where they are no tensors.
     optional : collection of str
         Inputs that have a default.
 
@@ -112,8 +117,8 @@ _UNNAMED = ("?", "*", "-1", "None")
 def shared_dims(types: Mapping[str, TensorType | None]) -> dict[str, list[tuple[str, int]]]:
     """Find the dimensions that occur more than once: each with the inputs and axes that have it."""
     places: dict[str, list[tuple[str, int]]] = {}
-    for name, tensor_type in types.items():
-        for axis, dim in enumerate((tensor_type and tensor_type.shape) or ()):
+    for name, declared in types.items():
+        for axis, dim in enumerate((declared and declared.shape) or ()):
             if isinstance(dim, str) and dim not in _UNNAMED:
                 places.setdefault(dim, []).append((name, axis))
     return {dim: found for dim, found in places.items() if len(found) > 1}
@@ -145,18 +150,18 @@ def check_sizes(
         first: tuple[str, int] | None = None
         for name, axis in places:
             shape = _shape_of(feeds.get(name))
-            tensor_type = types[name]
-            if tensor_type is None or len(shape) != tensor_type.rank:
+            declared = types[name]
+            if declared is None or len(shape) != declared.rank:
                 continue
             if first is None:
                 first, size = (name, axis), shape[axis]
             elif shape[axis] != size:
                 where = f"feeds {sanitize(first[0])} and {sanitize(name)}"
-                declared = f"{types[first[0]]} and {tensor_type}"
+                both = f"{types[first[0]]} and {declared}"
                 if first[0] == name:
                     where = f"feed {sanitize(name)}, axes {first[1]} and {axis}"
-                    declared = str(tensor_type)
-                expected = f"one size for {sanitize(dim)}, as in {declared}"
+                    both = str(declared)
+                expected = f"one size for {sanitize(dim)}, as in {both}"
                 advice = "arrays of one size, or session.run(None, feeds), which takes these"
                 raise InputError(
                     where, expected=expected, got=f"{size} and {shape[axis]}", next=advice
@@ -194,7 +199,7 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
             raise UnknownName("outputs", expected=listed, got=sanitize(name), next=next_) from None
 
 
-def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
+def check_feed(name: str, value: Any, expected: TensorType | str | None, inside: str = "") -> Any:
     """Check a feed, and make an array of the expected type of it.
 
     Parameters
@@ -203,8 +208,10 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     value : object
         An array, or anything that can be converted to one: numbers, lists, tables, tensors of other
         libraries.
-    expected : TensorType or None
-        None if it is not a tensor; ONNX Runtime checks those.
+    expected : TensorType, str or None
+        The text of a type that is not a tensor's; None if that is not known.
+    inside : str
+        The element of a sequence, ``"[0]"``, that the value is.
 
     Returns
     -------
@@ -214,21 +221,24 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     ------
     InputError
     """
+    if isinstance(expected, str):
+        return check_inner(name, value, expected)
     if expected is None or expected.dtype is None:
         return value
-    where = f"feed {sanitize(name)}"
+    where = f"feed {sanitize(name)}{inside}"
     array = value
-    refuse_masked(value, where, str(expected), sanitize(name))
+    refuse_masked(value, where, str(expected), f"{sanitize(name)}{inside}")
     if not isinstance(value, np.ndarray):
-        array = as_array(value, expected, where, sanitize(name), True)
+        array = as_array(value, expected, where, f"{sanitize(name)}{inside}", not inside)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-        fix = _suggest_fix(sanitize(name), array, expected, isinstance(value, np.ndarray))
+        variable = f"{sanitize(name)}{inside}"
+        fix = _suggest_fix(variable, array, expected, isinstance(value, np.ndarray))
         got = describe_value(value if array.dtype == object else array)
         if array.dtype != object and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{type(value).__name__}, which is {got}"
         if not array.dtype.isnative:
             got += " of another byte order"
-        remedy = fix and f"{sanitize(name)}={fix}"
+        remedy = fix and f"{variable} = {fix}" if inside else fix and f"{variable}={fix}"
         raise InputError(where, expected=str(expected), got=got, next=remedy)
     if array.dtype.kind in "OUT":
         check_texts(array, where, str(expected))
@@ -236,6 +246,50 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         if array.dtype.kind == "T":
             array = array.astype(object)
     return array
+
+
+_WRAPPED = re.compile(r"(seq|optional)\((.*)\)")
+_TENSOR = re.compile(r"\w+(\[.*\])?")
+
+
+def check_inner(name: str, value: Any, kind: str, where: str = "") -> Any:
+    """Check the feed of a sequence or an optional, and make arrays of what is in it.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    kind : str
+        Its type, ``"seq(float32)"``; others, such as maps, are left to ONNX Runtime.
+    where : str
+        The element of the feed.
+
+    Raises
+    ------
+    InputError
+    """
+    place = f"feed {sanitize(name)}{where}"
+    wrapped = _WRAPPED.fullmatch(kind)
+    if wrapped is None:
+        if _TENSOR.fullmatch(kind):
+            return check_feed(name, value, tensor_type(kind), where)
+        return value
+    if isinstance(value, onnxruntime.OrtValue):
+        return value
+    if wrapped[1] == "optional":
+        return None if value is None else check_inner(name, value, wrapped[2], where)
+    if not isinstance(value, (list, tuple)):
+        got = describe(value) if value is None else describe_value(value)
+        advice = f"{sanitize(name)}={example_expression(kind)}"
+        if isinstance(value, np.ndarray) and value.ndim > 1:
+            advice = f"{sanitize(name)}=list({sanitize(name)})"
+        elif isinstance(value, np.ndarray):
+            advice = f"{sanitize(name)}=[{sanitize(name)}]"
+        raise InputError(place, expected=f"a list of arrays, {kind}", got=got, next=advice)
+    return [
+        check_inner(name, item, wrapped[2], f"{where}[{number}]")
+        for number, item in enumerate(value)
+    ]
 
 
 def refuse_masked(value: Any, where: str, expected: str, name: str) -> None:
@@ -360,8 +414,17 @@ def _fit_axes(expression: str, shape: tuple[int, ...], want: TensorType) -> str 
     return None
 
 
-def example_expression(want: TensorType | None) -> str:
-    """Write an expression that makes an array of a type."""
+def example_expression(want: TensorType | str | None) -> str:
+    """Write an expression that makes an array of a type, or a list of arrays."""
+    if isinstance(want, str):
+        wrapped = _WRAPPED.fullmatch(want)
+        if wrapped is not None and wrapped[1] == "seq":
+            return f"[{example_expression(wrapped[2])}]"
+        if wrapped is not None:
+            return example_expression(wrapped[2])
+        want = tensor_type(want) if _TENSOR.fullmatch(want) else None
+        if want is not None and want.shape is None:
+            want = want.like(shape=("N",))
     if want is None or want.dtype is None:
         return "…"
     sizes = []

@@ -13,9 +13,11 @@ from onnx import ModelProto
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
+from pyopnb.models.ort_types import kind_of, to_notation
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType
 from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
@@ -113,7 +115,11 @@ def check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
         A name is missing or unknown, or an array has another dtype or shape than the model's input.
     """
     initializers = {tensor.name for tensor in model.graph.initializer}
-    types = {info.name: type_of_proto(info.type) for info in model.graph.input}
+    types: dict[str, TensorType | str] = {}
+    for info in model.graph.input:
+        types[info.name] = type_of_proto(info.type)
+        if not info.type.HasField("tensor_type"):
+            types[info.name] = to_notation(kind_of(info.type) or "")
     # An input that is an initializer as well has a default.
     required = dict(types)
     for name in initializers & set(types):

@@ -269,3 +269,72 @@ def test_a_feed_may_have_any_name(taker):
             function(given, {name: value})
         else:
             function(given, **{name: value})
+
+
+# ---- sequences and optionals
+
+
+def asking(op, kind):
+    # Newer versions of these operators have no kernels.
+    return pyopnb.model(pyopnb.node(op, "s", "y"), {"s": kind}, "y", opset=20)
+
+
+LENGTHS = asking("SequenceLength", "seq(float32[N])")
+TEXTS = asking("SequenceLength", "seq(string[N])")
+GIVEN = asking("OptionalHasElement", "optional(float32[N])")
+GIVEN_SEQUENCE = asking("OptionalHasElement", "optional(seq(int64[]))")
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "result"),
+    [
+        (LENGTHS, [F([1]), F([2, 3])], 2),
+        (LENGTHS, ([1.0, 2.0], [3]), 2),
+        (LENGTHS, [], 0),
+        (TEXTS, [["a", "b"], np.array(["c"])], 2),
+        (GIVEN, F([1]), True),
+        (GIVEN, [1, 2], True),
+        (GIVEN, None, False),
+        (GIVEN_SEQUENCE, [1, np.int64(2)], True),
+        (GIVEN_SEQUENCE, None, False),
+    ],
+)
+def test_sequences_and_optionals(model, value, result):
+    session = pyopnb.Session(model)
+    assert session(s=value)["y"].item() == session.trace(s=value)["y"].item() == result
+    assert pyopnb.trace(model, s=value, on="reference")["y"].item() == result
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "text"),
+    [
+        (LENGTHS, [F([1]), np.float64([2])], r"feed s\[1\]: expected float32\[\.\.\.\], got float64\[1\]\. Try: s\[1\] = np\.asarray\(s\[1\], dtype=np\.float32\)"),
+        (LENGTHS, F([1, 2]), r"feed s: expected a list of arrays, seq\(float32\), got float32\[2\]\. Try: s=\[s\]"),
+        (LENGTHS, F([[1], [2]]), r"got float32\[2,1\]\. Try: s=list\(s\)"),
+        (LENGTHS, None, r"got None\. Try: s=\[np\.zeros\(1, np\.float32\)\]"),
+        (LENGTHS, [F([1]), None], r"feed s\[1\]: expected float32\[\.\.\.\], got None"),
+        (LENGTHS, "text", "got str"),
+        (TEXTS, [["a", 1]], r"feed s\[0\]\[1\]: expected str"),
+        (GIVEN, np.float64([1]), r"feed s: expected float32\[N\], got float64\[1\]"),
+        (GIVEN, F([[1]]), r"feed s: expected float32\[N\], got float32\[1,1\]"),
+        (GIVEN_SEQUENCE, [F(1)], r"feed s\[0\]: expected int64\[\.\.\.\], got float32\[\]"),
+        (GIVEN_SEQUENCE, np.int64([1]), r"a list of arrays, seq\(int64\)"),
+    ],
+)  # fmt: skip
+def test_wrong_sequences_and_optionals(model, value, text):
+    for run in (pyopnb.Session(model), lambda **feeds: pyopnb.trace(model, **feeds)):
+        with pytest.raises(pyopnb.errors.InputError, match=text):
+            run(s=value)
+
+
+def test_a_missing_sequence_is_described_and_the_advice_works():
+    with pytest.raises(pyopnb.errors.InputError, match=r"s: seq\(float32\), got nothing") as raised:
+        pyopnb.run(LENGTHS)
+    assert eval(f"pyopnb.run(LENGTHS, {raised.value.next})")["y"] == 1
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"s: optional\(float32\[N\]\), got q\. Try: write s for"
+    ):
+        pyopnb.run(GIVEN, q=1)
+    assert repr(pyopnb.Session(LENGTHS)) == "Session (s: seq(float32)) -> (y: int64[...]), ops: none"
+    with pytest.raises(pyopnb.errors.InputError, match="type x32"):
+        asking("SequenceLength", "seq(x32)")

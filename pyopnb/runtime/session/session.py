@@ -767,16 +767,17 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if "_state" not in vars(self):
             # Its __init__ raised, and a debugger shows the frame.
             return "Session (not built)"
-        inputs = _format_ports(self._feeds.types)
-        outputs = _format_ports(self._feeds.outputs)
+        feeds = self._feeds
+        inputs = _format_ports(feeds.types, feeds.others)
+        outputs = _format_ports(feeds.outputs, feeds.others)
         ops = ", ".join(self._ops) or "none"
         return f"Session ({inputs}) -> ({outputs}), ops: {ops}"
 
 
-def _format_ports(types: Mapping[str, TensorType | None]) -> str:
+def _format_ports(types: Mapping[str, TensorType | None], others: Mapping[str, str]) -> str:
     ports = []
     for name, tensor_type in types.items():
-        ports.append(f"{sanitize(name)}: {tensor_type or 'no tensor'}")
+        ports.append(f"{sanitize(name)}: {tensor_type or others.get(name, 'no tensor')}")
     return ", ".join(ports)
 
 

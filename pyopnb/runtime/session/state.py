@@ -18,6 +18,7 @@ from pyopnb.errors import InputError, RunRefused
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import MARKER, remove_markers
 from pyopnb.models.nodes import set_attribute, walk
+from pyopnb.models.ort_types import to_notation
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.messages import plural, sanitize
@@ -78,6 +79,16 @@ def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
     return TensorType(row, shape)
 
 
+def _other_type(meta: Any) -> str:
+    """Write the type of an input or output that is not a tensor: ``optional(float32[N])``."""
+    text = to_notation(meta.type)
+    # onnxruntime shows the shape of an optional tensor, and no shape of what is in a sequence.
+    is_known = all(isinstance(dim, int) or str(dim).isidentifier() for dim in meta.shape)
+    if text.startswith("optional(") and meta.shape and is_known:
+        text = f"{text[:-1]}[{','.join(map(str, meta.shape))}])"
+    return text
+
+
 def _declared_types(metas: Sequence[Any], scalars: Collection[str]) -> dict[str, TensorType | None]:
     types = {}
     for meta in metas:
@@ -100,6 +111,12 @@ class Feeds:
     ) -> None:
         inputs = session.get_inputs()
         self.types = _declared_types(inputs, scalars)
+        # The types of what is no tensor, as text.
+        self.others = {
+            meta.name: _other_type(meta)
+            for meta in (*inputs, *session.get_outputs())
+            if _TENSOR.fullmatch(meta.type) is None
+        }
         self._takes_maps = any(meta.type.startswith("map(") for meta in inputs)
         self._shared_dims = shared_dims(self.types)
         # Initializers that are also inputs; feeding them is optional.
@@ -150,7 +167,11 @@ class Feeds:
     def check_names(self, feeds: Collection[str]) -> None:
         """Raise `InputError` where a name is missing or unknown."""
         if set(feeds) != self.types.keys():
-            check_names(feeds, self.types, self._optional)
+            check_names(feeds, self._inputs(), self._optional)
+
+    def _inputs(self) -> dict[str, TensorType | str | None]:
+        """Return the types of the inputs, as texts where they are no tensors."""
+        return {name: kind or self.others.get(name) for name, kind in self.types.items()}
 
     def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         self.check_names(feeds)
@@ -178,7 +199,7 @@ class Feeds:
         InputError
             As from `check`.
         """
-        check_names(feeds, self.types, self._optional)
+        self.check_names(feeds)
         return {name: self._to_array(name, value) for name, value in feeds.items()}
 
     def _to_array(self, name: str, value: Any) -> Any:
@@ -186,9 +207,9 @@ class Feeds:
             return value
         return check_feed(name, value, self._expected(name))
 
-    def _expected(self, name: str) -> TensorType | None:
+    def _expected(self, name: str) -> TensorType | str | None:
         if name in self.types:
-            return self.types[name]
+            return self.types[name] or self.others.get(name)
         return self._optional[name]
 
     def convert(self, name: str, value: Any) -> Any:
@@ -198,7 +219,7 @@ class Feeds:
         if isinstance(array, onnxruntime.OrtValue):
             return array
         # onnxruntime makes no tensors of ml_dtypes' arrays, as those of bfloat16 and int4 are.
-        if expected and expected.dtype and needs_ml_dtypes(expected):
+        if isinstance(expected, TensorType) and expected.dtype and needs_ml_dtypes(expected):
             return to_ortvalue(array, expected.dtype)
         return array
 
