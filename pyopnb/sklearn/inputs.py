@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -102,16 +104,38 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype.kind == "f":
         return array.astype(np.float64)
     # The remaining arrays are texts, or objects that must all be texts.
+    if array.dtype.kind in "mM":
+        array = array.astype(f"{array.dtype.kind}8[us]")  # finer ones become plain integers
     texts = array.astype(object)
     for value in texts.flat:
         if not isinstance(value, str):
+            shown = sanitize(where, 80)
             raise ModelError(
-                f"convert, {sanitize(where, 80)}",
+                f"convert, {shown}",
                 expected="numbers or texts",
                 got=f"{type(value).__name__} {sanitize(repr(value), 40)} among them",
-                next='X.fillna("") before fit, because ONNX has no missing texts',
+                next=f"{_as_column(shown, value)} before fit",
             )
     return texts
+
+
+def _as_column(column: str, value: Any) -> str:
+    """Write the line that makes numbers or texts of a column with such values."""
+    if value is None or str(value) in ("nan", "NaT", "<NA>"):
+        return f'{column} = {column}.fillna("")'
+    if isinstance(value, datetime.date):
+        return f'{column} = pd.to_datetime({column}).astype("int64")'
+    if isinstance(value, datetime.timedelta):
+        return f'{column} = pd.to_timedelta({column}).astype("int64")'
+    if hasattr(value, "ordinal"):  # a period of pandas, which is not imported here
+        return f'{column} = {column}.astype("int64")'
+    if isinstance(value, Number):
+        return f"{column} = {column}.astype(float)"
+    if isinstance(value, (list, tuple, np.ndarray)) and column != "X":
+        name = column[2:-1]
+        table = f"pd.DataFrame({column}.tolist(), X.index).add_prefix({name})"
+        return f"X = X.drop(columns={name}).join({table})"
+    return f"{column} = {column}.astype(str)"
 
 
 def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:

@@ -1,6 +1,9 @@
 """`pyopnb.sklearn`: every estimator of scikit-learn, and what pipelines are made of."""
 
+import datetime
+import decimal
 import doctest
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -239,9 +242,48 @@ def test_a_text_that_is_missing_is_named_with_its_column(missing):
     estimator = ColumnTransformer(
         [("kind", OneHotEncoder(), ["kind"])], remainder="passthrough"
     ).fit(table)
-    message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X.fillna"
+    message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them\. Try: X\['kind'\] = X\['kind'\]\.fillna\(\"\"\) before fit"
     with pytest.raises(pyopnb.errors.ModelError, match=message):
         door.convert(estimator, table)
+
+
+class Share(TransformerMixin, BaseEstimator):
+    """Any column to a constant one, as an estimator that reads dates would."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.ones((len(X), 1))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.date_range("2024-01-01", periods=6),
+        pd.date_range("2024-01-01", periods=6).astype("datetime64[ns]"),
+        pd.date_range("2024-01-01", periods=6, tz="UTC"),
+        pd.to_timedelta(np.arange(6), unit="D"),
+        [datetime.date(2024, 1, day + 1) for day in range(6)],
+        [datetime.timedelta(hours=hour) for hour in range(6)],
+        [decimal.Decimal(number) for number in range(6)],
+        [[number, 1] for number in range(6)],
+        pd.period_range("2024-01", periods=6, freq="M"),
+        [pathlib.PurePosixPath("a")] * 6,
+    ],
+    ids=lambda column: str(getattr(column, "dtype", type(column[0]).__name__)),
+)
+def test_the_advice_for_a_column_of_other_values_works(column):
+    table = pd.DataFrame({"when": column, "size": X[:6, 0]})
+    estimator = ColumnTransformer([("when", Share(), [0])], remainder="passthrough")
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"X\['when'\]: expected numbers or"
+    ) as raised:
+        door.convert(estimator.fit(table), table)
+    names = {"X": table, "pd": pd}
+    exec(raised.value.next.removesuffix(" before fit"), names)
+    table = names["X"]
+    assert_agrees(door.convert(estimator.fit(table), table), estimator, table)
 
 
 def test_a_clusterer_gives_labels_and_distances():

@@ -335,6 +335,8 @@ def test_a_missing_sequence_is_described_and_the_advice_works():
         pyopnb.errors.InputError, match=r"s: optional\(float32\[N\]\), got q\. Try: write s for"
     ):
         pyopnb.run(GIVEN, q=1)
-    assert repr(pyopnb.Session(LENGTHS)) == "Session (s: seq(float32)) -> (y: int64[...]), ops: none"
+    assert (
+        repr(pyopnb.Session(LENGTHS)) == "Session (s: seq(float32)) -> (y: int64[...]), ops: none"
+    )
     with pytest.raises(pyopnb.errors.InputError, match="type x32"):
         asking("SequenceLength", "seq(x32)")

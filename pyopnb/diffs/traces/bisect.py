@@ -31,6 +31,7 @@ from pyopnb.runtime.plan import is_op
 from pyopnb.traces.elsewhere import other_python
 from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.reference import check_feeds
 from pyopnb.traces.run import unserved_outputs
 from pyopnb.traces.trace import Trace
 
@@ -130,7 +131,9 @@ def first_divergence(
         raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
     models = _Model(a, names[0]), _Model(b, names[1])
     tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
-    search = _Search(*models, feeds or {}, tolerances, at_once)
+    # Plain numbers and lists become arrays of the declared types once, for all runs.
+    arrays = check_feeds(models[0].trace.model, feeds or {})
+    search = _Search(*models, arrays, tolerances, at_once)
     suspected = len(models[1].graph.nodes)
     with tracking("nodes ruled out", suspected):
         # Compare the outputs first; if they agree, no search is needed.

@@ -71,6 +71,20 @@ def test_no_run_shows_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(shown[:-2]) == 1  # the last pair of runs shows what the node at fault reads as well
 
 
+@pytest.mark.parametrize("k", [np.array(3, np.float32), np.float32(3), 3.0, 3, np.array(3.0)[()]])
+@pytest.mark.parametrize("on", ["onnxruntime", "reference"])
+def test_a_scalar_feed_is_a_tensor(k: Any, on: str) -> None:
+    text = "(float[N] x, float k) => (float[N] y) { a = OP(x, k)  y = Relu(a) }"
+    a, b = (pyopnb.parse(text.replace("OP", op)) for op in ("Mul", "Add"))
+    if isinstance(k, np.float64):
+        with pytest.raises(InputError, match="feed k: expected float32"):
+            first_divergence(a, b, {"x": np.float32([1, 2]), "k": k})
+        return
+    found = first_divergence(a, b, {"x": np.float32([1, 2]), "k": k}, on=on)
+    assert found.origin is not None and found.origin.isolated == 1.0
+    assert "not run in isolation" not in str(found)
+
+
 def test_models_that_agree() -> None:
     found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
     assert found.ok and found.origin is None and found.runs == 1
