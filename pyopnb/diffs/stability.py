@@ -24,6 +24,7 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.ops.named_items import NamedItems
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
@@ -105,7 +106,7 @@ class StabilityRow:
 
 
 @dataclass(frozen=True, repr=False)
-class Stability(Displayable):
+class Stability(NamedItems, Displayable):
     """How stable a model's numbers are.
 
     Attributes

@@ -20,7 +20,7 @@ from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.limits import bound
-from pyopnb.models.nodes import first_output, full_name, walk
+from pyopnb.models.nodes import first_output, full_name, type_of_proto, walk
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
@@ -57,6 +57,7 @@ class Rules:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        self._free_input = _free_input(model)
         self._nodes: dict[str, NodeProto] = {}
         self._ops: dict[str, Op | None] = {}
         for site in list(walk(model)):
@@ -168,11 +169,15 @@ class Rules:
 
     def _refusal(self, node: NodeProto, got: str) -> ModelError:
         name = sanitize(self._original(node).op_type)
+        advice = f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward'
+        if "declared" in got and self._free_input:
+            tool = "onnxruntime.tools.onnx_model_utils.make_input_shape_fixed"
+            advice = f"fixed sizes: {tool}(model.graph, {self._free_input})"
         return ModelError(
             f"{self.where(node)}, gradient",
             expected="an op with a gradient, between wrt and the loss",
             got=got,
-            next=f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward',
+            next=advice,
         )
 
     # ---- our ops -----------------------------------------------------------------------------
@@ -234,6 +239,16 @@ class Rules:
             if contributions[position] is not None:
                 contributions[position] = ctx.unsqueeze(contributions[position], [ctx.rank(name)])
         return contributions[: len(node.input)]
+
+
+def _free_input(model: ModelProto) -> str:
+    """Write an input whose shape is not fixed with a fixed one; empty if all are fixed."""
+    for info in model.graph.input:
+        shape = type_of_proto(info.type).shape or ()
+        sizes = [size if isinstance(size, int) else 1 for size in shape]
+        if sizes != list(shape):
+            return f'"{sanitize(info.name)}", {sizes}'
+    return ""
 
 
 def _is_variadic(schema: Schema) -> bool:

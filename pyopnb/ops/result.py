@@ -28,8 +28,8 @@ class Result(Displayable):
     --------
     >>> result = Result({"y": np.zeros(2, np.float32), "n": np.int64(2)})
     >>> y, n = result
-    >>> result["y"] is y, result[0] is y, len(result), list(result.keys())
-    (True, True, 2, ['y', 'n'])
+    >>> result["y"] is y, result[0] is y, "y" in result, len(result), list(result.keys())
+    (True, True, True, 2, ['y', 'n'])
     >>> result
     y: float32[2]
     [0. 0.]
@@ -63,6 +63,24 @@ class Result(Displayable):
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is an output of this name."""
+        return isinstance(name, str) and name in self._arrays
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an output by name, or something else if there is none of that name.
+
+        Parameters
+        ----------
+        name : str
+        default : object, optional
+
+        Returns
+        -------
+        object
+        """
+        return self._arrays.get(name, default)
 
     def keys(self) -> KeysView[str]:
         """Return the names of the outputs; ``dict(result)`` needs it.

@@ -15,6 +15,7 @@ from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
+from pyopnb.ops.named_items import NamedItems
 from pyopnb.ops.text_table import Table
 from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds
@@ -96,7 +97,7 @@ class NodeProfile:
         return text
 
 
-class Profile(Displayable):
+class Profile(NamedItems, Displayable):
     """The times of many runs of a session in microseconds, as `profile` measures them.
 
     In each run, the nodes of the main graph and the `unattributed` time add up to the whole.

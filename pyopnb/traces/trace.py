@@ -160,7 +160,21 @@ class Trace(Displayable):
         return len(self._arrays())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.values or name in self.feeds
+        return isinstance(name, str) and (name in self.values or name in self.feeds)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a tensor by name, or something else if the trace has none of that name.
+
+        Parameters
+        ----------
+        name : str
+        default : object, optional
+
+        Returns
+        -------
+        object
+        """
+        return self._arrays().get(name, default)
 
     def keys(self) -> Any:
         """Names of the feeds and of the tensors that were kept; with this, ``dict(trace)`` works.

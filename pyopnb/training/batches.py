@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from onnx import GraphProto
 
 from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize
+from pyopnb.models.nodes import type_of_proto
+from pyopnb.ops.messages import level_of_user, plural, sanitize
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.training.graphs import Loss
@@ -76,6 +79,34 @@ class TrainingBatches:
         if self._arrays is None:
             return 0
         return -(-self.samples // self.size)
+
+    def check_size(self, graph: GraphProto) -> None:
+        """Refuse a size that the inputs of a model do not take, and warn of samples left out."""
+        if self._arrays is None:
+            return
+        for info in graph.input:
+            shape = type_of_proto(info.type).shape
+            if info.name not in self._arrays or not shape or not isinstance(shape[0], int):
+                continue
+            fixed, name = shape[0], sanitize(info.name)
+            if fixed != self.size:
+                got, advice = f"{self.size}", f"batch_size={fixed}"
+                if fixed > self.samples:
+                    got, advice = f"{plural(self.samples, 'sample')} in all", None
+                expected = f"{fixed}, as the model fixes for input {name}"
+                raise InputError(
+                    f"{self._where}, batch_size", expected=expected, got=got, next=advice
+                )
+            left = self.samples % fixed
+            if left:
+                which = "the last" if self._seed is None else "another"
+                warnings.warn(
+                    f"{self._where}: each epoch leaves out {which} {left} of {self.samples:,} "
+                    f"samples, as the model fixes {fixed} for input {name}",
+                    UserWarning,
+                    stacklevel=level_of_user(),
+                )
+            return
 
     def check(self, types: _Types, loss: Loss) -> None:
         """Refuse data that the model or the loss does not take, before anything runs."""

@@ -28,6 +28,8 @@ LOSSES = {"cross_entropy": 16, "mse": 13}
 
 _TRAINED = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _FLOATS = (*_TRAINED, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_SETTINGS = {"Resize": (1, 2, 3), "Upsample": (1,), "OneHot": (2,)}
+"""Inputs that say how an operator works. Their initializers are no weights."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def _mean_square(
             f"labels {shown}",
             expected=str(tensor_type),
             got=str(type_of(labels)),
-            next=f'"{shown}": {shown}.astype(np.{tensor_type.dtype.name})',
+            next=_other_labels(shown, labels, tensor_type),
         )
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, tensor_type.shape)
@@ -218,6 +220,15 @@ def _mean_square(
     loss = nodes.add("ReduceMean", square, keepdims=0)
     nodes.output(loss, _dtype_name(tensor_type), ())
     return loss
+
+
+def _other_labels(name: str, labels: np.ndarray, expected: TensorType) -> str | None:
+    """Write how to make labels fit an output; None if another dtype or axis is not enough."""
+    if expected.dtype is not None and labels.dtype != expected.dtype.numpy:
+        return f'"{name}": {name}.astype(np.{expected.dtype.name})'
+    if expected.accepts_shape((*labels.shape, 1)):
+        return f'"{name}": {name}[:, None]'
+    return None
 
 
 def _dtype_name(tensor_type: TensorType) -> str:
@@ -262,7 +273,10 @@ def _default_weights(model: ModelProto, loss: str, tensors: Mapping[str, TensorP
         name = pending.pop()
         if name not in graph.producers:
             continue
-        for _, source in graph.reads(graph.producers[name][0]):
+        index = graph.producers[name][0]
+        for slot, source in graph.reads(index):
+            if slot in _SETTINGS.get(graph.nodes[index].op_type, ()):
+                continue
             if source not in read:
                 read.add(source)
                 pending.append(source)

@@ -44,12 +44,19 @@ class TrainingRecord:
         >>> TrainingRecord("SGD()", "loss", (4.0, 2.0, 0.0)).smoothed(2).tolist()
         [4.0, 3.0, 1.0]
         """
-        losses = np.array(self.losses, np.float64)
-        # Each difference of two sums is the sum of a window; the first windows are shorter.
-        sums = np.concatenate([[0.0], np.cumsum(losses)])
-        ends = np.arange(1, len(losses) + 1)
-        starts = np.maximum(ends - count, 0)
-        means: np.ndarray = (sums[ends] - sums[starts]) / (ends - starts)
+        steps = len(self.losses)
+        blocks = np.zeros(-(-steps // count) * count)
+        blocks[:steps] = self.losses
+        blocks = blocks.reshape(-1, count)
+        # A window is the end of one block and the beginning of the next. Differences of sums over
+        # all steps would lose what is small beside one huge loss.
+        with np.errstate(all="ignore"):
+            sums = blocks.cumsum(axis=1).ravel()[:steps]
+            ends = blocks[:, ::-1].cumsum(axis=1)[:, ::-1].ravel()
+            starts = np.arange(steps) - count + 1
+            in_two = (starts > 0) & (starts % count > 0)
+            sums[in_two] += ends[starts[in_two]]
+            means: np.ndarray = sums / np.minimum(np.arange(1, steps + 1), count)
         return means
 
     def to_csv(self) -> str:

@@ -93,8 +93,9 @@ def train(
         How often to go through all data, with the epochs before a ``resume`` included.
     batch_size : int, optional
         Samples per step; None, or more than there are, takes all. If the samples do not divide
-        evenly, the last batch of an epoch is smaller, or left out if the model's inputs have a
-        fixed batch size. If ``data`` has feeds for each batch, they are used as they are.
+        evenly, the last batch of an epoch is smaller, or left out with a warning if the model's
+        inputs have a fixed batch size. If ``data`` has feeds for each batch, they are used as they
+        are.
     train : sequence of str, or str, optional
         Names of the initializers to train. By default, all in float32 and float64 that have at
         least one axis and influence the loss, except the statistics of BatchNormalization.
@@ -257,6 +258,7 @@ class _ModelWithLoss:
         self, measure: _Metric, batches: TrainingBatches
     ) -> Callable[[Mapping[str, Any]], float]:
         """Make a function that computes the metric on validation data for current weights."""
+        batches.check_size(self.model.graph)
         batches.check(self.types(), self.loss)
 
         def score(values: Mapping[str, Any]) -> float:
@@ -276,6 +278,7 @@ def _add_loss(
     """Put the loss on a copy of the model, find its weights, and check the batches."""
     model = ModelProto()
     model.CopyFrom(proto)
+    batches.check_size(model.graph)
     # Data that are no input of the model are the labels.
     inputs = {info.name for info in model.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}

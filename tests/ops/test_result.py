@@ -16,3 +16,12 @@ def test_by_name_number_and_slice():
         result[2]
     with pytest.raises(UnknownName, match=r"expected y, z, got x\. Try: \"y\", \"z\""):
         result["x"]
+
+
+def test_names_are_looked_up_and_iteration_gives_arrays() -> None:
+    result = Result({"y": np.float32([1, 2]), "n": np.int64(2)})
+    assert "y" in result and "n" in result and "z" not in result
+    for other in (0, None, np.float32([1, 2]), ["y"]):
+        assert other not in result
+    assert result.get("n") == 2 and result.get("z") is None and result.get("z", 3) == 3
+    assert [id(array) for array in result] == [id(array) for array in result.values()]

@@ -30,7 +30,8 @@ def test_names_and_arrays(trace):
         and trace.outputs == ("y",)
     )
     assert dict(trace) == dict(trace.items()) == {**FEEDS, **VALUES} and trace["x"] is FEEDS["x"]
-    assert "a" in trace and "z" not in trace and 3 not in trace
+    assert "a" in trace and "z" not in trace and 3 not in trace and FEEDS["x"] not in trace
+    assert trace.get("a") is VALUES["a"] and trace.get("z") is None and trace.get("z", 1) == 1
     with pytest.raises(
         KeyError, match="^trace: expected a tensor of the trace, got 'aa'. Try: \"a\"$"
     ):

@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 import onnx
+import onnxruntime.tools.onnx_model_utils
 import pytest
 from onnx import numpy_helper
 
 import pyopnb
 from pyopnb.errors import InputError, ModelError, NotFinite, RunRefused
 from pyopnb.training import SGD, Adam
+from pyopnb.training.record import TrainingRecord
 
 # Gradients are judged in tests/grad.
 train = partial(pyopnb.train, verify=False)
@@ -410,7 +412,8 @@ def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples
         "y",
         initializers={t.name: t for t in line.graph.initializer},
     )
-    assert train(line, samples, loss="mse", batch_size=20, epochs=2).steps == 4
+    with pytest.warns(UserWarning, match="each epoch leaves out another 10 of 50 samples"):
+        assert train(line, samples, loss="mse", batch_size=20, epochs=2).steps == 4
 
 
 def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
@@ -552,3 +555,103 @@ def test_names_of_the_model_that_ours_could_meet():
     result = train(model, {"x": np.float32([1, 1])}, loss="loss", optimizer=SGD(0.5), batch_size=2)
     assert result.weights["train/w"].tolist() == [0.5]
     onnx.checker.check_model(result.model)
+
+
+# ---- a model with a fixed batch --------------------------------------------------------------------------------------------
+
+
+def fixed_batch(rows: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    model = pyopnb.model(
+        [pyopnb.node("MatMul", "x w", "y")],
+        {"x": "float32[5,3]"},
+        {"y": "float32[5,2]"},
+        initializers={"w": np.zeros((3, 2), np.float32)},
+    )
+    generator = np.random.default_rng(0)
+    data = {"x": generator.normal(size=(rows, 3)), "t": generator.normal(size=(rows, 2))}
+    return model, {name: array.astype(np.float32) for name, array in data.items()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "refusal"),
+    [
+        (18, 32, "expected 5, as the model fixes for input x, got 18. Try: batch_size=5"),
+        (18, 4, "expected 5, as the model fixes for input x, got 4. Try: batch_size=5"),
+        (18, None, "expected 5, as the model fixes for input x, got 18. Try: batch_size=5"),
+        (3, 5, "expected 5, as the model fixes for input x, got 3 samples in all."),
+    ],
+)
+def test_a_batch_size_that_the_model_does_not_take(
+    rows: int, size: int | None, refusal: str
+) -> None:
+    model, data = fixed_batch(rows)
+    with pytest.raises(InputError, match=f"^data, batch_size: {re.escape(refusal)}$"):
+        train(model, data, loss="mse", batch_size=size)
+
+
+def test_samples_that_no_fixed_batch_takes_are_told() -> None:
+    model, data = fixed_batch(18)
+    left = "each epoch leaves out {} 3 of 18 samples, as the model fixes 5 for input x"
+    for seed, which in ((0, "another"), (None, "the last")):
+        with pytest.warns(UserWarning, match=f"^data: {left.format(which)}$"):
+            assert train(model, data, loss="mse", batch_size=5, seed=seed).steps == 3
+    whole = {name: array[:15] for name, array in data.items()}
+    with pytest.warns(UserWarning, match=f"^validation: {left.format('the last')}$"):
+        train(model, whole, loss="mse", batch_size=5, validation=data)
+    assert train(model, whole, loss="mse", batch_size=5).steps == 3
+
+
+def test_labels_that_lack_an_axis_are_not_cast() -> None:
+    model = pyopnb.model(
+        [pyopnb.node("MatMul", "x w", "y")], {"x": "float32[N,3]"}, {"y": "float32[N,1]"},
+        initializers={"w": np.zeros((3, 1), np.float32)},
+    )  # fmt: skip
+    x = np.ones((4, 3), np.float32)
+    with pytest.raises(InputError, match=r'got float32\[4\]. Try: "t": t\[:, None\]$'):
+        train(model, {"x": x, "t": np.ones(4, np.float32)}, loss="mse")
+    with pytest.raises(InputError, match=r'got float64\[4,1\]. Try: "t": t.astype\(np.float32\)$'):
+        train(model, {"x": x, "t": np.ones((4, 1))}, loss="mse")
+    with pytest.raises(InputError, match=r"got float32\[4,2\]\.$"):
+        train(model, {"x": x, "t": np.ones((4, 2), np.float32)}, loss="mse")
+
+
+def resized(batch: int | str) -> onnx.ModelProto:
+    nodes = [
+        pyopnb.node("Conv", "x w", "c", pads=[1] * 4),
+        pyopnb.node("Resize", ["c", "", "scales"], "y", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    ]  # fmt: skip
+    weights = {"w": np.full((1, 1, 3, 3), 0.1, np.float32), "scales": np.float32([1, 1, 2, 2])}
+    return pyopnb.model(
+        nodes,
+        {"x": f"float32[{batch},1,4,4]"},
+        {"y": f"float32[{batch},1,8,8]"},
+        initializers=weights,
+    )
+
+
+def test_the_scales_of_a_resize_are_no_weights() -> None:
+    generator = np.random.default_rng(0)
+    data = {"x": generator.normal(size=(10, 1, 4, 4)), "t": generator.normal(size=(10, 1, 8, 8))}
+    data = {name: array.astype(np.float32) for name, array in data.items()}
+    assert [*train(resized(5), data, loss="mse", batch_size=5).weights] == ["w"]
+    # What the message advises can be typed as it stands.
+    model = resized("N")
+    with pytest.raises(ModelError, match="Try: fixed sizes: ") as caught:
+        train(model, data, loss="mse", batch_size=5)
+    assert "needs declared shapes" in str(caught.value)
+    assert str(caught.value.next).endswith('make_input_shape_fixed(model.graph, "x", [1, 1, 4, 4])')
+    onnxruntime.tools.onnx_model_utils.make_input_shape_fixed(model.graph, "x", [1, 1, 4, 4])
+    assert train(model, data, loss="mse", batch_size=1).steps == 10
+
+
+def test_small_losses_are_kept_after_a_huge_one() -> None:
+    losses = [1e20, *np.linspace(2, 1, 99)]
+    record = TrainingRecord("SGD()", "loss", tuple(losses))
+    for count in (1, 2, 3, 7, 50, 100, 200):
+        windows = [losses[max(0, end - count) : end] for end in range(1, 101)]
+        np.testing.assert_allclose(
+            record.smoothed(count), [np.mean(w) for w in windows], rtol=1e-12
+        )
+    infinite = TrainingRecord("SGD()", "loss", (np.inf, np.nan, 4.0, 2.0, 1.0))
+    np.testing.assert_array_equal(infinite.smoothed(2), [np.inf, np.nan, np.nan, 3, 1.5])
+    assert TrainingRecord("SGD()", "loss", ()).smoothed(3).size == 0

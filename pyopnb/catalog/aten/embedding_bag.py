@@ -40,7 +40,7 @@ class embedding_bag:
         padding_idx=None,
     ) -> ("any[B,D]", "int64[0]", "int64[0]", "int64[0]"):
         starts, count = offsets, len(offsets)
-        if len(offsets) and (offsets[0] != 0 or (np.diff(offsets) < 0).any()):
+        if len(offsets) and (offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any()):
             raise ValueError(f"offsets: expected 0 first, then no smaller ones, got {offsets}")
         bag_of = np.searchsorted(starts, np.arange(len(indices)), side="right") - 1
         if item_of(include_last_offset, False):

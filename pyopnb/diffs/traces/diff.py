@@ -28,6 +28,7 @@ from pyopnb.diffs.traces.steps import (
     same_values,
 )
 from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.named_items import NamedItems
 
 __all__ = ["TraceDiff"]
 
@@ -41,7 +42,7 @@ _MAX_TENSORS = 3
 
 
 @dataclass(frozen=True, repr=False)
-class TraceDiff(ToleranceDiff):
+class TraceDiff(NamedItems, ToleranceDiff):
     """The difference of two runs, as `pyopnb.diff` finds it.
 
     Like a `Diff`, it has no truth value.

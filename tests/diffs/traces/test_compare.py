@@ -393,3 +393,16 @@ def test_a_constant_output_beside_others() -> None:
     found = pyopnb.diff(*runs)
     differing = [t.b for t in (*found.feeds, *found.tensors) if not t.diff.ok]
     assert sorted(differing) == ["k", "w"]
+
+
+def test_names_are_looked_up_in_diffs_profiles_and_stabilities() -> None:
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Neg(a) }")
+    x = np.float32([1, 2])
+    session = pyopnb.Session(model)
+    run = session.trace(x=x)
+    stability = pyopnb.stability(model, x=x)
+    named = [pyopnb.diff(run, run), pyopnb.profile(session, x=x, runs=2), stability]
+    for thing, name in zip(named, ["a", "a", stability.rows[0].name], strict=True):
+        assert name in thing and "none" not in thing and 0 not in thing and x not in thing
+        with pytest.raises(TypeError, match="not iterable"):
+            iter(thing)
