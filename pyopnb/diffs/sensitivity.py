@@ -63,6 +63,8 @@ _ROWS = 8
 # the largest gain on.
 _LEAST_GAIN = 1.0
 _PART = 0.5
+# So many nodes are few, even if they are more than half of all.
+_FEW = 2
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,20 @@ class Sensitivity(Displayable):
 
     @property
     def nodes_to_exclude(self) -> list[str]:
-        """List the nodes whose gain is at least 1 dB and at least half the largest gain."""
+        """List the few nodes that cost the most.
+
+        Their gain is at least 1 dB and at least half the largest gain. The list is empty if these
+        are more than half of the nodes, as then none of them alone is at fault.
+        """
+        costly = self._costly()
+        if len(costly) in (0, len(self.nodes)) or len(costly) > max(_FEW, len(self.nodes) // 2):
+            return []
+        return [node.name for node in costly]
+
+    def _costly(self) -> list[SensitiveNode]:
         largest = max((node.gain for node in self.nodes), default=0.0)
         least = max(_LEAST_GAIN, _PART * largest)
-        return [node.name for node in self.nodes if node.gain >= least]
+        return [node for node in self.nodes if node.gain >= least]
 
     def __str__(self) -> str:
         head = f"{format_number(self.measured)} dB at the outputs of the quantized model"
@@ -123,8 +135,18 @@ class Sensitivity(Displayable):
             lines.append(f"  {name}: {gain}, {format_number(node.sqnr)} dB")
         if len(self.nodes) > _ROWS:
             lines.append(f"  … and {plural(len(self.nodes) - _ROWS, 'more node')}: .nodes")
-        lines.append(f"nodes_to_exclude={self.nodes_to_exclude!r}")
+        lines.append(f"nodes_to_exclude={self.nodes_to_exclude!r}{self._why_none()}")
         return "\n".join(lines)
+
+    def _why_none(self) -> str:
+        costly = self._costly()
+        if self.nodes_to_exclude:
+            return ""
+        if not costly:
+            return ": no node in float regains 1 dB"
+        least, most = format_number(costly[-1].gain), format_number(costly[0].gain)
+        count = f"{len(costly)} of {plural(len(self.nodes), 'node')}"
+        return f": no node alone is at fault; {count} regain {least} to {most} dB each"
 
     __repr__ = __str__
 

@@ -44,7 +44,7 @@ def view_sensitivity(thing: Sensitivity) -> View:
     head = ("node", "op", "gain in float, dB", "", "then, dB", "what is rounded there")
     count = plural(len(rows), "node")
     table = table_within(f"{count}, those first that cost most", head, rows, most=_BYTES, open=True)
-    advice = note(f"nodes_to_exclude={thing.nodes_to_exclude!r}")
+    advice = note(str(thing).splitlines()[-1])
     body = join([paragraph(f"<b>{escape(title)}</b>"), advice, table])
     # Where one node costs everything, its gain is infinite.
     if not 0 < largest < math.inf:

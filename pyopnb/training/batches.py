@@ -90,13 +90,13 @@ class TrainingBatches:
                 continue
             fixed, name = shape[0], sanitize(info.name)
             if fixed != self.size:
-                got, advice = f"{self.size}", f"batch_size={fixed}"
-                if fixed > self.samples:
-                    got, advice = f"{plural(self.samples, 'sample')} in all", None
+                where = f"{self._where}, batch_size"
                 expected = f"{fixed}, as the model fixes for input {name}"
-                raise InputError(
-                    f"{self._where}, batch_size", expected=expected, got=got, next=advice
-                )
+                if fixed > self.samples:
+                    got = f"{plural(self.samples, 'sample')} in all"
+                    raise InputError(where, expected=expected, got=got)
+                advice = f"batch_size={fixed}"
+                raise InputError(where, expected=expected, got=str(self.size), next=advice)
             left = self.samples % fixed
             if left:
                 which = "the last" if self._seed is None else "another"

@@ -45,9 +45,9 @@ class TrainingRecord:
         [4.0, 3.0, 1.0]
         """
         steps = len(self.losses)
-        blocks = np.zeros(-(-steps // count) * count)
-        blocks[:steps] = self.losses
-        blocks = blocks.reshape(-1, count)
+        losses = np.zeros(-(-steps // count) * count)
+        losses[:steps] = self.losses
+        blocks = losses.reshape(-1, count)
         # A window is the end of one block and the beginning of the next. Differences of sums over
         # all steps would lose what is small beside one huge loss.
         with np.errstate(all="ignore"):

@@ -10,6 +10,7 @@ import pytest
 from quantizing import FORMS, STATIC, float_model, quantized, sample, scaled
 
 import pyopnb
+from pyopnb.diffs.sensitivity import SensitiveNode, Sensitivity
 
 
 def feeds(form: str) -> list[dict[str, np.ndarray]]:
@@ -77,3 +78,23 @@ def test_models_that_are_no_pair_are_refused(tmp_path: Path) -> None:
     stranger = pyopnb.parse("(float[N,3,8,8] x) => (float[N,3,8,8] z) { z = Neg(x) }")
     with pytest.raises(pyopnb.errors.InputError, match="outputs of shape"):
         pyopnb.sensitivity(stranger, other, feeds("QDQ"))
+
+
+@pytest.mark.parametrize(
+    ("gains", "excluded", "last"),
+    [
+        ([9, 8, 0.1, 0], ["n0", "n1"], "nodes_to_exclude=['n0', 'n1']"),
+        ([9, 8, 0.1], ["n0", "n1"], "nodes_to_exclude=['n0', 'n1']"),
+        ([2, 1.9, 1.8, 1.5, 0.2], [], "nodes_to_exclude=[]: no node alone is at fault; 4 of 5 nodes regain 1.5 to 2 dB each"),
+        ([2, 2], [], "nodes_to_exclude=[]: no node alone is at fault; 2 of 2 nodes regain 2 to 2 dB each"),
+        ([0.9, 0.8], [], "nodes_to_exclude=[]: no node in float regains 1 dB"),
+    ],
+)  # fmt: skip
+def test_only_a_few_nodes_are_to_be_excluded(
+    gains: list[float], excluded: list[str], last: str
+) -> None:
+    nodes = [SensitiveNode(f"n{k}", "::Conv", (), 30 + gain, gain) for k, gain in enumerate(gains)]
+    found = Sensitivity(tuple(nodes), 30, 30)
+    assert found.nodes_to_exclude == excluded
+    assert str(found).splitlines()[-1] == last
+    assert "n1" in found._repr_html_()
