@@ -154,6 +154,66 @@ def test_a_form_of_bfloat16(name, inputs, attrs):
     lowered(name, *halves, **attrs)
 
 
+@pytest.mark.parametrize(
+    ("name", "make", "attrs"),
+    [
+        (
+            "com.microsoft::GroupNorm",
+            lambda b: [normal(b, 5, 3, 8), normal(8), normal(8)],
+            {"groups": 4, "activation": 1},
+        ),
+        ("TRT::InstanceNormalization_TRT", lambda b: [normal(b, 4, 3), normal(4), normal(4)], {}),
+        (
+            "com.microsoft::NhwcConv",
+            lambda b: [normal(b, 6, 5, 4), normal(6, 3, 2, 2)],
+            {"group": 2},
+        ),
+        (
+            "org.pytorch.aten::adaptive_avg_pool2d",
+            lambda b: [normal(b, 3, 7, 9), np.int64([3, 4])],
+            {},
+        ),
+        ("org.pytorch.aten::max_pool2d", lambda b: [normal(b, 2, 7, 9), np.int64([3, 2])], {}),
+        (
+            "org.pytorch.aten::max_unpool2d",
+            lambda b: [
+                normal(b, 2, 1, 2),
+                np.tile(np.int64([0, 5]), (b, 2, 1, 1)),
+                np.int64([2, 3]),
+            ],
+            {},
+        ),
+        ("com.microsoft::GeluGrad", lambda b: [normal(b, 4), normal(b, 4)], {}),
+    ],
+    ids=lambda value: value.replace("::", ".") if isinstance(value, str) else "",
+)
+def test_a_batch_of_no_images(name, make, attrs):
+    """A detector's second stage gets none where the first one has found nothing."""
+    local = "test.catalog::" + name.partition("::")[2]
+    pyopnb.registry.define(find_entry(name, len(make(1))).op_class, local)
+    names = [f"i{number}" for number in range(len(make(1)))]
+    types, constants = {}, {}
+    for number, (one, two) in enumerate(zip(make(1), make(2), strict=True)):
+        sizes = [str(size) for size in two.shape]
+        if one.shape != two.shape:
+            sizes[0] = "N"
+        if two.dtype == np.int64 and two.ndim == 1:
+            constants[names[number]] = two
+        else:
+            types[names[number]] = f"{two.dtype}[{','.join(sizes)}]"
+    model = pyopnb.model(
+        pyopnb.node(local, names, "y", **attrs), types, "y", initializers=constants
+    )
+    given = {name: array for name, array in zip(names, make(2), strict=True) if name in types}
+    plain = onnxruntime.InferenceSession(pyopnb.lower(model, given).SerializeToString())
+    for count in (0, 1):
+        feeds = dict(zip(names, make(count), strict=True))
+        given = {name: feeds[name] for name in types}
+        expected = pyopnb.Session(model)(given)["y"]
+        assert len(expected) == count
+        near(plain.run(None, given)[0], expected, 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("classes", [1, 3], ids=["shared boxes", "boxes for each class"])
 @pytest.mark.parametrize(
     ("name", "outputs"),

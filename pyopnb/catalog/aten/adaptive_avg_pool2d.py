@@ -14,7 +14,8 @@ class adaptive_avg_pool2d:
 
     # The sizes are an input, which is known at run time only.
     def infer(self, x, output_size):
-        shape = (*(x.shape or (None,) * 4)[:-2], None, None)
+        # Images may have an axis of the batch, or not.
+        shape = None if x.shape is None else (*x.shape[:-2], None, None)
         return x.like(shape=shape)
 
     def compute(self, x, output_size):

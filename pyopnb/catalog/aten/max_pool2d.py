@@ -15,7 +15,8 @@ class max_pool2d:
     """Take the maxima of windows."""
 
     def infer(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
-        shape = (*(x.shape or (None,) * 4)[:-2], None, None)
+        # Images may have an axis of the batch, or not.
+        shape = None if x.shape is None else (*x.shape[:-2], None, None)
         return x.like(shape=shape)
 
     def compute(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):

@@ -13,7 +13,8 @@ class max_pool2d_with_indices:
     """Take the maxima of windows, and where they are in their image."""
 
     def infer(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
-        shape = (*(x.shape or (None,) * 4)[:-2], None, None)
+        # Images may have an axis of the batch, or not.
+        shape = None if x.shape is None else (*x.shape[:-2], None, None)
         return x.like(shape=shape), x.like(dtype="int64", shape=shape)
 
     def compute(

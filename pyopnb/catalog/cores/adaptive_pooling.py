@@ -36,7 +36,8 @@ def _windows(
     for row, down in enumerate(_slices(x.shape[-2], rows)):
         for column, across in enumerate(_slices(x.shape[-1], columns)):
             window = x[..., down, across]
-            yield (..., row, column), window.reshape(*window.shape[:-2], -1)
+            elements = math.prod(window.shape[-2:])
+            yield (..., row, column), window.reshape(*window.shape[:-2], elements)
 
 
 def means_adaptively(x: np.ndarray, output_size: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -82,8 +83,9 @@ def convolve(
     batch, _, height, width = windows.shape[:4]
     outputs = len(weight)
     patches = windows.transpose(0, 2, 3, 1, 4, 5)
-    patches = patches.reshape(batch, height, width, group, -1)
-    matrix = weight.astype(wide).reshape(group, outputs // group, -1)
+    elements = math.prod(weight.shape[1:])
+    patches = patches.reshape(batch, height, width, group, elements)
+    matrix = weight.astype(wide).reshape(group, outputs // group, elements)
     # One product for each group: patches of its channels with its kernels.
     products = patches[..., None, :] @ matrix.transpose(0, 2, 1)
     convolved = products.reshape(batch, height, width, outputs)

@@ -53,5 +53,5 @@ def group_norm(
 def _over_groups(values: np.ndarray, groups: int) -> np.ndarray:
     """Replace a value of each channel, float[N,C], by the mean of its group."""
     batch, channels = values.shape
-    means = values.reshape(batch, groups, -1).mean(axis=-1)
+    means = values.reshape(batch, groups, channels // groups).mean(axis=-1)
     return np.repeat(means, channels // groups, axis=1).astype(np.float32)

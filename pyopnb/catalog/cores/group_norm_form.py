@@ -42,11 +42,19 @@ def group_norm_form(
     activation = "activated = Identity(shifted)"
     if has_activation:
         activation = "gate = Sigmoid(shifted)  activated = Mul(shifted, gate)"
+    group_count = f"group_count = Constant<value_ints = [{groups}]>()"
+    if groups == _EACH_CHANNEL:
+        group_count = "group_count = Shape<start = 1, end = 2>(first)"
     return f"""
         first = Transpose<perm = {to_first}>(x_32)
         first_shape = Shape(first)
-        group_shape = Constant<value_ints = [0, {groups}, -1]>()
-        rows = Reshape(first, group_shape)
+        images = Shape<end = 1>(first)
+        per_image = Shape<start = 1>(first)
+        elements = ReduceProd(per_image)
+        {group_count}
+        group_size = Div(elements, group_count)
+        group_shape = Concat<axis = 0>(images, group_count, group_size)
+        rows = Reshape<allowzero = 1>(first, group_shape)
         row_axis = Constant<value_ints = [2]>()
         mean = ReduceMean(rows, row_axis)
         centered = Sub(rows, mean)
@@ -56,7 +64,7 @@ def group_norm_form(
         variance_epsilon = Add(variance, epsilon)
         deviation = Sqrt(variance_epsilon)
         normalized_rows = Div(centered, deviation)
-        normalized = Reshape(normalized_rows, first_shape)
+        normalized = Reshape<allowzero = 1>(normalized_rows, first_shape)
         channel_axes = Constant<value_ints = {list(range(1, rank - 1))}>()
         gamma_32 = Cast<to = 1>(gamma)
         gamma_column = Unsqueeze(gamma_32, channel_axes)

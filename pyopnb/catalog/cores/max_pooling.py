@@ -69,7 +69,7 @@ def _windows(
     reach = [(length - 1) * gap + 1 for length, gap in zip(size, gaps, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(-2, -1))
     windows = windows[..., :: steps[0], :: steps[1], :: gaps[0], :: gaps[1]]
-    return windows.reshape(*windows.shape[:-2], -1)
+    return windows.reshape(*windows.shape[:-2], math.prod(size))
 
 
 def max_pool_form(

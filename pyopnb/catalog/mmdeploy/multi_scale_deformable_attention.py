@@ -34,5 +34,5 @@ class MMCVMultiScaleDeformableAttention:
     def compute(self, value, shapes, level_start, locations, weights):
         # TensorRT's plugin keeps the heads apart; here they are joined.
         attended = attend(value, shapes, level_start, locations, weights)
-        batch, queries = attended.shape[:2]
-        return attended.reshape(batch, queries, -1)
+        batch, queries, heads, size = attended.shape
+        return attended.reshape(batch, queries, heads * size)
