@@ -7,7 +7,6 @@ and that function runs.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -48,7 +47,6 @@ __all__ = [
     "lack_of_reference",
     "node_kernel",
     "reference",
-    "runs_as_newest",
     "schema_of_op",
     "stand_in_class",
 ]
@@ -211,26 +209,6 @@ def lack_of_reference(node: NodeProto, opset: int) -> str:
     except ModelError as error:
         return f"expected {error.expected}, got {error.got}"
     return "" if evaluation.exists() else "a definition in words only"
-
-
-def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
-    """Tell whether the reference runs the newest version of an operator in place of this one.
-
-    It is true only where the definitions of the two differ.
-    """
-    from onnx.reference.op_run import OpRun
-
-    schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
-    if schema.since_version == newest.since_version or schema.doc == newest.doc:
-        return False
-    # Where the reference distinguishes versions, its classes are named for them: Clip_6, Clip_11.
-    classes: list[type] = [OpRun]
-    # The list grows while it is walked.
-    for cls in classes:
-        if re.fullmatch(rf"{op_type}_\d+", cls.__name__):
-            return False
-        classes += cls.__subclasses__()
-    return True
 
 
 # ---- one operator ------------------------------------------------------------------------------

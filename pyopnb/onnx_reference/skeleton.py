@@ -24,7 +24,6 @@ from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
-from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
@@ -319,17 +318,9 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
                 f"# No custom op of ONNX Runtime can have {type_.dtype}: "
                 "put a Cast around the node."
             ]
-    schema = usage.schema
     if not usage.has_reference:
         types = ", ".join(map(_type_text, usage.outputs)) or "nothing"
         return [*lines, f"# Return {types}.", f'raise NotImplementedError("{name}")']
-    # The numbers may then be those of another definition.
-    if runs_as_newest(schema.domain, schema.name, schema.since_version):
-        lines += [
-            "# ONNX has changed this operator since, and its reference implementation knows "
-            "one version only:",
-            "# compare the numbers.",
-        ]
     return lines + _reference_call(usage, name)
 
 

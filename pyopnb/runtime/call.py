@@ -129,7 +129,7 @@ def call(
         kernel = _kernel(definition.version, proto.SerializeToString(deterministic=True), opset)
         session = kernel.session(arrays)
     except PyopError as error:
-        raise _of_call(error, where, op) from None
+        raise _of_call(error, where, op, opset) from None
     except Exception as error:  # what ONNX Runtime raises has no common base class
         if is_of_runtime(error):
             raise _refusal(error, where) from None
@@ -361,7 +361,7 @@ def _refusal(error: Exception, where: str) -> ModelError:
     return ModelError(where, expected=expected, got=sanitize(reason, 500))
 
 
-def _of_call(error: PyopError, where: str, op: str) -> PyopError:
+def _of_call(error: PyopError, where: str, op: str, opset: int | None) -> PyopError:
     """Rephrase an error about the generated node as one about the call."""
     _, end, port = error.where.partition(")")
     if not (end and error.where.startswith("node 'call' (")):
@@ -369,7 +369,8 @@ def _of_call(error: PyopError, where: str, op: str) -> PyopError:
     advice = error.next
     if advice == FILL:
         # That advice needs a model, and a call has none: the reference runs the op by its name.
-        advice = f'pyopnb.reference("{op if "::" in op else f"::{op}"}", …)'
+        version = f", opset={opset}" if opset is not None else ""
+        advice = f'pyopnb.reference("{op if "::" in op else f"::{op}"}", …{version})'
     elif advice and advice.endswith("=None"):
         # That advice is for the author of the op, but here the caller has omitted an input.
         advice = "np.zeros((), np.float32)"

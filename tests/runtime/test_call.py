@@ -386,3 +386,13 @@ def test_an_attr_may_have_any_name_or_it_is_said_how_to_set_it():
             pyopnb.call("demo::Named", x, **{name: 5})
     # A node of an op without such an attr can be named.
     assert pyopnb.node("Neg", "x", "y", name="b").name == "b"
+
+
+def test_an_old_version_without_a_kernel_is_sent_to_the_reference():
+    a, b = np.ones((2, 3), np.float32), np.float32([1, 2])
+    advice = r'Try: pyopnb.reference\("::Add", …, opset=1\)'
+    with pytest.raises(pyopnb.errors.ModelError, match=advice):
+        pyopnb.call("Add", a, b, opset=1, broadcast=1, axis=0)
+    # As typed, it means the old version: the second input begins at the first axis.
+    found = pyopnb.reference("::Add", a, b, opset=1, broadcast=1, axis=0)
+    assert found.tolist() == [[2, 2, 2], [3, 3, 3]]
