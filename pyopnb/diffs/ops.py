@@ -80,7 +80,7 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     if old.opset != new.opset:
         changes.append(f"opset: {old.opset} → {new.opset}")
     source: list[str] = []
-    same_code = True if old.cls is new.cls else None
+    same_code = True if old.cls is new.cls and old.source == new.source else None
     if old.source is not None and new.source is not None:
         sources = old.source.splitlines(), new.source.splitlines()
         # The first two lines are a header of file names.

@@ -22,6 +22,7 @@ from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.arguments import describe, is_path
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.op_run import is_written_as
 from pyopnb.ops.registry import registry
 
 __all__ = [
@@ -162,7 +163,7 @@ def _no_model(thing: Any) -> ModelError:
     elif hasattr(thing, "get_params"):
         advice = "pyopnb.sklearn.convert(estimator, X)"
     else:
-        ops = [op.name for op in registry if op.current.cls is thing]
+        ops = [op.name for op in registry if is_written_as(op.current.cls, thing)]
         advice = f'pyopnb.call("{ops[0]}", x)' if ops else None
     return ModelError(
         "model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice

@@ -21,6 +21,7 @@ from pyopnb.ops.class_source import class_source
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
+from pyopnb.ops.op_run import written_class
 from pyopnb.ops.registry import registry
 from pyopnb.ops.running_text import functions_of, module_text, same_code, texts_of
 from pyopnb.ops.schema import same_value
@@ -76,24 +77,24 @@ class _Look:
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        self._parts = _parts(version.cls)
-        self._state = _file_state(version.cls)
+        self._cls = cls = written_class(version.cls)
+        self._parts, self._state = _parts(cls), _file_state(cls)
 
     def follow(self, reloads: bool) -> None:
         """Define the op again if its class was changed in place."""
-        version, before, state = self.version, self._parts, self._state
-        self._parts, self._state = _parts(version.cls), _file_state(version.cls)
+        version, cls, before, state = self.version, self._cls, self._parts, self._state
+        self._parts, self._state = _parts(cls), _file_state(cls)
         if _is_same(before, self._parts) and state == self._state:
             return
-        _mend(version.cls)
-        self._parts = _parts(version.cls)
-        source = class_source(version.cls)
+        _mend(cls)
+        self._parts = _parts(cls)
+        source = class_source(cls)
         is_edited = source is not None and source != version.source
         if _has_new_code(before, self._parts) or (is_edited and not _is_same(before, self._parts)):
-            new = registry.define(version.cls, version.op, opset=version.opset, source=source)
+            new = registry.define(self._cls, version.op, opset=version.opset, source=source)
             print(repr(new))
         elif reloads and state != self._state and not _is_applied(version.source, source):
-            module = version.cls.__module__
+            module = cls.__module__
             print(
                 f"{module}.py was edited, and %autoreload did not apply all of it to {version.op}. "
                 f"Try: import importlib; importlib.reload({module})",

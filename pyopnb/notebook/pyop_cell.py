@@ -29,6 +29,7 @@ from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
+from pyopnb.ops.op_run import as_op, is_op_run, written_class
 from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
@@ -188,9 +189,10 @@ class Cell:
         bound = dict.fromkeys(
             frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type)
         )
-        classes = [defined.version.cls for defined in self._defined]
+        classes = [written_class(defined.version.cls) for defined in self._defined]
         for cls in bound:
-            if cls.__module__ == main and cls not in classes and hasattr(cls, "compute"):
+            is_op = hasattr(cls, "compute") or is_op_run(cls)
+            if cls.__module__ == main and cls not in classes and is_op:
                 self._refuse_several([*classes, cls])
                 self._define(cls, frame)
 
@@ -206,7 +208,7 @@ class Cell:
         refuse_domain(args, cls.__name__)
         name = full_op_name(args, cls.__name__)
         # Refuse before anything is changed.
-        schema_of(cls)
+        schema_of(as_op(cls))
         former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
         modules = registry.modules_of(name)
         # IPython keeps the cell's text in linecache. Its first line is the magic.
@@ -216,7 +218,7 @@ class Cell:
         finally:
             # If a listener raised, the version is defined nevertheless.
             op = registry.find(*split_name(name))
-            if op is not None and op.current.cls is cls:
+            if op is not None and written_class(op.current.cls) is cls:
                 self._defined.append(_Defined(op.current, modules, former))
         if not args.quiet:
             print(repr(self.version))
@@ -230,7 +232,8 @@ class Cell:
         __tracebackhide__ = True
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
-        for cls in [item.version.cls for item in self._defined if item.is_outdated]:
+        outdated = [item.version.cls for item in self._defined if item.is_outdated]
+        for cls in map(written_class, outdated):
             # The cell has set an attribute of the class since.
             self._define(cls, frame)
         if not self._defined:
@@ -273,7 +276,7 @@ class _Defined:
 
     @property
     def is_outdated(self) -> bool:
-        return schema_of(self.version.cls) != self.version.schema
+        return schema_of(as_op(self.version.cls)) != self.version.schema
 
 
 _running: ContextVar[Cell] = ContextVar("running")

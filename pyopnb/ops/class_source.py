@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
+from pyopnb.ops.op_run import written_class
 from pyopnb.ops.running_text import functions_of, is_text_of, module_text, texts_of
 
 __all__ = ["class_source", "function_source", "is_importable", "was_changed"]
@@ -47,6 +48,7 @@ def class_source(cls: type) -> str | None:
     str or None
         None where no file and no cell has the text that runs.
     """
+    cls = written_class(cls)
     # The methods know where they were compiled. This comes before the module's file, because a
     # cell's class says that it is from __main__, which has none.
     for file, namespace in _homes(cls):
@@ -87,6 +89,7 @@ def was_changed(cls: type, source: str | None) -> bool:
     source : str or None
         Where nothing is known of the class, it counts as unchanged.
     """
+    cls = written_class(cls)
     _, namespace = next(_homes(cls), ("", {}))
     return source is not None and is_text_of(cls, textwrap.dedent(source), namespace) is False
 

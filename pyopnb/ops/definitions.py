@@ -14,6 +14,7 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.class_source import class_source
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import check_opset, split_name
+from pyopnb.ops.op_run import as_op, name_of
 from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
@@ -159,7 +160,7 @@ def define_op(
         registry.define(cls, name, opset=opset, module=module, source=source)
     else:
         # What is wrong with the class itself is refused at its line, while the file runs.
-        key = "::".join(split_name(cls.__name__ if name is None else name))
+        key = "::".join(split_name(name_of(cls) if name is None else name))
         check_opset(opset, f"op {key}")
-        schema_of(cls)
+        schema_of(as_op(cls))
         collected.append(Definition(cls, key, opset, module, source))

@@ -26,9 +26,10 @@ from pyopnb.ops.class_source import is_importable
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
+from pyopnb.ops.op_run import as_op, written_class
 from pyopnb.ops.registry import registry
 
-__all__ = ["dumps", "open_op"]
+__all__ = ["dumps", "open_op", "open_op_run"]
 
 _keys: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 _classes: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
@@ -108,6 +109,10 @@ def _key_of(cls: type) -> str:
 def _dump_class(cls: type, enclosing: frozenset[type]) -> bytes:
     # What a class wraps may belong to this process, as the address of compiled code does. Such a
     # class says how to make it anew.
+    written = written_class(cls)
+    if written is not cls:
+        data = _dumps(written, enclosing | {cls})
+        return pickle.dumps(((__name__, open_op_run.__name__), (data,)))
     reduce_class = getattr(cls, "__pyopnb_reduce__", None)
     if reduce_class is not None:
         return pickle.dumps(reduce_class())
@@ -125,6 +130,11 @@ def _open_class(key: str, data: bytes) -> type:
             _classes[key] = cls
             _keys[cls] = key
         return cls
+
+
+def open_op_run(data: bytes) -> type:
+    """Make the op of an ``OpRun`` class that another process pickled."""
+    return as_op(pickle.loads(data))  # noqa: S301  # as above
 
 
 # ---- versions and ops --------------------------------------------------------------------------

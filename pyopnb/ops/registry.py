@@ -27,6 +27,7 @@ from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op, Version, find_version
+from pyopnb.ops.op_run import as_op, is_written_as, name_of
 from pyopnb.ops.signature import schema_of
 
 __all__ = ["Registry", "find_op", "registry"]
@@ -109,9 +110,10 @@ class Registry(Displayable):
         Exception
             The first that a listener raises, after all of them were called.
         """
+        cls = as_op(cls)
         schema = schema_of(cls)
         if name is None or (isinstance(name, str) and not name):
-            name = cls.__name__
+            name = name_of(cls)
         key = "::".join(split_name(name))
         check_opset(opset, f"op {key}")
         if not (module is None or is_text(module)):
@@ -553,7 +555,7 @@ def find_op(op: object) -> Op:
                 raise
             return of_catalog
     # One class can be defined under two names, and then does not say which op is meant.
-    ops = [candidate for candidate in registry if candidate.current.cls is op]
+    ops = [c for c in registry if is_written_as(c.current.cls, op)]
     if len(ops) == 1:
         return ops[0]
     # An instance of an op's class is a frequent slip, as is a variable that holds an earlier class.

@@ -120,14 +120,14 @@ class ModuleText:
         return found
 
     def statement_of(self, function: FunctionType) -> ast.stmt | None:
-        """Find the statement of the module that made a function."""
+        """Find the statement that made a function: its own, or that of the module with a lambda."""
         lines = self._lines_of_code(function.__code__)
         for statement in reversed(self.tree.body):
             for node in ast.walk(statement):
                 if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                     continue
                 if _first_line(node) in lines and _same_defaults(function, node.args):
-                    return statement
+                    return statement if isinstance(node, ast.Lambda) else node
         return None
 
     def class_of(self, cls: type) -> ast.ClassDef | None:

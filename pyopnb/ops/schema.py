@@ -45,12 +45,18 @@ class Attr:
         `REQUIRED` where the node must have the attr.
     choices : tuple
         The values that a ``Literal`` allows; empty where any will do.
+    home : str
+        What has the parameter, for messages.
+    lists : bool
+        A list of the kind is taken as well.
     """
 
     name: str
     kind: str
     default: Any = REQUIRED
     choices: tuple[Any, ...] = ()
+    home: str = "__init__"
+    lists: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Attr):
@@ -91,18 +97,22 @@ class Attr:
             The value is of another kind, or none of the choices.
         """
         expected = self.kind
+        kind = f"list[{self.kind}]" if self.lists and isinstance(value, list) else self.kind
         try:
-            converted = _convert(value, self.kind)
+            converted = _convert(value, kind)
             if not self.choices or converted in self.choices:
                 return converted
             expected = f"one of {', '.join(map(repr, self.choices))}"
         except (TypeError, UnicodeDecodeError, OverflowError):
             pass  # refused below, by the kind
+        declared = f"the annotation of {self.name} in {self.home}"
+        if self.home == "the function":
+            declared = "its dtype in attrs="
         raise ModelError(
             f"{where}, attr {self.name}",
             expected=expected,
             got=f"{kind_of_value(value)} {sanitize(repr(value))}",
-            next=f"change the node's attribute, or the annotation of {self.name} in __init__",
+            next=f"change the node's attribute, or {declared}",
         )
 
 
@@ -192,6 +202,8 @@ class Schema:
         The class attributes of these names.
     differentiable : bool
         The class has ``backward``. It is no part of what sessions compare: another op serves it.
+    home : str
+        What has the attrs as parameters, for messages.
     doc : str
     """
 
@@ -203,6 +215,7 @@ class Schema:
     copy_inputs: bool = False
     serial: bool = False
     differentiable: bool = field(default=False, compare=False)
+    home: str = field(default="__init__", compare=False)
     doc: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -249,7 +262,7 @@ class Schema:
                     f"{where}, attr {shown}",
                     expected=f"one of {', '.join(known)}" if known else "no attrs",
                     got=f"{shown} = {sanitize(repr(value))}",
-                    next=f"write {suggest(name, known)}, or let __init__ take {shown}",
+                    next=f"write {suggest(name, known)}, or let {self.home} take {shown}",
                 )
         # `__init__` itself would raise a TypeError that names neither node nor op.
         for attr in self.attrs:
@@ -260,7 +273,7 @@ class Schema:
                         f"a value of kind {attr.kind} (attrs: {', '.join(map(str, self.attrs))})"
                     ),
                     got="nothing",
-                    next=f"give the node {attr.name}=…, or __init__ a default for it",
+                    next=f"give the node {attr.name}=…, or {attr.home} a default for it",
                 )
         return arguments
 

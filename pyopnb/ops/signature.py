@@ -10,6 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,7 @@ def schema_of(cls: type) -> Schema:
         copy_inputs=bool(getattr(cls, "copy_inputs", False)),
         serial=bool(getattr(cls, "serial", False)),
         differentiable=has_backward(cls),
+        home=getattr(cls, "_attrs_of", "__init__"),
         doc=inspect.getdoc(cls) or "",
     )
 
@@ -128,6 +130,9 @@ def _check_backward(cls: Any, where: str) -> None:
 
 def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     """Read the attrs from the constructor's parameters, and whether it takes any others."""
+    # A class that was made of a function says its attrs itself.
+    if "_attrs_declared" in vars(cls):
+        return tuple(vars(cls)["_attrs_declared"]), True
     constructor = cls.__init__  # type: ignore[misc]  # of this very class
     if constructor is object.__init__:
         return (), False
@@ -137,7 +142,8 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     attrs = []
     for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            attrs.append(_attr(parameter, constructor, where))
+            attr = _attr(parameter, constructor, where)
+            attrs.append(replace(attr, home=getattr(cls, "_attrs_of", attr.home)))
         # ``*args, **kwargs`` passes on what another class takes.
         elif parameter.kind is parameter.POSITIONAL_ONLY or not open_attrs:
             expected = "parameters that can be given by name"

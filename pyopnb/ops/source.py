@@ -32,6 +32,7 @@ from pyopnb.ops.class_source import class_source, function_source, is_importable
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
+from pyopnb.ops.op_run import written_class
 from pyopnb.ops.registry import registry
 from pyopnb.ops.running_text import functions_of, is_text_of, stale_name, texts_of
 from pyopnb.ops.schema import same_value
@@ -142,7 +143,7 @@ class _ModuleText:
         self.refused: dict[str, str] = {}
         self._versions_by_class: dict[type, list[Version]] = {}
         for version in versions:
-            self._versions_by_class.setdefault(version.cls, []).append(version)
+            self._versions_by_class.setdefault(written_class(version.cls), []).append(version)
         self._imports = {"import pyopnb"}
         self._definitions: dict[str, str] = {}
         self._values: dict[str, Any] = {"pyopnb": sys.modules["pyopnb"]}
@@ -167,7 +168,7 @@ class _ModuleText:
 
     def add_op(self, version: Version) -> None:
         """Add the class of an op, and all that it uses."""
-        cls = version.cls
+        cls = written_class(version.cls)
         if hasattr(cls, "_module_source"):
             self._add_module(version, str(cls._module_source(version)))
         elif self._bind(cls.__name__, cls, version.op):

@@ -6,15 +6,19 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from pyopnb.errors import DefinitionError, InputError, ResultError
 from pyopnb.ops.arguments import describe
+from pyopnb.ops.attr_kinds import kind_of_class
+from pyopnb.ops.class_source import function_source
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
+from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
@@ -127,11 +131,12 @@ class Opdef:
         opdef = Opdef(op_type or func.__name__, func)
         name = _full_name(opdef.op_type)
         where = f"op {sanitize(name)}"
+        parameters = _parameters(func)
         cls = _class_of(
             opdef,
-            _dtypes(inputs, f"{where}, inputs"),
+            _ports(parameters, _dtypes(inputs, f"{where}, inputs"), attrs or ()),
             _dtypes(outputs, f"{where}, outputs"),
-            _attrs(attrs, where),
+            _attrs(attrs, parameters, where),
         )
         registry.define(cls, name, source=_source(func))
         return opdef
@@ -229,11 +234,35 @@ def _name_of(number: Any) -> str:
     return sanitize(repr(number))
 
 
-def _attrs(declared: Any, where: str) -> dict[str, type]:
+def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin whose signature is not known
+        return {}
+
+
+def _ports(
+    parameters: Mapping[str, Parameter], numbers: Sequence[int], attrs: Any
+) -> list[Parameter]:
+    """Name the inputs as the function does; those with a default are optional."""
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    named = [p for p in parameters.values() if p.kind in positional and p.name not in attrs]
+    ports = []
+    for position, number in enumerate(numbers):
+        name, default = f"input{position}", Parameter.empty
+        if position < len(named):
+            name, default = named[position].name, named[position].default
+        annotation = _type(number) if number else Parameter.empty
+        ports.append(Parameter(name, Parameter.POSITIONAL_ONLY, default=default))
+        ports[-1] = ports[-1].replace(annotation=annotation)
+    return ports
+
+
+def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tuple[Attr, ...]:
     if not isinstance(declared, Mapping):
         # Names alone are those of strings.
         declared = dict.fromkeys(declared or (), PyCustomOpDef.dt_string)
-    attrs = {}
+    attrs = []
     for name, number in declared.items():
         if number not in _ATTR_TYPES or not name.isidentifier():
             raise DefinitionError(
@@ -242,24 +271,35 @@ def _attrs(declared: Any, where: str) -> dict[str, type]:
                 got=_name_of(number),
                 next='attrs={"name": PyCustomOpDef.dt_int64}',
             )
-        attrs[name] = _ATTR_TYPES[number]
-    return attrs
+        kind = str(kind_of_class(_ATTR_TYPES[number]))
+        default = REQUIRED
+        if name in parameters and parameters[name].default is not Parameter.empty:
+            default = parameters[name].default
+        attrs.append(Attr(name, kind, default, home="the function", lists=kind in ("int", "float")))
+    return tuple(attrs)
 
 
 # ---- the class -------------------------------------------------------------------------------
 
 
 def _class_of(
-    opdef: Opdef, inputs: Sequence[int], outputs: Sequence[int], attrs: Mapping[str, type]
+    opdef: Opdef, inputs: Sequence[Parameter], outputs: Sequence[int], attrs: Sequence[Attr]
 ) -> type:
-    """Build the class of an op, with signatures made of the declared dtypes and attrs."""
+    """Build the class of an op, with the declared dtypes and attrs."""
+    defaults = [port.default for port in inputs]
 
     def __init__(self: Any, **values: Any) -> None:  # noqa: N807  # it becomes a method
-        self._attrs = {name: values[name] for name in attrs}
+        # What the node has not has the default of the function.
+        self._attrs = {attr.name: values[attr.name] for attr in attrs if attr.name in values}
 
     def compute(self: Any, *arrays: Any) -> Any:
-        returned = opdef.body(*arrays, **self._attrs)
-        results = returned if isinstance(returned, tuple) else (returned,)
+        given = list(arrays)
+        for position, array in enumerate(arrays):
+            if array is None and defaults[position] is not Parameter.empty:
+                given[position] = defaults[position]
+        returned = opdef.body(*given, **self._attrs)
+        is_several = isinstance(returned, list) and len(outputs) > 1
+        results = returned if is_several or isinstance(returned, tuple) else (returned,)
         where = f"op {sanitize(_full_name(opdef.op_type))}"
         if len(results) != len(outputs):
             raise ResultError(
@@ -273,18 +313,11 @@ def _class_of(
             converted.append(_converted(result, number, f"{where}, output {position}"))
         return tuple(converted)
 
-    # pyopnb reads an op's attrs from the signature of __init__, and its ports from that of compute.
-    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
-    for name, attr_type in attrs.items():
-        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=attr_type))
-    # onnxruntime-extensions ignores the attributes that were not declared.
-    parameters.append(Parameter("_ignored", Parameter.VAR_KEYWORD))
-    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    # pyopnb reads the ports of an op from the signature of compute.
     ports = [Parameter("self", Parameter.POSITIONAL_ONLY)]
-    for position, number in enumerate(inputs):
-        annotation = _type(number) if number else Parameter.empty
-        port = Parameter(f"input{position}", Parameter.POSITIONAL_ONLY, annotation=annotation)
-        ports.append(port)
+    for port in inputs:
+        is_optional = port.default is not Parameter.empty
+        ports.append(port.replace(default=None) if is_optional else port)
     returns = list(map(_type, outputs))
     compute.__signature__ = inspect.Signature(ports, return_annotation=returns)  # type: ignore[attr-defined]
     members = {
@@ -292,6 +325,8 @@ def _class_of(
         "copy_inputs": True,
         "__doc__": inspect.getdoc(opdef.body),
         "__init__": __init__,
+        "_attrs_declared": attrs,
+        "_attrs_of": "the function",
         "compute": compute,
     }
     return type(opdef.op_type.rpartition("::")[2] or "Op", (), members)
@@ -330,9 +365,5 @@ def _converted(value: Any, number: int, where: str) -> Any:
 
 
 def _source(func: Callable[..., Any]) -> str | None:
-    """Return the function's text, to compare versions by."""
-    try:
-        return inspect.getsource(func)
-    except (OSError, TypeError):
-        # It was made by exec, or is no function.
-        return None
+    """Return the function's text, to compare versions by; None where it is not known."""
+    return function_source(func) if isinstance(func, FunctionType) else None

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import pyopnb
 from pyopnb import registry
 
 TWICE = "class Twice:\n    def compute(self, x):\n        return x * 2\n"
@@ -256,3 +257,18 @@ def test_hundreds_of_redefinitions_leave_one_module(define):
         define(f"%%pyop -q\n{TWICE}    limit = {limit}\n")
     assert len(sys.modules) == before
     assert registry["Twice"].current.number == 301
+
+
+def test_class_of_the_reference_implementation(define):
+    cell = """\
+    %%pyop -d demo
+    from onnx.reference.op_run import OpRun
+    class Inverse(OpRun):
+        def _run(self, x, by=None):
+            return ({} / (x + by),)
+    """
+    define(cell.format(1))
+    assert pyopnb.call("demo::Inverse", np.float32([1]), by=1.0).tolist() == [0.5]
+    define(cell.format(2))
+    assert pyopnb.call("demo::Inverse", np.float32([1]), by=1.0).tolist() == [1.0]
+    assert [version.number for version in registry.history("demo::Inverse")] == [1, 2]

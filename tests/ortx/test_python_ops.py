@@ -267,3 +267,73 @@ def test_a_node_without_an_attribute_and_one_with_more():
 def test_what_is_not_here_is_named(name, advice):
     with pytest.raises(ImportError, match=f"Try: {re.escape(advice)}"):
         getattr(pyopnb.ortx, name)
+
+
+F, S = PyCustomOpDef.dt_float, PyCustomOpDef.dt_string
+ONES = np.float32([1])
+
+
+def test_defaults_of_the_function_count():
+    @onnx_op(op_type="Opt", inputs=[F] * 3, outputs=[F], attrs={"p": F, "q": F})
+    def opt(x, y=None, z=4.0, p=2.0, *, q):
+        return (x + (10 if y is None else y)) * np.float32(z * p * q)
+
+    name = "ai.onnx.contrib::Opt"
+    assert pyopnb.call(name, ONES, q=1).tolist() == [88.0]
+    assert pyopnb.call(name, ONES, ONES, q=1.0).tolist() == [16.0]
+    assert pyopnb.call(name, ONES, None, ONES, p=1, q=1).tolist() == [11.0]
+    with pytest.raises(pyopnb.errors.ModelError, match="q=…, or the function a default for it"):
+        pyopnb.call(name, ONES)
+    session = pyopnb.Session(pyopnb.model(contrib("Opt", ["x"], ["y"], q=1.0), {"x": ONES}, "y"))
+    assert session.attrs == {"y": {"p": 2.0, "q": 1.0}}
+    assert run_bare(one_node("Opt", shape=[None], q=1.0), x=ONES)[0].tolist() == [88.0]
+
+
+def test_missing_input_is_named_as_the_function_does():
+    @onnx_op(op_type="Both", inputs=[F, F], outputs=[F])
+    def both(left, right):
+        return left + right
+
+    with pytest.raises(pyopnb.errors.PyopError, match=r"input right: .* Try: right=None"):
+        pyopnb.run(one_node("Both", shape=[None]), x=ONES)
+
+
+def test_list_for_a_number_and_list_of_results():
+    @onnx_op(
+        op_type="Lists", inputs=[F], outputs=[F, F], attrs={"n": PyCustomOpDef.dt_int64, "w": F}
+    )
+    def lists(x, n, w):
+        return [x * np.float32(sum(n)), x * np.float32(sum(w))]
+
+    name = "ai.onnx.contrib::Lists"
+    results = pyopnb.call(name, ONES, n=[1, 2], w=[1, 2.5], outputs=2)
+    assert [r.tolist() for r in results] == [[3.0], [3.5]]
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"attr n: expected int, .*its dtype in attrs="
+    ):
+        pyopnb.call(name, ONES, n="s", w=1.0, outputs=2)
+
+
+def test_list_is_one_result_where_one_is_declared():
+    @onnx_op(op_type="One", inputs=[F], outputs=[F])
+    def one(x):
+        return [float(x[0]), 2.0]
+
+    assert pyopnb.call("ai.onnx.contrib::One", ONES).tolist() == [1.0, 2.0]
+
+
+def test_text_of_a_reloaded_function(tmp_path, monkeypatch):
+    import importlib
+    import sys
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for factor in ("2", "300"):
+        (tmp_path / "reloaded_function.py").write_text(
+            "from pyopnb.ortx import onnx_op\n"
+            f"@onnx_op(op_type='Text')\ndef text(x):\n    return x * {factor}\n"
+        )
+        importlib.invalidate_caches()
+        sys.modules.pop("reloaded_function", None)
+        importlib.import_module("reloaded_function")
+        assert f"x * {factor}" in pyopnb.registry.history("ai.onnx.contrib::Text")[-1].source
