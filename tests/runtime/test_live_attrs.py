@@ -5,6 +5,7 @@ import threading
 import weakref
 
 import numpy as np
+import onnx
 import pytest
 from limits import LIMIT
 
@@ -240,3 +241,151 @@ def test_what_a_float_attribute_can_hold_is_taken(value):
     session = pyopnb.Session(model)
     session.set_attrs(f=value)
     assert repr(session.attrs["y"]["f"]) == repr(value)
+
+
+@pytest.fixture
+def total():
+    @pyopnb.pyop("demo::Total")
+    class Total:
+        def __init__(self, step: float = 1.0):
+            self.total, self.step = np.float32(0), np.float32(step)
+
+        def compute(self, x):
+            self.total += self.step
+            return x * 0 + self.total
+
+    return Total
+
+
+def totals(session):
+    return [value.tolist() for value in session(x=np.float32([1])).values()]
+
+
+def two_totals():
+    nodes = [
+        pyopnb.node("demo::Total", "x", "a", name="first"),
+        pyopnb.node("demo::Total", "x", "b", step=10.0),
+    ]
+    return pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, ["a", "b"]))
+
+
+def test_reset_begins_the_state_anew_and_keeps_the_attrs(total):
+    session = two_totals()
+    session.set_attrs("first", step=3.0)
+    assert [totals(session) for _ in range(2)] == [[[3], [10]], [[6], [20]]]
+    inner = session._sess
+    session.reset()
+    assert totals(session) == [[3], [10]]
+    session.reset("b")
+    assert totals(session) == [[6], [10]]
+    session.reset("first")
+    assert totals(session) == [[3], [20]]
+    session.reset("demo::Total")
+    assert totals(session) == [[3], [10]]
+    assert session._sess is inner
+    assert session.changed_attrs == {"first": {"step": 3.0}}
+    with pytest.raises(pyopnb.errors.ModelError, match="a node or op of the session, got c"):
+        session.reset("c")
+    pyopnb.pyop("demo::Total")(total)
+    assert totals(session) == [[3], [10]]
+
+
+def test_reset_of_a_shared_session_leaves_the_other(total):
+    session = two_totals()
+    shared = session.with_attrs()
+    totals(session), totals(shared)
+    shared.reset()
+    assert (totals(session), totals(shared)) == ([[2], [20]], [[1], [10]])
+    session.reset()
+    assert (totals(session), totals(shared)) == ([[1], [10]], [[2], [20]])
+
+
+def test_reset_that_fails_changes_nothing(total):
+    class Picky(total):
+        made = 0
+
+        def __init__(self):
+            Picky.made += 1
+            if Picky.made > 1:
+                raise OSError("only once")
+            super().__init__()
+
+    pyopnb.pyop("demo::Picky")(Picky)
+    session = session_of(pyopnb.node("demo::Picky", "x", "y"))
+    assert totals(session) == [[1]]
+    with pytest.raises(OSError, match="only once"):
+        session.reset()
+    assert totals(session) == [[2]]
+
+
+def test_reset_of_a_session_without_ops_does_nothing():
+    session = pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"))
+    session.reset()
+    assert totals(session) == [[-1]]
+
+
+def test_run_in_flight_finishes_with_the_instance_that_it_began_with(total):
+    inside, go_on = threading.Event(), threading.Event()
+
+    @pyopnb.pyop("demo::Slow")
+    class Slow(total):
+        def compute(self, x):
+            inside.set()
+            assert go_on.wait(LIMIT)
+            return super().compute(x)
+
+    session = session_of(pyopnb.node("demo::Slow", "x", "y"))
+    go_on.set()
+    assert totals(session) == [[1]]
+    go_on.clear()
+    inside.clear()
+    results = []
+    thread = threading.Thread(target=lambda: results.append(totals(session)))
+    thread.start()
+    assert inside.wait(LIMIT)
+    session.reset()
+    go_on.set()
+    thread.join(LIMIT)
+    assert results == [[[2]]]
+    assert totals(session) == [[1]]
+
+
+def test_many_threads_reset_and_run(total):
+    session = two_totals()
+    failures = []
+
+    def work(reset):
+        try:
+            for _ in range(100):
+                session.reset() if reset else totals(session)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n % 2 == 0,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert failures == []
+    session.reset()
+    assert totals(session) == [[1], [10]]
+
+
+def test_reset_of_a_retired_node():
+    class Counter:
+        def __init__(self):
+            self.runs = 0
+
+        def compute(self, x):
+            self.runs += 1
+            return x * 0 + np.float32(self.runs)
+
+    pyopnb.pyop("demo::Counter", module="counting")(Counter)
+    node = onnx.helper.make_node(
+        "PyOp", ["x"], ["y"], domain="pyopmulti", module="counting", class_name="Counter",
+        input_types=[1], output_types=[1],
+    )  # fmt: skip
+    session = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, {"y": "float32[N]"}))
+    assert [totals(session) for _ in range(2)] == [[[1]], [[2]]]
+    session.reset()
+    assert totals(session) == [[1]]

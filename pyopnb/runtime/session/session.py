@@ -467,6 +467,56 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         for listener in list(self._attr_listeners):
             listener()
 
+    @hide_internal_frames
+    @check_arguments
+    def reset(self, where: str | None = None) -> None:
+        """Give nodes new instances, so that the state that ops keep on ``self`` begins anew.
+
+        The attrs stay, and nothing is rebuilt.
+
+        Parameters
+        ----------
+        where : str, optional
+            The name of a node, its first output, or an op. By default, all nodes that run through
+            ops.
+
+        Raises
+        ------
+        ModelError
+            There is no such node or op.
+        Exception
+            Whatever an op's ``__init__`` or ``infer`` raised; then all instances stay.
+
+        Notes
+        -----
+        A run in progress finishes with the instances that it started with. Sessions made by
+        `with_attrs` have instances of their own.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> @pyopnb.pyop("doctest::Total")
+        ... class Total:
+        ...     def __init__(self):
+        ...         self.total = np.float32(0)
+        ...     def compute(self, x):
+        ...         self.total = self.total + x
+        ...         return self.total
+        >>> session = Session(
+        ...     pyopnb.model([pyopnb.node("doctest::Total", "x", "y")], {"x": "float32[N]"}, "y")
+        ... )
+        >>> x = np.float32([1])
+        >>> [session(x)["y"].tolist() for _ in range(2)]
+        [[1.0], [2.0]]
+        >>> session.reset()
+        >>> session(x)["y"].tolist()
+        [1.0]
+        """
+        __tracebackhide__ = True
+        # A session without ops has no state.
+        if where is not None or self._update().kernels:
+            _bridge.locked(self._updating, self._set_attrs, where, {})
+
     def _set_attrs(self, where: str | None, attrs: Mapping[str, Any]) -> None:
         __tracebackhide__ = True
         state = self._update()
@@ -487,7 +537,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             # Before its first change, a node has the attrs of the model.
             model.setdefault(kernel.number, earlier)
         if outputs_changed:
-            reason = f"{', '.join(attrs)} changed outputs"
+            reason = f"{', '.join(attrs) or 'reset'} changed outputs"
             self._rebuild(state, Setting({}, changes, model), reason)
         else:
             self._swap(state.with_setting(Setting(values, changes, model)))
