@@ -164,7 +164,6 @@ _hand_down(
     failing_node="pyopnb.models.support.failing_node:failing_node",
     fill="pyopnb.onnx_reference.fill:fill_source",
     node_kernel="pyopnb.runtime.node_kernel:NodeKernel",
-    numba_form="pyopnb.compile.numba_form:form_of",
     refusal="pyopnb.models.support.refusal:explain_refusal",
     tracer="pyopnb.traces.run",
 )

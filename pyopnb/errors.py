@@ -28,7 +28,6 @@ __all__ = [
     "InputError",
     "ModelError",
     "ModuleRefused",
-    "NotCompiled",
     "NotFinite",
     "NotLowered",
     "PyopError",
@@ -225,10 +224,6 @@ def _listing(noun: str, head: str, nodes: Sequence[object]) -> list[str]:
     if len(nodes) > _SHOWN_FILLED:
         lines.append(f"  … and {len(nodes) - _SHOWN_FILLED} more")
     return lines
-
-
-class NotCompiled(UserWarning):
-    """An op that asks for Numba runs in Python instead; the message says why."""
 
 
 class StayedInPython(UserWarning):

@@ -1,1 +1,1 @@
-"""Ops that are compiled: written in C++, or in the Python that Numba compiles."""
+"""Ops that are written in C++."""

@@ -25,7 +25,7 @@ class Form:
     Attributes
     ----------
     name : str
-        ``"Python"``, ``"ONNX function"``, ``"C++"`` or ``"Numba"``.
+        ``"Python"``, ``"ONNX function"`` or ``"C++"``.
     diffs : tuple of Diff
         Its results against Python's, at each size; empty for Python itself.
     seconds : tuple of float

@@ -20,7 +20,6 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
-from pyopnb.runtime.forms import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.subject import OpExample, Subject, read_examples
 from pyopnb.testing.verify.trials import free_sizes_of
@@ -40,7 +39,7 @@ _LEAST_RUNS = 3
 @hide_internal_frames
 @check_arguments
 def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
-    """Compare the forms of an op: Python, `lower`'s ONNX function, C++ and Numba.
+    """Compare the forms of an op: Python, `lower`'s ONNX function and C++.
 
     For each language, the op's newest version in that language is taken. Each form runs in ONNX
     Runtime, in a model of one node, on one thread. The results are compared with those of Python at
@@ -151,14 +150,11 @@ def _compared(run: _Run, example: OpExample, expected: Sequence[np.ndarray]) -> 
 _PYTHON = "Python"
 _FUNCTION = "ONNX function"
 _CPP = "C++"
-_NUMBA = "Numba"
 
 
 def _language(cls: type) -> str:
     if hasattr(cls, "__pyopnb_native__"):
         return _CPP
-    if asks_for_numba(cls):
-        return _NUMBA
     return _PYTHON
 
 
@@ -177,7 +173,7 @@ def _function(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple
     return kernel_runner(called(lowered, subject, example, expected)), form
 
 
-_ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
+_ORDER = (_PYTHON, _FUNCTION, _CPP)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ __all__ = ["schema_of"]
 # forgotten.
 _SELF = re.compile("_*(self|this|cls)?_*")
 
-_KERNELS = ("python", "numba")  # what a class may ask for in ``kernel``
 _KIND_NAMES = [row.name for row in ATTR_KINDS]
 _UNIONS = (typing.Union, types.UnionType)
 
@@ -76,12 +75,6 @@ def schema_of(cls: type) -> Schema:
         got = describe(compute)
         raise DefinitionError(where, expected="a method compute", got=got, next=advice)
     _refuse_generator(compute, f"{where}, compute", "its outputs")
-    kernel = getattr(cls, "kernel", None)
-    if isinstance(kernel, str) and kernel not in _KERNELS:
-        expected = " or ".join(map(repr, _KERNELS))
-        got = sanitize(repr(kernel))
-        advice = 'kernel = "numba"'
-        raise DefinitionError(f"{where}, kernel", expected=expected, got=got, next=advice)
     if has_backward(cls):
         _check_backward(cls, where)
     attrs, open_attrs = _attrs(cls, where)

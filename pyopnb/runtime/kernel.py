@@ -254,7 +254,7 @@ class Kernel:
             native = compiled_form(instance, self.given, self.resolved)
         called = instance
         if not self.legacy:
-            called = python_form(instance, self.given, self.resolved, self.where)
+            called = python_form(instance, len(self.resolved))
         if self.clock is not None:
             called, method = self.clock.wrap(called, method), "compute"
         # 0 where there is no output, or none of a dtype that we know.

@@ -378,24 +378,6 @@ def test_template_with_an_output_of_another_dtype_in_a_bare_session():
     assert (m, m.dtype, z.tolist(), z.dtype) == (4, np.int64, [1, 3], np.float64)
 
 
-def test_numba_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "pyopnb.compile.numba_form", raising=False)
-
-    @pyopnb.pyop("demo::Same")
-    class Same:
-        kernel = "numba"
-
-        def compute(self, x):
-            return x
-
-    with pytest.warns(
-        pyopnb.errors.NotCompiled,
-        match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'",
-    ):
-        assert pyopnb.call("demo::Same", X[0]).tolist() == X[0].tolist()
-
-
 def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
     written = tmp_path / "half.py"
     written.write_text(

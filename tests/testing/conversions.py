@@ -66,7 +66,7 @@ def entropy(x):
 
 
 WRONG = [
-    # What Numba's form did.
+    # What a compiler did that widens integers.
     ("difference of unsigned integers in 64 bits", lambda x: (x - np.uint8(1)) > 0, lambda x: (x.astype(int) - 1) > 0, "u1", "N"),
     ("product of small integers in 64 bits", lambda x: (x * x) // np.int8(2), lambda x: (x.astype(int) ** 2 // 2).astype("i1"), "i1", "N"),
     ("constant of another node", lambda x: x * f4(2), lambda x: x * f4(3), "f4", "N"),
