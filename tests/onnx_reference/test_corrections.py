@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -331,6 +332,50 @@ def test_places_of_extremes_beside_nan(op: str) -> None:
     for last in (0, 1):
         agree(op, x, opset=13, axis=1, select_last_index=last)
         agree(op, np.nan_to_num(x).astype(np.uint8), opset=13, keepdims=0, select_last_index=last)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs"),
+    [
+        ("MaxPool", [F(0, 2, 5, 5)], {"kernel_shape": [3, 3]}),
+        ("AveragePool", [F(0, 2, 5, 5)], {"kernel_shape": [3, 3]}),
+        ("ConvTranspose", [F(0, 4, 5, 5), F(4, 2, 3, 3)], {"group": 2}),
+        ("Resize", [F(0, 2, 3, 3), None, np.float32([1, 1, 2, 2])], {"mode": "linear"}),
+        ("GridSample", [F(0, 2, 3, 3), F(0, 4, 4, 2)], {}),
+        ("MeanVarianceNormalization", [F(0, 3, 2, 2)], {}),
+        ("LogSoftmax", [F(0, 3)], {}),
+    ],
+)
+def test_empty_batches(op: str, inputs: list[Any], attrs: dict[str, Any]) -> None:
+    agree(op, *inputs, opset=17, **attrs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs"),
+    [
+        ("LSTM", [F(3, 2, 2), F(1, 20, 2), F(1, 20, 5)], {"hidden_size": 5, "outputs": 3}),
+        ("ConvTranspose", [F(1, 2, 4, 4), F(2, 2, 3, 3), F(4)], {"group": 2}),
+        ("MaxPool", [F(1, 2, 5, 5)], {"kernel_shape": [3, 3], "outputs": 2}),
+        ("AveragePool", [F(1, 2, 5, 5)], {"kernel_shape": [3, 3]}),
+        ("GridSample", [F(1, 2, 3, 3), F(1, 4, 4, 2)], {}),
+        ("LayerNormalization", [F(2, 3), F(3)], {}),
+        ("CumSum", [F(2, 3), np.int64(0)], {}),
+    ],
+)
+def test_other_floats(op: str, inputs: list[Any], attrs: dict[str, Any], dtype: str) -> None:
+    made = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    narrow = [value.astype(made) if value.dtype == np.float32 else value for value in inputs]
+    wide = [value.astype(float) if value.dtype == made else value for value in narrow]
+    many = attrs.get("outputs", 1) > 1
+    found = pyopnb.reference(op, *narrow, **attrs)
+    expected = pyopnb.reference(op, *wide, **attrs)
+    for one, other in zip(
+        found if many else [found], expected if many else [expected], strict=True
+    ):
+        assert one.dtype == (made if other.dtype.kind == "f" else other.dtype)
+        # Rounded once, however many steps there are.
+        np.testing.assert_allclose(one.astype(float), other, rtol=0.005, atol=0.005)
 
 
 # ---- what is refused ---------------------------------------------------------------------------

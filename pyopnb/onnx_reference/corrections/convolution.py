@@ -27,40 +27,57 @@ def conv_transpose(
     strides: Sequence[int] | None = None,
 ) -> Any:
     """Add each element times the kernel to the output, at places ``strides`` apart."""
-    sizes, kernel = x.shape[2:], weight.shape[2:]
+    sizes = x.shape[2:]
     axes = len(sizes)
     strides, dilations = strides or [1] * axes, dilations or [1] * axes
-    extra = output_padding or [0] * axes
+    spans = []
+    for size, length, stride, dilation in zip(
+        sizes, weight.shape[2:], strides, dilations, strict=True
+    ):
+        spans.append((size - 1) * stride + (length - 1) * dilation + 1)
+    for axis, extra in enumerate(output_padding or []):
+        spans[axis] += extra
     if output_shape is None and auto_pad.startswith("SAME"):
         output_shape = [size * stride for size, stride in zip(sizes, strides, strict=True)]
-    spans, crops = [], []
-    for axis, size in enumerate(sizes):
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
-        span = (size - 1) * strides[axis] + reach + extra[axis]
-        begin, end = 0, 0
-        if output_shape is not None:
-            length = output_shape[axis - axes]
+    begins, lengths = [0] * axes, list(spans)
+    if output_shape is not None:
+        lengths = list(output_shape[-axes:])
+        for axis, length in enumerate(lengths):
             # A longer output gets zeros at its end.
-            span = max(span, length)
-            total = span - length
-            begin = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
-            end = total - begin
-        elif pads and auto_pad == "NOTSET":
-            begin, end = pads[axis], pads[axis + axes]
-        spans.append(span)
-        crops.append((begin, end))
-    inputs = widen(x).reshape(len(x), group, -1, *sizes)
-    kernels = widen(weight).reshape(group, -1, *weight.shape[1:])
-    whole: Any = np.zeros((len(x), group, weight.shape[1], *spans), inputs.dtype)
-    for offset in np.ndindex(*kernel):
-        places = []
-        for axis, size in enumerate(sizes):
-            first = offset[axis] * dilations[axis]
-            places.append(slice(first, first + (size - 1) * strides[axis] + 1, strides[axis]))
-        matrix = kernels[(slice(None), slice(None), slice(None), *offset)]
-        whole[(..., *places)] += np.einsum("ngc...,gcm->ngm...", inputs, matrix)
-    inside = [slice(begin, span - end) for span, (begin, end) in zip(spans, crops, strict=True)]
-    result: Any = whole.reshape(len(x), -1, *spans)[(..., *inside)]
+            spans[axis] = max(spans[axis], length)
+            total = spans[axis] - length
+            begins[axis] = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+    elif pads and auto_pad == "NOTSET":
+        begins = list(pads[:axes])
+        for axis in range(axes):
+            lengths[axis] -= pads[axis] + pads[axis + axes]
+    whole = _spread(widen(x), widen(weight), spans, strides, dilations, group)
+    inside = [slice(*ends) for ends in zip(begins, np.add(begins, lengths), strict=True)]
+    result: Any = whole[(..., *inside)]
     if bias is not None:
         result = result + widen(bias).reshape(-1, *[1] * axes)
     return result.astype(x.dtype)
+
+
+def _spread(
+    x: np.ndarray,
+    weight: np.ndarray,
+    spans: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    group: int,
+) -> Any:
+    """Return the sums of all products, [N,M,...], before anything is cut off."""
+    batch, channels, *sizes = x.shape
+    _, maps, *kernel = weight.shape
+    inputs = x.reshape(batch, group, channels // group, *sizes)
+    kernels = weight.reshape(group, channels // group, maps, *kernel)
+    sums: Any = np.zeros((batch, group, maps, *spans), x.dtype)
+    for offset in np.ndindex(*kernel):
+        places = []
+        for size, step, stride, dilation in zip(sizes, offset, strides, dilations, strict=True):
+            first = step * dilation
+            places.append(slice(first, first + (size - 1) * stride + 1, stride))
+        matrix = kernels[(slice(None), slice(None), slice(None), *offset)]
+        sums[(..., *places)] += np.einsum("ngc...,gcm->ngm...", inputs, matrix)
+    return sums.reshape(batch, group * maps, *spans)

@@ -56,6 +56,9 @@ def layer_normalization(
 
 def mean_variance_normalization(x: Any, *, axes: Sequence[int]) -> Any:
     """Subtract the mean, and divide by the deviation."""
+    if not x.size:
+        # NumPy warns of the mean of nothing.
+        return x.copy()
     values = widen(x)
     centered = values - values.mean(axis=tuple(axes), keepdims=True)
     deviation = np.sqrt(np.square(centered).mean(axis=tuple(axes), keepdims=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,4 +75,4 @@ class Windows:
             places.append(slice(0, (count - 1) * stride + 1, stride))
         steps = [slice(None, None, dilation) for dilation in self.dilations]
         views = views[(..., *places, *steps)]
-        return views.reshape(*views.shape[: -len(steps)], -1)
+        return views.reshape(*views.shape[: -len(steps)], math.prod(self.kernel))
