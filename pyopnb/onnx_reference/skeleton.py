@@ -112,7 +112,9 @@ def skeleton(
         if row.site is not None and row.site.node == site.node:
             is_missing = True
     usage = OperatorUsage(proto, sites)
-    entry = node_entry(site.node)
+    # The catalogue has old versions that the reference refuses.
+    version = None if usage.schema is None else usage.schema.since_version
+    entry = node_entry(site.node, version)
     if is_missing and not usage.has_reference and entry is not None:
         return SkeletonCell(_catalog_cell(entry, domain, op_type))
     return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))

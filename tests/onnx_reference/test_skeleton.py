@@ -191,6 +191,21 @@ def test_a_declared_shape_that_is_wrong(wrong: str) -> None:
     np.testing.assert_allclose(replaced(x)["y"], np.full((2, 3), 1 / 3), rtol=1e-6)
 
 
+@pytest.mark.parametrize("version", [1, 6])
+def test_a_dropout_with_its_mask_before_the_reference(version: int) -> None:
+    infos = [helper.make_tensor_value_info(name, 1, ["N"]) for name in "xym"]
+    node = helper.make_node("Dropout", ["x"], ["y", "m"], is_test=1)
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:])
+    imports = [helper.make_opsetid("", version)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=3)
+    cell = pyopnb.skeleton(model, "y")
+    assert cell.startswith("%%pyop ::Dropout\n")
+    defined(cell)
+    result = pyopnb.Session(model)(x=F([1, -2]))
+    np.testing.assert_array_equal(result["y"], F([1, -2]))
+    assert result["m"].shape == (2,)
+
+
 def test_a_schema_without_documentation() -> None:
     port = onnx.defs.OpSchema.FormalParameter
     schema = onnx.defs.OpSchema(
