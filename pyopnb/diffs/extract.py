@@ -125,7 +125,9 @@ def cut_out(
     taken = {*graph.inputs, *graph.producer, *graph.weights}
     unread = {name: fresh_name(f"{name}_unread", taken) for name in names if name not in results}
     nodes = [_renamed(graph.nodes[position], unread) for position in segment.nodes]
-    made_names = {name for node in nodes for name in node.output}
+    made_names = {name for node in nodes for name in node.output}.difference(results)
+    # ONNX Runtime cannot infer all types, and the model may declare them for its outputs only.
+    declared = [info for info in (*proto.value_info, *proto.output) if info.name in made_names]
     weights = [tensor for tensor in proto.initializer if tensor.name in segment.weights]
     sparse_weights = [
         tensor for tensor in proto.sparse_initializer if tensor.values.name in segment.weights
@@ -136,7 +138,7 @@ def cut_out(
         inputs_infos,
         [_info(proto, types, name, {}) for name in results],
         initializer=weights,
-        value_info=[info for info in proto.value_info if info.name in made_names],
+        value_info=declared,
         sparse_initializer=sparse_weights,
     )
     proto.CopyFrom(part)

@@ -64,7 +64,8 @@ def _row(scope: Scope, node: NodeProto, style: GraphStyle) -> tuple[str, str]:
     outputs = ", ".join(sanitize(name, 30) or "_" for name in node.output)
     inputs = ", ".join(_input(scope, name) for name in node.input)
     words = [_SIGNS.get(style.marks.get(id(node), ""), "*")]
-    words.append(f"{outputs} = {title_of(node)}({inputs})")
+    call = f"{title_of(node)}({inputs})"
+    words.append(f"{outputs} = {call}" if outputs else call)
     words.append(attrs_of(node, scope.info.operator(node)[1]))
     for title, body in scope.info.bodies(node):
         words.append(f"{title}: {plural(len(body.node), 'node')}")

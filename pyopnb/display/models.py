@@ -221,6 +221,9 @@ def _select(
     """Give each value to the id of its node."""
     selected = {}
     for name, value in values.items():
+        # A node without outputs and without a name can be told apart from no other.
+        if not name:
+            continue
         if name not in by_name:
             raise _unknown_node(option, name, by_name)
         selected[id(by_name[name])] = value

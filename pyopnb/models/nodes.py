@@ -89,6 +89,8 @@ class Site:
         name = f"the node of output '{sanitize(first_output(self.node))}'"
         if self.node.name:
             name = f"node '{sanitize(self.node.name)}'"
+        elif not first_output(self.node):
+            name = "a node without outputs"
         op = sanitize(full_name(self.node))
         if self.path:
             op = f"{op}, in {self.path}"

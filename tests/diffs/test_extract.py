@@ -163,3 +163,11 @@ def test_a_tensor_of_a_body_is_refused_with_the_node_around_it(name: str) -> Non
     message = f"^extract, outputs: expected a tensor of the main graph, got '{name}', in a body of the node of output 'z'. Try: 'z'$"
     with pytest.raises(pyopnb.errors.InputError, match=message):
         pyopnb.extract(model, "a", name)
+
+
+def test_an_unread_output_keeps_the_type_that_the_model_declares() -> None:
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 20]> g (float[4] x) => (float[2] y, float[4] rest)
+        { y, rest = test.Halves(x) }""")
+    cut = pyopnb.extract(model, None, "y").model
+    assert [info.name for info in cut.graph.output] == ["y"]
+    assert [info.name for info in cut.graph.value_info] == ["rest"]

@@ -315,3 +315,28 @@ def test_real_networks_are_drawn_whole(name):
 def test_what_is_no_model_is_refused(thing):
     with pytest.raises(ModelError):
         pyopnb.show(thing)
+
+
+def test_a_node_without_outputs_is_drawn_diffed_and_traced():
+    @pyopnb.pyop("test::Sink")
+    class Sink:
+        def compute(self, x):
+            return ()
+
+    model = pyopnb.parse("(float[2] x) => (float[2] y) { a = Abs(x)  y = Neg(a) }")
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    other.graph.node.append(onnx.helper.make_node("Sink", ["a"], [], domain="test"))
+    other.opset_import.add(domain="test", version=1)
+    x = np.float32([1, 2])
+    assert "\n  test::Sink(a)" in str(pyopnb.show(other))
+    for shown in (other, pyopnb.diff(model, other), pyopnb.diff(other, model)):
+        assert "Sink" in pyopnb.show(shown)._repr_html_() + str(shown)
+    for on in ("onnxruntime", "reference"):
+        trace = pyopnb.trace(other, x=x, on=on)
+        assert list(trace) == ["x", "a", "y"]
+        found = pyopnb.diff(trace, pyopnb.trace(other, x=x))
+        assert found.ok and found._repr_html_()
+    seen = []
+    pyopnb.run(pyopnb.wrap(other, "Sink", seen.append), x=x)
+    assert repr(seen[0]).startswith("a node without outputs (test::Sink)")
