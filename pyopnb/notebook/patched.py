@@ -94,10 +94,10 @@ class _Look:
             new = registry.define(self._cls, version.op, opset=version.opset, source=source)
             print(repr(new))
         elif reloads and state != self._state and not _is_applied(version.source, source):
-            module = cls.__module__
+            module, file = cls.__module__, os.path.basename(_file_of(cls) or "")
             print(
-                f"{module}.py was edited, and %autoreload did not apply all of it to {version.op}. "
-                f"Try: import importlib; importlib.reload({module})",
+                f"{file} was edited, and %autoreload did not apply all of it to {version.op}. "
+                f"Try: import importlib, {module}; importlib.reload({module})",
                 file=sys.stderr,
             )
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import GRADIENT, gradient_class, gradient_schema
-from pyopnb.ops.class_source import was_changed
+from pyopnb.ops.class_source import class_source, was_changed
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.listeners import Listeners
@@ -558,6 +558,13 @@ def find_op(op: object) -> Op:
     ops = [c for c in registry if is_written_as(c.current.cls, op)]
     if len(ops) == 1:
         return ops[0]
+    # %autoreload changes the classes of earlier versions into the current one.
+    for candidate in registry:
+        is_earlier = any(is_written_as(version.cls, op) for version in candidate.versions)
+        if isinstance(op, type) and is_earlier and not ops:
+            source = class_source(op)
+            if source is not None and source == candidate.current.source:
+                return candidate
     # An instance of an op's class is a frequent slip, as is a variable that holds an earlier class.
     advice = "the name of an op, as %pyop lists them"
     for candidate in ops or registry:

@@ -157,6 +157,8 @@ class ModuleText:
             actual = own.get(_mangled(name, cls), _MISSING)
             if isinstance(actual, _PLAIN) and not _is_same(actual, value):
                 return False
+        if "__init__" not in definitions and not _has_defaults(cls, node, literals):
+            return False
         for name, attribute in own.items():
             is_own = any(
                 function.__qualname__ == f"{cls.__qualname__}.{name}"
@@ -340,6 +342,24 @@ def _inner_codes(code: CodeType) -> Iterator[CodeType]:
 def _first_line(node: Any) -> int:
     lines: list[int] = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
     return int(min([node.lineno, *lines]))
+
+
+def _has_defaults(cls: type, node: ast.ClassDef, literals: Mapping[str, Any]) -> bool:
+    """Tell whether the constructor that was made for a class, as of a dataclass, has its values."""
+    constructor = vars(cls).get("__init__")
+    if not isinstance(constructor, FunctionType):
+        return True
+    fields: dict[str, Any] | None = vars(cls).get("__dataclass_fields__")
+    for statement in node.body:
+        if fields is None:
+            break
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) not in fields:
+            return False
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        is_plain = isinstance(parameter.default, _PLAIN)
+        if is_plain and not _is_same(parameter.default, literals.get(name, _MISSING)):
+            return False
+    return True
 
 
 def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
