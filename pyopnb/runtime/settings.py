@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,14 +48,15 @@ class Settings:
 
     Attributes
     ----------
-    private : dict of int
-        The settings of sessions that share the kernels, by their private epochs.
+    private : mapping of int
+        The settings of sessions that share the kernels, by their private epochs. The sessions'
+        states own them.
     """
 
     def __init__(self, first: Setting) -> None:
         # Each setting has the first epoch that it serves.
         self._own: tuple[tuple[int, Setting], ...] = ((0, first),)
-        self.private: dict[int, Setting] = {}
+        self.private: weakref.WeakValueDictionary[int, Setting] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def at(self, epoch: int) -> Setting:
@@ -88,4 +90,9 @@ class Settings:
         # The setting that served the oldest run stays, and all that came after it.
         since = self._own_at(oldest)[0]
         self._own = tuple(entry for entry in self._own if entry[0] >= since)
-        return [setting for _, setting in self._own] + list(self.private.values())
+        # Other threads add some meanwhile.
+        private = [reference() for reference in self.private.valuerefs()]
+        return [
+            *(setting for _, setting in self._own),
+            *(setting for setting in private if setting is not None),
+        ]

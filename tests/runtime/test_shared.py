@@ -178,3 +178,38 @@ def test_the_attrs_in_functions_and_bodies_are_written_too():
     trace = session.trace(x=X, c=np.array(True))
     assert trace["y"].tolist() == [25, 50]
     assert "by=5" in str(pyopnb.show(session)) and str(trace.model).count("f: 5") == 2
+
+
+class SetsAttrs:
+    """A feed whose conversion sets attrs, as another thread may just before a run begins."""
+
+    def __init__(self, session, times):
+        self.session, self.times = session, times
+
+    def __array__(self, dtype=None, copy=None):
+        for step in range(self.times):
+            self.session.set_attrs("first", by=100.0 + step)
+        return X
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 10])
+def test_a_run_that_is_about_to_begin_keeps_the_attrs_of_its_session(session, times):
+    other = session.with_attrs("first", by=10.0)
+    assert other(x=SetsAttrs(other, times))["y"].tolist() == [10, 20]
+    assert run(other)[0] == 99 + times
+    other = session.with_attrs("first", by=10.0)
+    assert other(x=SetsAttrs(session, times))["y"].tolist() == [10, 20]
+    assert run(session)[0] == 99 + times
+
+
+def test_a_run_keeps_its_attrs_while_ops_are_redefined(session):
+    other = session.with_attrs("first", by=10.0)
+
+    class Redefines:
+        def __array__(self, dtype=None, copy=None):
+            for _ in range(3):
+                define()
+                run(other)
+            return X
+
+    assert other(x=Redefines())["y"].tolist() == [10, 20]

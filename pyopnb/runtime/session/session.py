@@ -7,7 +7,6 @@ import inspect
 import os
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -164,25 +163,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
-        self._end_lease: weakref.finalize[Any, Session] | None = None
         self._attr_listeners: set[Callable[[], None]] = set()  # called after attrs were set
         live_sessions.add(self)
 
     def _swap(self, state: SessionState) -> SessionState:
         """Switch to another state in one assignment, so that no thread sees half of it."""
-        before = vars(self).get("_state")
         self._state = state
-        lease = state.lease if isinstance(state, SharedState) else None
-        # The private epochs of the previous state end with it, unless the new state has the same
-        # lease.
-        if isinstance(before, SharedState) and before.lease is lease:
-            return state
-        if self._end_lease is not None:
-            self._end_lease()
-            self._end_lease = None
-        if lease is not None:
-            self._end_lease = weakref.finalize(self, lease.end)
-            self._end_lease.atexit = False
         return state
 
     def __getattr__(self, name: str) -> Any:

@@ -508,34 +508,6 @@ class SessionState:
 # ---- a state in the ONNX Runtime session of another session -------------------------------------
 
 
-class _Lease:
-    """The private epochs in which a session runs in the ONNX Runtime session of another."""
-
-    def __init__(self, base: Any, settings: Settings) -> None:
-        self.base = base
-        self._settings = settings
-        self._epochs: tuple[int, ...] = ()
-
-    def begin(self, setting: Setting) -> int:
-        """Begin an epoch with these attrs."""
-        # Keep the previous epoch: a run on another thread may have read it, but not begun yet.
-        oldest = _bridge.oldest_epoch()
-        self._end([epoch for epoch in self._epochs[:-1] if epoch < oldest])
-        epoch = registry.begin_private_epoch()
-        self._epochs = (*self._epochs, epoch)
-        self._settings.private[epoch] = setting
-        return epoch
-
-    def end(self) -> None:
-        """Release all epochs."""
-        self._end(self._epochs)
-
-    def _end(self, epochs: Sequence[int]) -> None:
-        for epoch in epochs:
-            self._settings.private.pop(epoch, None)
-        self._epochs = tuple(epoch for epoch in self._epochs if epoch not in epochs)
-
-
 @dataclass(frozen=True, eq=False)
 class SharedState(SessionState):
     """The state of a session with its own attrs in the ONNX Runtime session of another session.
@@ -546,10 +518,13 @@ class SharedState(SessionState):
 
     Attributes
     ----------
-    lease : Lease
+    base : Session
+    own : Setting
+        Its attrs. The kernels know them for as long as the state lives, which each run of it keeps.
     """
 
-    lease: _Lease
+    base: Any
+    own: Setting
 
     @classmethod
     def of(cls, base: Any) -> SharedState:
@@ -562,30 +537,39 @@ class SharedState(SessionState):
         state = base._update()
         # The attrs get new numbers, so that the two sessions share no instance.
         values = {kernel.number: numbered(state.values(kernel)) for kernel in state.kernels}
-        return cls._with_lease(base, state, replace(state.setting, values=values))
+        return cls._in(base, state, replace(state.setting, values=values))
 
     @classmethod
-    def _with_lease(cls, base: Any, state: SessionState, setting: Setting) -> SharedState:
-        lease = _Lease(base, state.settings)
+    def _in(cls, base: Any, state: SessionState, setting: Setting) -> SharedState:
+        """Begin a private epoch with these attrs in the ONNX Runtime session of a state."""
+        # Each epoch has its own copy, which ends with it.
+        own = replace(setting)
         fields = {name: getattr(state, name) for name in SessionState.__dataclass_fields__}
-        return cls(**{**fields, "epoch": lease.begin(setting), "seen": -1}, lease=lease)
+        fields["epoch"] = registry.begin_private_epoch()
+        fields["seen"] = -1
+        state.settings.private[fields["epoch"]] = own
+        return cls(**fields, base=base, own=own)
+
+    @property
+    def setting(self) -> Setting:
+        """Return the attrs that serve its runs."""
+        return self.own
 
     @property
     def is_ready(self) -> bool:
         """Tell whether it serves the newest versions, and the other session was not rebuilt."""
-        return self.seen == registry.epoch and self.runtime is self.lease.base._state.runtime
+        return self.seen == registry.epoch and self.runtime is self.base._state.runtime
 
     def advance(self) -> tuple[SessionState, str]:
         """Make the next state ready, and say which outputs changed."""
         __tracebackhide__ = True
         state = self
-        lease = self.lease
         seen = registry.epoch
-        base_state = lease.base._update()
+        base_state = self.base._update()
         if base_state.runtime is not self.runtime:  # the other session was rebuilt
-            state = self._with_lease(lease.base, base_state, self.setting)
+            state = self._in(self.base, base_state, self.own)
         elif any(kernel.op.current.epoch > self.epoch for kernel in list(self.kernels)):
-            state = replace(self, epoch=lease.begin(self.setting))
+            state = self.with_setting(self.own)
         changes = state.update_kernels(state.epoch)
         # An epoch of its own makes the next one the registry's; what is defined from
         # then on needs another.
@@ -593,4 +577,4 @@ class SharedState(SessionState):
 
     def with_setting(self, setting: Setting) -> SharedState:
         """Put prepared attrs into force from the next run on."""
-        return replace(self, epoch=self.lease.begin(setting), seen=-1)
+        return self._in(self.base, self, setting)
