@@ -101,6 +101,10 @@ def reference(
     >>> values.tolist(), places.tolist()
     ([3.0, 2.0], [0, 2])
     """
+    # A skeleton passes None for each input that its node leaves out, and some classes of onnx take
+    # no such end.
+    while inputs and inputs[-1] is None:
+        inputs = inputs[:-1]
     # Without a domain, the name is one of ONNX's own.
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     if find_schema(domain, op_type, opset) is None:

@@ -134,10 +134,9 @@ class NodeKernel:
         if self._short:
             # Many sessions are kept: their idle threads must not spin.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if self._op is None:
-            return Session(model, options, [CPU])
-        # The op itself, which the registry may not have, or not in this version.
-        ops = ReceivedOps([self._op], {})
+        # The op itself, which the registry may not have, or not in this version. Without one,
+        # an op that has the operator's name does not come in place of the kernel.
+        ops = ReceivedOps([] if self._op is None else [self._op], {})
         config = SessionConfig(options, [CPU], None, {}, frozenset(), ops=ops)
 
         def build() -> SessionState:

@@ -308,3 +308,19 @@ def test_the_tiles_of_a_tile_are_part_of_its_form():
         plain = pyopnb.lower(pyopnb.fill(model), {"i0": X}, strict=True)
     session = ort.InferenceSession(plain.SerializeToString())
     equal(session.run(None, {"i0": X})[0], np.tile(X, (1, 2, 1, 1)))
+
+
+def test_an_old_version_is_not_run_by_an_op_of_its_name():
+    """AveragePool-1 asks ONNX Runtime's kernel of today, also where a skeleton has defined ::AveragePool."""
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+
+    class AveragePool:
+        def __init__(self, kernel_shape: list[int]):
+            self.kernel_shape = kernel_shape
+
+        def compute(self, X):
+            return pyopnb.reference("::AveragePool", X, opset=1, kernel_shape=self.kernel_shape)
+
+    pyopnb.registry.define(AveragePool, "::AveragePool")
+    pooled = pyopnb.call("::AveragePool", x, kernel_shape=[3, 3])
+    equal(pooled, [[[[5, 6], [9, 10]]]])
