@@ -53,10 +53,12 @@ def loop_class() -> type:
             rows: list[Sequence[Any]] = []
             last = None if limit is None else int(np.asarray(limit).item())
             goes_on = condition is None or bool(np.asarray(condition).item())
+            # A body may declare that the counter has one axis.
+            shape = (1,) * len(evaluator.proto_.input[0].type.tensor_type.shape.dim)
             number = 0
             while goes_on and (last is None or number < last):
                 values = dict(context or {})
-                values[counter] = np.array(number, np.int64)
+                values[counter] = np.full(shape, number, np.int64)
                 values[condition_name] = np.array(goes_on)
                 values.update(zip(state_names, states, strict=True))
                 results = self._run_body(values, **options)  # type: ignore[attr-defined]

@@ -157,6 +157,14 @@ def test_what_a_loop_collects_gets_one_new_axis(shape, most, goes_on):
     assert trace["rows"].shape == (most if goes_on else 0, *shape)
 
 
+def test_a_loop_whose_counter_has_an_axis():
+    body = "b (int64[1] i, bool k, int64 s) => (bool l, int64 t) { l = Identity(k)  j = Squeeze<axes = [0]>(i)  t = Add(s, j) }"
+    text = f"(int64 n, bool c, int64 x) => (int64 last) {{ last = Loop<body = {body}>(n, c, x) }}"
+    proto = pyopnb.parse(f'<ir_version: 8, opset_import: ["" : 11]> g {text}')
+    feeds = {"n": np.int64(4), "c": np.array(True), "x": np.int64(10)}
+    assert same(proto, feeds)["last"] == 16
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_probabilities_of_a_support_vector_machine(classes):
     pairs, vectors = classes * (classes - 1) // 2, 4 * classes
