@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
+from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["resize", "resize_10", "upsample_7"]
 
@@ -73,18 +74,15 @@ def resize(
         elif axis.length == axis.resized and axis.scale == 1:
             continue
         coordinates = _coordinates(coordinate_transformation_mode, axis)
-        beside = [1] * place + [-1] + [1] * (x.ndim - place - 1)
         if crops:
             outside = (coordinates < 0) | (coordinates > axis.length - 1)
-            is_outside = is_outside | outside.reshape(beside)
+            is_outside = is_outside | _along(outside, place, x.ndim)
         if mode == "nearest":
             nearest = _nearest(nearest_mode, coordinates, axis.scale < 1)
             result = result.take(nearest.clip(0, axis.length - 1), axis=place)
             continue
-        filter_: Callable[[Any], Any] = _linear
-        support = 1
-        if mode == "cubic":
-            filter_, support = _cubic(cubic_coeff_a), 2
+        filter_ = linear if mode == "linear" else cubic(cubic_coeff_a)
+        support = 1 if mode == "linear" else 2
         # Where an image becomes smaller, a wider filter takes in all of its pixels.
         narrow = min(axis.scale, _F(1)) if antialias else _F(1)
         reach = int(np.ceil(support / narrow))
@@ -95,7 +93,7 @@ def resize(
         if exclude_outside or antialias:
             weights = weights / weights.sum(axis=1, keepdims=True)
         pixels = pixels.astype(np.int64).clip(0, axis.length - 1)
-        result = _combine(result, pixels, weights, place, beside)
+        result = _combine(result, pixels, weights, place)
     if is_outside.any():
         result = np.where(is_outside, _F(extrapolation_value), result)
     return result.astype(x.dtype)
@@ -157,25 +155,16 @@ def _nearest(mode: str, coordinates: Any, is_smaller: bool) -> Any:
     return roundings[mode](coordinates).astype(np.int64)
 
 
-def _linear(distance: Any) -> Any:
-    return (1 - np.abs(distance)).clip(0)
-
-
-def _cubic(a: float) -> Callable[[Any], Any]:
-    def weigh(distance: Any) -> Any:
-        x = np.abs(distance)
-        inner = ((a + 2) * x - (a + 3)) * x * x + 1
-        outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        return np.where(x <= 1, inner, np.where(x < 2, outer, 0))
-
-    return weigh
-
-
-def _combine(x: Any, pixels: Any, weights: Any, place: int, beside: Sequence[int]) -> Any:
+def _combine(x: Any, pixels: Any, weights: Any, place: int) -> Any:
     """Add the pixels of an axis times their weights; NaN beside them does not matter."""
     total: Any = 0
     for column in range(pixels.shape[1]):
-        weight = weights[:, column].astype(x.dtype).reshape(beside)
+        weight = _along(weights[:, column].astype(x.dtype), place, x.ndim)
         taken = x.take(pixels[:, column], axis=place)
         total = total + np.where(weight == 0, 0, taken * weight)
     return total
+
+
+def _along(values: Any, place: int, rank: int) -> Any:
+    """Lay a vector along one of several axes."""
+    return values.reshape([1] * place + [-1] + [1] * (rank - place - 1))

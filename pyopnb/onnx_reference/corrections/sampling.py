@@ -9,10 +9,9 @@ import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
 from pyopnb.catalog.cores.sampling import reflect, unnormalize
+from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["grid_sample"]
-
-_CUBIC_A = -0.75
 
 
 def grid_sample(x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: int) -> Any:
@@ -63,13 +62,7 @@ def _neighbors(point: Any, mode: str) -> list[tuple[Any, Any]]:
     if mode == "nearest":
         return [(np.rint(point), 1)]
     low = np.floor(point)
-    share = point - low
     if mode in ("linear", "bilinear"):
-        return [(low, 1 - share), (low + 1, share)]
-    weights = []
-    for offset in (-1, 0, 1, 2):
-        distance = np.abs(offset - share)
-        inner = ((_CUBIC_A + 2) * distance - (_CUBIC_A + 3)) * distance * distance + 1
-        outer = _CUBIC_A * (((distance - 5) * distance + 8) * distance - 4)
-        weights.append((low + offset, np.where(distance <= 1, inner, outer)))
-    return weights
+        return [(low + step, linear(low + step - point)) for step in (0, 1)]
+    weigh = cubic(-0.75)
+    return [(low + step, weigh(low + step - point)) for step in (-1, 0, 1, 2)]
