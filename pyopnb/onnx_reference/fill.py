@@ -20,7 +20,7 @@ from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
-from pyopnb.models.support.unsupported import MIXED
+from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.catalog_ops import (
@@ -128,9 +128,9 @@ def fill_source(
     for row in missing(proto):
         if row.site is None:
             continue
-        if row.kind == MIXED:
-            # Inputs of two types where the operator takes one: no implementation
-            # gives that a meaning.
+        if row.kind in (MIXED, WRONG_ATTR):
+            # Inputs of two types where the operator takes one, or an attribute that it does not
+            # have: no implementation gives that a meaning.
             filling.leave(row.site, row.reason)
         else:
             lacking.append((row.site, row.reason))

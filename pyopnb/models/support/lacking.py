@@ -47,7 +47,7 @@ from pyopnb.models.support.kernels import (
     type_mismatch,
     unserved_types,
 )
-from pyopnb.models.support.unsupported import MIXED, Unsupported
+from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 from pyopnb.models.types import Types
 from pyopnb.models.versions import NewImport, changed_in, runnable_versions
 from pyopnb.ops.messages import sanitize
@@ -269,7 +269,14 @@ class _Judge:
         inner_site, first = inner[0]
         needs = f"the function in its place needs {full_name(inner_site.node)}: {first.reason}"
         reason = f"{unserved or 'it has none'}, and {needs}"
-        return Unsupported(label if unserved else first.kind, reason, operator.since, kernel=True)
+        return Unsupported(
+            label if unserved else first.kind,
+            reason,
+            operator.since,
+            kernel=True,
+            # The runtime has written the function out, and names the node inside.
+            said=inner_site.node.op_type,
+        )
 
     def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
         """Say what the runtime does not know: the domain, the operator, or its version."""
@@ -346,9 +353,9 @@ def _refusal(
     if operator.deprecated:
         reason = f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}"
         return Unsupported("unknown op", reason, since)
-    newer = _newer_attr(node, operator)
-    if newer is not None:
-        return newer
+    refused = _refused_attr(node, operator)
+    if refused is not None:
+        return refused
     wrong = type_mismatch(operator, kinds, outputs)
     if wrong:
         return Unsupported("no kernel for dtype", wrong, since)
@@ -356,21 +363,29 @@ def _refusal(
     return Unsupported(MIXED, mixed, since) if mixed else None
 
 
-def _newer_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
-    """Report an attribute that only a newer version of the operator has."""
-    unknown = [a.name for a in node.attribute if a.name not in operator.attributes]
-    if not unknown or operator.domain not in _ONNX:
+def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
+    """Report an attribute that the operator does not have, or has only in a newer version."""
+    # The runtime lets names of its own pass.
+    unknown = [
+        attribute.name
+        for attribute in node.attribute
+        if attribute.name not in operator.attributes and not attribute.name.startswith("__")
+    ]
+    if not unknown:
         return None
-    schema = find_schema(operator.domain, node.op_type)
-    if schema is None or schema.since_version <= operator.since:
-        return None
-    for name in unknown:
-        if name in schema.attributes:
-            reason = (
-                f"attr {sanitize(name)} is newer than the runtime's version {operator.since} of it"
-            )
-            return Unsupported("opset too new", reason, int(schema.since_version))
-    return None
+    schema = None
+    if operator.domain in _ONNX:
+        schema = find_schema(operator.domain, node.op_type)
+    if schema is not None and schema.since_version > operator.since:
+        for name in unknown:
+            if name in schema.attributes:
+                reason = (
+                    f"attr {sanitize(name)} is newer than the runtime's version "
+                    f"{operator.since} of it"
+                )
+                return Unsupported("opset too new", reason, int(schema.since_version))
+    reason = f"attr {sanitize(unknown[0])} is none that version {operator.since} of it has"
+    return Unsupported(WRONG_ATTR, reason, operator.since)
 
 
 def _mixed_types(operator: Operator, kinds: Kinds) -> str:

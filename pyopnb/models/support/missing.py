@@ -37,7 +37,7 @@ class MissingNode:
         ``domain::OpType-N``, where N is the version that introduced the operator, if that is known.
     kind : str
         ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``,
-        ``"mixed dtypes"`` or ``"opset too new"``.
+        ``"mixed dtypes"``, ``"wrong attr"`` or ``"opset too new"``.
     reason : str
     is_in_catalog : bool
         Whether `fill` runs it with an operator of the catalogue.

@@ -20,7 +20,7 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version
 from pyopnb.models.ort_types import to_notation
 from pyopnb.models.support.lacking import lacks
-from pyopnb.models.support.unsupported import Unsupported
+from pyopnb.models.support.unsupported import MIXED, Unsupported
 from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import dtype
@@ -95,8 +95,8 @@ def _candidates(
         yield fault.error, fault.words
     yield from _wrong_calls(proto)
     for site, lack in lacks(proto, new_imports(proto), optimized=False):
-        if not lack.kind.startswith("unknown"):
-            yield _lacking(site, lack, filled), (lack.said or site.node.op_type,)
+        for word in filter(None, (lack.said, site.node.op_type)):
+            yield _lacking(site, lack, filled), (word,)
 
 
 def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
@@ -170,15 +170,21 @@ _MEANT = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.INT32: TensorProto.
 
 
 def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
-    newest = newest_version(canonical_domain(site.node.domain))
-    schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
+    domain = canonical_domain(site.node.domain)
+    newest = newest_version(domain)
+    schema = find_schema(domain, site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
     is_refused = node_refusal(site.node) is not None
+    is_unknown = lack.kind in ("unknown op", "unknown domain")
     advice = _cast_of_weight(site)
-    if lack.kernel or is_refused:
+    if lack.kernel or is_refused or is_unknown:
         advice = catalog_hint(site.node)
-    if (newer or lack.kernel) and not filled and not is_refused:
+    # What ONNX defines, its reference implementation runs.
+    is_defined = is_unknown and schema is not None
+    if (newer or lack.kernel or is_defined) and not filled and not is_refused:
         advice = FILL
+    if not advice and lack.kind in ("no kernel for dtype", MIXED):
+        advice = "a Cast before the node, to a dtype that it takes"
     return ModelError(
         site.where,
         expected="a node that the installed onnxruntime can run",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MIXED", "Unsupported"]
+__all__ = ["MIXED", "WRONG_ATTR", "Unsupported"]
 
 MIXED = "mixed dtypes"
 """The kind of a node whose inputs must share a dtype and do not.
 
 The node has no meaning, and `fill` gives it none.
+"""
+
+WRONG_ATTR = "wrong attr"
+"""The kind of a node with an attribute that the operator does not have.
+
+Nothing says what it means, so `fill` leaves the node, too.
 """
 
 

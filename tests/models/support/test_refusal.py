@@ -79,7 +79,7 @@ IN_BODY = parsed("""y = If(c) <then_branch = then () => (float[] b) { b = Abs(x)
                 ),
                 helper.make_node("Mul", ["w", "x"], ["y"]),
             ),
-            r"\(::Mul\): expected .* got A is float64 and B is float32; the operator takes one type for both\.$",
+            r"\(::Mul\): expected .* got A is float64 and B is float32; the operator takes one type for both\. Try: a Cast before the node, to a dtype that it takes$",
         ),
         (
             model(helper.make_node("Equal", ["x", "x"], ["y"])),
@@ -126,3 +126,57 @@ def test_nothing_fills_what_has_no_meaning() -> None:
         pytest.raises(pyopnb.errors.ModelError, match="A is float32 and B is float64"),
     ):
         pyopnb.Session(proto, fill=True)
+
+
+# ---- missing and a session say the same ------------------------------------------------------------
+
+
+def test_a_node_of_a_function_in_place_of_an_operator_is_named():
+    x, s = (helper.make_tensor_value_info(n, 16, d) for n, d in (("x", [1, 4, 3]), ("s", [2])))
+    y = helper.make_tensor_value_info("y", 16, [1, 4, 3])
+    node = helper.make_node("GroupNormalization", ["x", "s", "s"], ["y"], num_groups=2)
+    graph = helper.make_graph([node], "g", [x, s], [y])
+    proto = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 19)])
+    (row,) = pyopnb.missing(proto)
+    with pytest.raises(pyopnb.errors.ModelError) as raised:
+        pyopnb.Session(proto)
+    assert row.where == raised.value.where and row.reason == raised.value.got
+    with (
+        pytest.warns(Filled, match="left unchanged"),
+        pytest.raises(pyopnb.errors.ModelError, match=r"Try: a Cast before the node"),
+    ):
+        pyopnb.Session(proto, fill=True)
+
+
+def test_an_operator_of_a_domain_that_onnx_has_is_filled():
+    names = ["r", "t", "x", "g", "v", "h"]
+    kinds = [1, 7, 1, 1, 1, 1]
+    sizes = [[], [], [1], [1], [1], [1]]
+    inputs = list(map(helper.make_tensor_value_info, names, kinds, sizes))
+    outputs = [helper.make_tensor_value_info(name, 1, [1]) for name in ("a", "b", "c")]
+    domain = "ai.onnx.preview.training"
+    node = helper.make_node("Adam", names, ["a", "b", "c"], domain=domain)
+    imports = [helper.make_opsetid("", 15), helper.make_opsetid(domain, 1)]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    proto = helper.make_model(graph, ir_version=8, opset_imports=imports)
+    with pytest.raises(pyopnb.errors.ModelError, match=r"'a' \(.*::Adam\).*fill=True") as raised:
+        pyopnb.Session(proto)
+    with pytest.warns(Filled):
+        session = eval(raised.value.next, {"pyopnb": pyopnb, "model": proto})
+    assert session.filled and [output.name for output in session.get_outputs()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("op", ["Relu", "com.microsoft.Gelu"])
+def test_an_attribute_that_the_operator_lacks_is_missing(op):
+    text = (
+        '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (float[N] x) => (float[N] y)'
+    )
+    proto = onnx.parser.parse_model(f"{text} {{ y = {op}<foo = 1>(x) }}")
+    (row,) = pyopnb.missing(proto)
+    assert row.kind == "wrong attr" and row.reason.startswith("attr foo is none that version")
+    with pytest.raises(pyopnb.errors.ModelError, match="the node of output 'y'"):
+        pyopnb.Session(proto)
+    with pytest.warns(Filled, match="left unchanged"):
+        pyopnb.fill(proto)
+    own = onnx.parser.parse_model(f"{text} {{ y = {op}<__foo = 1>(x) }}")
+    assert not pyopnb.missing(own) and pyopnb.run(own, np.float32([1]))
