@@ -120,8 +120,8 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
         # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
         names |= {name: (domain, name) for op_domain, name in operators() if op_domain == domain}
     for op in registry:
-        # Nobody types the names of the ops that fill makes for nodes of models.
-        if not op.domain.startswith(("pyopnb.catalog", "onnx.reference")):
+        # Nobody types the names of the ops that fill, wrap and others make for nodes of models.
+        if not op.domain.startswith(("pyopnb.", "onnx.reference")):
             names[op.op_type] = op.domain, op.op_type
     close = closest(op_type, names)
     return None if close is None else names[close]

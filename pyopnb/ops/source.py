@@ -75,13 +75,14 @@ def source_closure(versions: Sequence[Version]) -> str:
         if _STALE in module.refused.values():
             next_ = "importlib.reload of its module, or run its cell again, and save then"
         reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
+        more = f" and {len(reasons) - _MAX_LISTED} more" if len(reasons) > _MAX_LISTED else ""
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
             expected=(
                 "a class that uses imports, functions and classes with a known text, "
                 "and plain constants"
             ),
-            got=", ".join(reasons[:_MAX_LISTED]),
+            got=", ".join(reasons[:_MAX_LISTED]) + more,
             next=next_,
         )
     return str(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyopnb.models.io import ModelSource
 
 __all__ = [
+    "CHANGING",
     "LENT",
     "QUIET",
     "SHRINKAGE",
@@ -34,6 +36,12 @@ __all__ = [
     "shrinks_arena",
     "writes_files",
 ]
+
+CHANGING = threading.RLock()
+"""Held while options of the user's are changed for a session, and while one is made with them.
+
+Reentrant, as an op can make a session in ``__init__``.
+"""
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 

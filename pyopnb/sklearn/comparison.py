@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
-from pyopnb.ops.messages import one_line
+from pyopnb.ops.messages import sanitize
 from pyopnb.runtime.one_run import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
@@ -251,4 +251,5 @@ def _in_shape_of(expected: Sequence[np.ndarray], result: Any) -> list[np.ndarray
 
 def shorten(error: BaseException) -> str:
     """Put another library's error on one short line."""
-    return one_line(f"{type(error).__name__}: {error}")[:_MAX_REASON]
+    text = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return sanitize(text, _MAX_REASON)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from onnx import GraphProto, ModelProto
 from pyopnb.errors import ModelError
 from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, without_weights
+from pyopnb.runtime.options import CHANGING
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.state import SessionState
 
@@ -31,8 +31,6 @@ __all__ = [
     "session_beside",
 ]
 
-# Held while options of the user's are changed; reentrant, as an op can trace in __init__.
-_changing = threading.RLock()
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
 # Elements that a saved graph may take along, where the user's options are in use.
 _MOST_WEIGHTS = 1 << 28
@@ -151,7 +149,7 @@ def _changed_options(
         fields["log_severity_level"] = max(options.log_severity_level, 3)
     # No copy has the libraries and weights that options hold: the user's are
     # changed, and changed back.
-    with _changing:
+    with CHANGING:
         before = {name: getattr(options, name) for name in fields}
         try:
             for name, value in fields.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,42 @@ def test_io_binding():
         session.run_with_iobinding(binding)
         assert y.tolist() == [0, 3]
         y[:] = 0
+
+
+@pytest.mark.parametrize("way", ["redefined", "providers", "other"])
+def test_a_binding_of_another_runtime_session_is_refused(way):
+    def define(hint):
+        def compute(self, x):
+            return x.astype(hint[:7])
+
+        compute.__annotations__["return"] = hint
+        pyopnb.registry.define(type("Bound", (), {"compute": compute}), "demo::Bound")
+
+    define("float32[N]")
+    model = pyopnb.model(pyopnb.node("demo::Bound", "x", "y"), {"x": "float32[N]"}, "y")
+    session = pyopnb.Session(model)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    if way == "redefined":
+        define("float64[N]")
+    elif way == "providers":
+        session.set_providers(["CPUExecutionProvider"])
+    else:
+        session = pyopnb.Session(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pyopnb.errors.SessionRebuilt)
+        with pytest.raises(pyopnb.errors.InputError, match=r"binding of the session as it is now"):
+            session.run_with_iobinding(binding)
+    binding.clear_binding_inputs()  # what it binds is still there
+    again = session.io_binding()
+    again.bind_cpu_input("x", X)
+    again.bind_output("y")
+    session.run_with_iobinding(again)
+    assert again.copy_outputs_to_cpu()[0].tolist() == X.tolist()
+    del session
+    assert again.copy_outputs_to_cpu()[0].tolist() == X.tolist()
 
 
 @pytest.mark.parametrize("offset", [0, 1, -1])

@@ -331,6 +331,21 @@ def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
     assert options.graph_optimization_level.name == "ORT_ENABLE_ALL"
 
 
+def test_no_other_session_is_made_with_the_options_that_a_trace_changes(chain):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    state = pyopnb.Session(chain, options)._state
+    sessions = []
+    other = threading.Thread(target=lambda: sessions.append(pyopnb.Session(chain, options)))
+    changes = {"enable_profiling": True, "optimized_model_filepath": ""}
+    with shadow_session._changed_options(state, changes, {}):
+        other.start()
+        other.join(0.2)
+        assert not sessions
+    other.join()
+    assert not sessions[0]._state.runtime._sess.session_options.enable_profiling
+
+
 def test_a_trace_while_the_op_gets_another_dtype_is_of_one_version():
     class Redefines:
         kind = "float32"

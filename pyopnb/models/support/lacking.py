@@ -364,26 +364,26 @@ def _refusal(
 
 
 def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
-    """Report an attribute that the operator does not have, or has only in a newer version."""
-    # The runtime lets names of its own pass.
+    """Report an attribute that ONNX's operator does not have, or has only in a newer version."""
+    # The runtime lets names of its own pass, and any name at some operators of its own.
     unknown = [
         attribute.name
         for attribute in node.attribute
         if attribute.name not in operator.attributes and not attribute.name.startswith("__")
     ]
-    if not unknown:
+    if not unknown or operator.domain not in _ONNX:
         return None
-    schema = None
-    if operator.domain in _ONNX:
-        schema = find_schema(operator.domain, node.op_type)
-    if schema is not None and schema.since_version > operator.since:
+    newest = find_schema(operator.domain, node.op_type)
+    if newest is not None and newest.since_version > operator.since:
         for name in unknown:
-            if name in schema.attributes:
+            if name in newest.attributes:
                 reason = (
                     f"attr {sanitize(name)} is newer than the runtime's version "
                     f"{operator.since} of it"
                 )
-                return Unsupported("opset too new", reason, int(schema.since_version))
+                return Unsupported("opset too new", reason, int(newest.since_version))
+    if find_schema(operator.domain, node.op_type, operator.since) is None:
+        return None
     reason = f"attr {sanitize(unknown[0])} is none that version {operator.since} of it has"
     return Unsupported(WRONG_ATTR, reason, operator.since)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import onnxruntime
@@ -20,7 +21,7 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
-from pyopnb.runtime.options import LENT, session_options, writes_files
+from pyopnb.runtime.options import CHANGING, LENT, session_options, writes_files
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.state import Feeds, SessionState
@@ -121,7 +122,9 @@ def _attempt(
         __tracebackhide__ = True
         if model is not source.given:
             options.register_custom_ops_library(get_library_path())
-        return _runtime_of(model, options, config, keywords)
+        # A trace may be changing the user's options in another thread.
+        with nullcontext() if config.options is None else CHANGING:
+            return _runtime_of(model, options, config, keywords)
 
     def load_again(proto: ModelProto) -> str:
         model = proto.SerializeToString()

@@ -633,11 +633,29 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             options=options,
         )
 
+    def io_binding(self) -> onnxruntime.IOBinding:
+        """Make a binding of the session as it is now; after a rebuild it takes another.
+
+        Returns
+        -------
+        onnxruntime.IOBinding
+        """
+        runtime = self._update().runtime
+        binding = onnxruntime.IOBinding(runtime)
+        # Older versions of onnxruntime do not keep what they bind.
+        binding._session = runtime._sess
+        return binding
+
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run as ``InferenceSession.run_with_iobinding`` does.
 
         An op's exception arrives unchanged.
+
+        Raises
+        ------
+        InputError
+            The binding is of another session, or from before a rebuild of this one.
         """
         __tracebackhide__ = True
         state = self._update()
@@ -648,6 +666,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 expected="an IOBinding",
                 got=describe(iobinding),
                 next=next_,
+            )
+        # In older versions, one that `io_binding` has not made does not say what it binds.
+        if getattr(iobinding, "_session", state.runtime._sess) is not state.runtime._sess:
+            raise InputError(
+                "run_with_iobinding, iobinding",
+                expected="a binding of the session as it is now",
+                got="one of another session, or from before this one was rebuilt",
+                next="session.io_binding(), and bind again",
             )
         options = QUIET if run_options is None else run_options
         state.call(state.runtime.run_with_iobinding, (iobinding, options), options=options)
