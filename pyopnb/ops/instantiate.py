@@ -44,7 +44,7 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
         instance = version.cls(**arguments)
         if not isinstance(instance, version.cls):
             raise DefinitionError(
-                f"class {version.cls.__name__}, __new__",
+                f"{where}, class {version.cls.__name__}, __new__",
                 expected=f"an instance of {version.cls.__name__}",
                 got=describe(instance),
                 next="return super().__new__(cls)",

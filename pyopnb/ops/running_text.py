@@ -12,7 +12,6 @@ import inspect
 import linecache
 import os
 import sys
-import sysconfig
 import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
@@ -284,6 +283,8 @@ def stale_name(module: ModuleType, name: str) -> str | None:
 
 def _text_of_module(namespace: Mapping[str, Any]) -> ModuleText | None:
     """Read the file of a module again, if it is the user's own and not of an installed package."""
+    import sysconfig  # only needed to write a module
+
     file = namespace.get("__file__")
     package = str(namespace.get("__name__")).partition(".")[0]
     if not isinstance(file, str) or package == __name__.partition(".")[0]:

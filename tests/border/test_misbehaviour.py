@@ -82,6 +82,12 @@ class BadInit:
     def __init__(self): raise OSError("cannot begin")
     def compute(self, x): return x
 
+def making(other):
+    class Makes:
+        def __new__(cls): return other
+        def compute(self, x): return x
+    return Makes
+
 class NeedsAttr:
     def __init__(self, size: int): pass
     def compute(self, x): return x
@@ -217,10 +223,13 @@ BAD = {
     "text_of_objects": ('returning(lambda x: objects("a", 1, None), "string[3]")', "ResultError", r"output 0\[1\]: expected str, got int 1"),
     "text_of_bytes": ('returning(lambda x: objects("a", b"b", "c"), "string[3]")', "ResultError", r"output 0\[1\]: expected str, got bytes b'b'"),
     "text_of_empty_slots": ('returning(lambda x: np.empty(3, object), "string[3]")', "ResultError", r"output 0\[0\]: expected str, got NoneType None"),
-    "text_of_surrogates": ('returning(lambda x: objects("a", chr(0xD800), "c"), "string[3]")', "UnicodeEncodeError", "surrogates not allowed"),
+    "text_of_surrogates": ('returning(lambda x: objects("a", chr(0xD800), "c"), "string[3]")', "ResultError", r"output 0\[1\]: expected str that UTF-8 can have, got 'a?.ud800'"),
     "text_of_numbers": ('returning(lambda x: x, "string[3]")', "ResultError", r"output 0\[0\]: expected str, got float32"),
     "init_raises": ('BadInit', "OSError", "cannot begin"),
     "init_needs": ('NeedsAttr', "ModelError", "attr size: expected a value of kind int .*, got nothing"),
+    "new_gives_int": ('making(5)', "DefinitionError", "__new__: expected an instance of Makes, got int 5"),
+    "new_gives_none": ('making(None)', "DefinitionError", "__new__: expected an instance of Makes, got None"),
+    "new_gives_other": ('making(Stops())', "DefinitionError", "__new__: expected an instance of Makes, got an object of Stops"),
     "infer_raises": ('inferring(ArithmeticError("cannot infer"))', "ArithmeticError", "cannot infer"),
     "infer_interrupts": ('inferring(KeyboardInterrupt())', "KeyboardInterrupt", ""),
     "infer_lies_dtype": ('inferring("int64[N]")', "ResultError", r"output 0: expected int64\[N\].*got float32\[3\]"),
