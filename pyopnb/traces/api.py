@@ -55,10 +55,10 @@ def trace(
         Where it runs. ``"onnxruntime"``: in ONNX Runtime, like `Session.trace`. ``"reference"``: in
         ONNX's reference implementation with the ops of the registry, node by node in Python;
         nothing is fused or timed, and bodies are not recorded. If ONNX defines an operator only in
-        words, such as ``ZipMap`` or those of ``com.microsoft``, the node runs alone in ONNX
-        Runtime's kernel. ``"onnxruntime==1.25.0"``, another build such as
-        ``"onnxruntime-openvino==1.24.1"``, or the path of another Python: in that onnxruntime; see
-        the notes.
+        words, such as ``ZipMap`` or those of ``com.microsoft``, or `reference` refuses the node's
+        attrs, the node runs alone in the kernel of ONNX Runtime. ``"onnxruntime==1.25.0"``,
+        another build such as ``"onnxruntime-openvino==1.24.1"``, or the path of another Python: in
+        that onnxruntime; see the notes.
     only, level, bodies, check, times, optimised
         As for `Session.trace`.
     providers : list of str or of (str, dict), optional

@@ -294,6 +294,23 @@ def test_a_kernel_that_refuses_an_attr() -> None:
     np.testing.assert_allclose(batch_first, found.transpose(2, 0, 1, 3), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_recurrent_layers_of_float64(op: str, gates: int) -> None:
+    # ONNX Runtime has kernels of two of them, which refuse float64 when they run.
+    rng = np.random.default_rng(0)
+    shapes = {"x": (4, 2, 3), "w": (1, 5 * gates, 3), "r": (1, 5 * gates, 5)}
+    feeds = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+
+    def run(dtype: str) -> Any:
+        inputs = {name: f"{dtype}{list(shape)}" for name, shape in shapes.items()}
+        node = pyopnb.node(op, "x w r", "y", hidden_size=5, clip=0.5)
+        model, nodes = filled(pyopnb.model(node, inputs, {"y": f"{dtype}[A,B,C,D]"}, opset=14))
+        assert [one.op for one in nodes] == [f"onnx.reference::{op}_14"] * (dtype == "float64")
+        return pyopnb.run(model, {name: value.astype(dtype) for name, value in feeds.items()})["y"]
+
+    np.testing.assert_allclose(run("float64"), run("float32"), rtol=1e-4, atol=1e-6)
+
+
 # ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
 
 

@@ -315,8 +315,11 @@ def _try_kernel(
     node: NodeProto, kinds: _KindsByName, operator: Operator, version: int
 ) -> Unsupported | None:
     """Make a node's kernel where it may refuse attributes, or need what the machine lacks."""
-    if operator.domain or node.op_type not in _CHOOSY:
+    if operator.domain or node.op_type not in _CHOOSY or not node.input:
         return None
+    if node.op_type in ("GRU", "LSTM") and kinds[node.input[0]] == "tensor(double)":
+        reason = "its kernel takes float64, and refuses it in each run"
+        return Unsupported("no kernel for dtype", reason, operator.since, kernel=True)
     types = [kinds.find(name) or TypeProto() for name in node.input]
     said = kernel_refusal(node, types, version)
     if not said:
