@@ -21,7 +21,8 @@ def raw_threshold(threshold: float, dtype: Any, *, is_logit: bool) -> float:
     """
     raw = np.float32(threshold)
     if is_logit:
-        with np.errstate(divide="ignore"):
+        # Of 0, 1 and more: the lowest number, and what no score reaches.
+        with np.errstate(divide="ignore", invalid="ignore"):
             raw = np.log(raw / (1 - raw))
     return float(raw.astype(dtype))
 
