@@ -7,7 +7,9 @@ the registry's ops and the type variables of the runtime's operators. For a sing
 
 from __future__ import annotations
 
-from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, helper
+from collections.abc import Iterable
+
+from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, ValueInfoProto, helper
 
 from pyopnb.models.functions import expansion
 from pyopnb.models.index import GraphIndex, sort_nodes
@@ -77,7 +79,13 @@ class Types:
         twins |= zip(map(id, proto.functions), inferred.functions, strict=True)
         for graph in self.graphs:
             twin = twins[id(graph.scope)]
-            self._types[id(graph.scope)] |= _declared(twin)
+            inferred_types = _infos(twin.value_info)
+            if isinstance(twin, GraphProto):
+                inferred_types |= _infos((*twin.input, *twin.output))
+            # The types of weights are known, and to make them again takes long.
+            for name in graph.initializers:
+                inferred_types.pop(name, None)
+            self._types[id(graph.scope)] |= inferred_types
             order = graph.order if graph.bodies else ()
             places = {index: place for place, index in enumerate(order)}
             for index, bodies in graph.bodies.items():
@@ -142,13 +150,14 @@ class Types:
 
 
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:
-    types = {info.name: info.type for info in scope.value_info if info.HasField("type")}
+    types = _infos(scope.value_info)
     if isinstance(scope, GraphProto):
-        types |= {
-            t.name: helper.make_tensor_type_proto(t.data_type, list(t.dims))
-            for t in scope.initializer
-        }
-        types |= {
-            info.name: info.type for info in (*scope.input, *scope.output) if info.HasField("type")
-        }
+        for tensor in scope.initializer:
+            dims = list(tensor.dims)
+            types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, dims)
+        types |= _infos((*scope.input, *scope.output))
     return types
+
+
+def _infos(infos: Iterable[ValueInfoProto]) -> dict[str, TypeProto]:
+    return {info.name: info.type for info in infos if info.HasField("type")}
