@@ -65,6 +65,8 @@ def attributes_to_pass(
     """
     newest = find_schema(schema.domain, schema.name).attributes
     passed = dict(attributes)
+    # It only lets a runtime write over its inputs.
+    passed.pop("consumed_inputs", None)
     for name, attr in schema.attributes.items():
         if not has_default(attr) or name not in newest:
             continue

@@ -143,6 +143,8 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
     # NumPy's own text arrays drop trailing zeros.
     element = object if isinstance(value, str) else None
     try:
+        if isinstance(value, Mapping):
+            raise ValueError("a map")
         arrays = [np.asarray(item, element) for item in (value if is_sequence else [value])]
         for array in arrays:
             dtype(array.dtype)
@@ -246,6 +248,7 @@ class Evaluation:
         self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)
         self._opset = opset
+        self._is_linear = domain == "ai.onnx.ml" and op_type.startswith(("Linear", "SVM"))
         self._imports = {"": onnx.defs.onnx_opset_version()}
         self._functions: list[FunctionProto] = []
         attributes = {}
@@ -306,8 +309,25 @@ class Evaluation:
         feeds = {}
         for name, value in zip(names, inputs, strict=False):
             if value is not None:
-                feeds[name] = value
-        return tuple(evaluator.run(None, feeds))
+                feeds[name] = self._as_float(value)
+        return self._as_declared(inputs, list(evaluator.run(None, feeds)))
+
+    def _as_float(self, value: Any) -> Any:
+        """Give onnx's linear models floats; of integers, they cut the coefficients to integers."""
+        is_integer = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+        return value.astype(np.float32) if is_integer and self._is_linear else value
+
+    def _as_declared(self, inputs: Sequence[Any], results: list[Any]) -> tuple[Any, ...]:
+        """Give floats the dtype that the operator has; some of onnx's classes give a wider one."""
+        dtypes: dict[str, Any] = {"tensor(float)": np.dtype(np.float32)}
+        for port, value in zip(self.schema.inputs, inputs, strict=False):
+            dtypes.setdefault(port.type_str, getattr(value, "dtype", None))
+        for place, value in enumerate(results):
+            port = self.schema.outputs[min(place, len(self.schema.outputs) - 1)]
+            declared = dtypes.get(port.type_str)
+            if declared is not None and declared.kind == "f" and isinstance(value, np.ndarray):
+                results[place] = value.astype(declared, copy=False)
+        return tuple(results)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Return the outputs' types as far as onnx infers them from the inputs' types.

@@ -13,6 +13,9 @@ from pyopnb.ops.messages import sanitize
 __all__ = ["refuse_wrong"]
 
 _NEXT = "run it in ONNX Runtime"
+_QK_MODE = "qk_matmul_output_mode"
+# onnx 1.19 does not know its name.
+_E8M0 = 24
 
 
 def refuse_wrong(
@@ -42,7 +45,7 @@ def refuse_wrong(
     if refusal is None:
         return
     values = {name: _plain(attr) for name, attr in attrs.items() if not attr.ref_attr_name}
-    fault = refusal(values)
+    fault = refusal({**values, "outputs": outputs})
     if fault is not None:
         expected, got = fault
         raise ModelError(where, expected=expected, got=sanitize(got), next=_NEXT)
@@ -115,6 +118,12 @@ def _svm_classifier(attrs: Mapping[str, Any]) -> _Fault:
     return _transform(attrs, ("NONE",))
 
 
+def _svm_regressor(attrs: Mapping[str, Any]) -> _Fault:
+    if not attrs.get("kernel_params"):
+        return "kernel_params", "none"
+    return _regressor(attrs)
+
+
 def _range(attrs: Mapping[str, Any]) -> _Fault:
     if attrs.get("stash_type", 1) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return "stash_type 1 or 11", f"stash_type {attrs['stash_type']}"
@@ -127,16 +136,52 @@ def _random(attrs: Mapping[str, Any]) -> _Fault:
     return None if dtype in floats else ("a float dtype", f"dtype {dtype}")
 
 
+def _constant(attrs: Mapping[str, Any]) -> _Fault:
+    if "sparse_value" in attrs:
+        return "a dense value", "sparse_value"
+    return None
+
+
+def _regex_full_match(attrs: Mapping[str, Any]) -> _Fault:
+    if "pattern" not in attrs:
+        return "a pattern", "none"
+    return None
+
+
+def _attention(attrs: Mapping[str, Any]) -> _Fault:
+    if attrs["outputs"] > 3 and attrs.get("softcap") and not attrs.get(_QK_MODE):
+        # onnx gives the capped product.
+        return f"{_QK_MODE} 1, 2 or 3 with softcap, or no fourth output", f"{_QK_MODE} 0"
+    return None
+
+
+def _cast_like(attrs: Mapping[str, Any]) -> _Fault:
+    if attrs.get("round_mode", "up") != "up":
+        return "round_mode up", f"round_mode {attrs['round_mode']}"
+    return None
+
+
+def _cast(attrs: Mapping[str, Any]) -> _Fault:
+    if attrs.get("to") == _E8M0 and not attrs.get("saturate", 1):
+        return "saturate 1 where `to` is FLOAT8E8M0", "saturate 0"
+    return None
+
+
 _REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
     "::RandomNormal": _random,
     "::RandomNormalLike": _random,
     "::RandomUniform": _random,
     "::RandomUniformLike": _random,
+    "::Attention": _attention,
+    "::Cast": _cast,
+    "::CastLike": _cast_like,
+    "::Constant": _constant,
     "::Range": _range,
+    "::RegexFullMatch": _regex_full_match,
     "ai.onnx.ml::LinearClassifier": _linear_classifier,
     "ai.onnx.ml::LinearRegressor": _linear_regressor,
     "ai.onnx.ml::SVMClassifier": _svm_classifier,
-    "ai.onnx.ml::SVMRegressor": _regressor,
+    "ai.onnx.ml::SVMRegressor": _svm_regressor,
     "ai.onnx.ml::TreeEnsemble": _tree_ensemble,
     "ai.onnx.ml::TreeEnsembleClassifier": _tree_classifier,
     "ai.onnx.ml::TreeEnsembleRegressor": _regressor,

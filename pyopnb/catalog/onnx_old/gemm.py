@@ -1,7 +1,7 @@
-"""Gemm of ONNX's version 1, which broadcasts its third input only if it is told to.
+"""Gemm of ONNX's versions 1 and 6, which broadcast the third input only if told to.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Gemm-1. Tested against ONNX Runtime's Gemm of today,
-to 1e-5.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Gemm-1 and Gemm-6. Tested against ONNX Runtime's
+Gemm of today, to 1e-5.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from pyopnb.catalog.cores.precision import widen
 from pyopnb.ops.types import TensorType
 
 NAMES = ("::Gemm",)
-VERSIONS = (1,)
+VERSIONS = (1, 6)
 
 
 class Gemm_1:

@@ -7,7 +7,39 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["insert", "reshape_1", "softsign", "squeeze", "unique", "unsqueeze"]
+from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog.onnx_old.split import Split_1
+
+__all__ = [
+    "determinant",
+    "insert",
+    "reshape_1",
+    "softsign",
+    "split_1",
+    "squeeze",
+    "unique",
+    "unsqueeze",
+]
+
+
+def split_1(
+    x: np.ndarray,
+    lengths: np.ndarray | None = None,
+    *,
+    outputs: int,
+    axis: int = 0,
+    split: Sequence[int] = (),
+) -> tuple[np.ndarray, ...]:
+    """Split into parts of given lengths, or else into equal ones."""
+    if lengths is None and not split:
+        return tuple(np.split(x, outputs, axis))
+    parts: Any = Split_1(axis, list(split))
+    return tuple(parts.compute(x, lengths))
+
+
+def determinant(x: np.ndarray) -> np.ndarray:
+    """Return the determinants of matrices."""
+    return np.asarray(np.linalg.det(widen(x)), x.dtype)
 
 
 def reshape_1(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:

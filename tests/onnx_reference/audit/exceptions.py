@@ -2,11 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from audit.cases import Case
 
-__all__ = ["kernel_is_wrong"]
+__all__ = ["is_left_open", "kernel_is_wrong"]
+
+
+def _same_with_dilations(case: Case) -> bool:
+    """The poolings leave the dilations out where they count the windows of SAME_UPPER."""
+    return case.attrs.get("auto_pad", "").startswith("SAME") and "dilations" in case.attrs
+
+
+def _is_scalar(case: Case) -> bool:
+    """ONNX wants no axis for a scalar, and says so; ONNX Runtime gives one, as NumPy once did."""
+    return case.inputs[0].ndim == 0
+
+
+def _is_inverse_and_onesided(case: Case) -> bool:
+    """An odd length gives wrong numbers."""
+    return bool(case.attrs.get("inverse") and case.attrs.get("onesided"))
+
+
+def _is_resized_to_a_fraction(case: Case) -> bool:
+    """Of align_corners, ONNX divides by the resized length before it is rounded, by its own tests."""
+    scales = case.inputs[2] if len(case.inputs) > 2 and case.version > 10 else None
+    aligned = case.attrs.get("coordinate_transformation_mode") == "align_corners"
+    if not aligned or scales is None or len(scales) != case.inputs[0].ndim:
+        return False
+    lengths = scales * np.array(case.inputs[0].shape)
+    return bool((np.abs(lengths - np.floor(lengths + 1e-4)) > 1e-3).any())
+
+
+def _has_output_shape(case: Case) -> bool:
+    """By ONNX's own tests, the indices count in the shape that the kernel gives."""
+    return len(case.inputs) > 2
+
+
+def _overflows(case: Case) -> bool:
+    """In version 28 exponentials overflow."""
+    x = case.inputs[0]
+    is_large = x.ndim == 1 and bool((x > 88).any()) and bool(np.isfinite(x).all())
+    return case.version >= 28 and is_large
+
+
+def _has_empty_text(case: Case) -> bool:
+    """An empty text is one substring where there is a delimiter; ONNX Runtime counts none."""
+    return bool(case.attrs.get("delimiter")) and "" in case.inputs[0].ravel().tolist()
+
+
+_REASONS: dict[str, Callable[[Case], bool]] = {
+    "AveragePool": _same_with_dilations,
+    "DFT": _is_inverse_and_onesided,
+    "LpPool": _same_with_dilations,
+    "MaxPool": _same_with_dilations,
+    "MaxUnpool": _has_output_shape,
+    "NonZero": _is_scalar,
+    "ReduceLogSumExp": _overflows,
+    "Resize": _is_resized_to_a_fraction,
+    "StringSplit": _has_empty_text,
+}
 
 
 def kernel_is_wrong(case: Case) -> bool:
     """Tell whether ONNX Runtime's kernel computes something else than the definition says."""
+    reason = _REASONS.get(case.op)
+    return reason is not None and reason(case)
+
+
+def is_left_open(case: Case) -> bool:
+    """Tell whether ONNX does not say what the result is.
+
+    It says "plain floating-point representation" of numbers as texts, and no more.
+    """
+    if case.op == "Cast" and case.attrs.get("to") == 8:
+        return case.inputs[0].dtype.kind != "i"
     return False

@@ -253,7 +253,12 @@ def svm_regressor(schema):
                     )
     yield (
         [floats(5, 4)],
-        {"coefficients": floats(4).tolist(), "rho": [0.25], "kernel_type": "LINEAR"},
+        {
+            "coefficients": floats(4).tolist(),
+            "rho": [0.25],
+            "kernel_type": "LINEAR",
+            "kernel_params": [0.5, 0.0, 3.0],
+        },
     )
     yield (
         [floats(5, 4)],
@@ -457,7 +462,13 @@ def tree_regressor(schema):
         yield (
             [_tree_input().astype(np.float64)],
             _as_tensors(
-                {**_trees(), **_weights("target", 1), "n_targets": 1, "base_values": [0.5]},
+                {
+                    **_trees(),
+                    **_weights("target", 1),
+                    "n_targets": 1,
+                    "base_values": [0.5],
+                    "nodes_hitrates": [1.0] * 10,
+                },
                 "target",
             ),
         )
@@ -467,7 +478,7 @@ def tree_regressor(schema):
 def _as_tensors(attrs, prefix):
     """The numbers of a tree as tensors of float64."""
     attrs = dict(attrs)
-    for name in ("nodes_values", f"{prefix}_weights", "base_values"):
+    for name in ("nodes_values", "nodes_hitrates", f"{prefix}_weights", "base_values"):
         if name in attrs:
             attrs[f"{name}_as_tensor"] = numpy_helper.from_array(np.float64(attrs.pop(name)))
     return attrs
@@ -553,7 +564,13 @@ def tree_classifier(schema):
         yield (
             [_tree_input().astype(np.float64)],
             _as_tensors(
-                {**_trees(), **_weights("class", 3, 3), **three, "base_values": [0.5, -1.0, 2.0]},
+                {
+                    **_trees(),
+                    **_weights("class", 3, 3),
+                    **three,
+                    "base_values": [0.5, -1.0, 2.0],
+                    "nodes_hitrates": [1.0] * 10,
+                },
                 "class",
             ),
             2,
@@ -688,6 +705,12 @@ def adam(schema):
                 attrs,
                 6,
             )
+
+
+@generates("Gradient", domain=TRAINING)
+def gradient(schema):
+    for zs in (ABSENT, ["w"]):
+        yield [floats(3)], {"xs": ["x"], "zs": zs, "y": "z"}
 
 
 @generates("Momentum", domain=TRAINING)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx.defs import get_schema
+from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 
 import pyopnb
 from audit.cases import Case
-from audit.exceptions import kernel_is_wrong
+from audit.exceptions import is_left_open, kernel_is_wrong
 from audit.judges import NoJudge, kernel_results, plain_results
 from audit.loops import LOOPS
 from audit.same import same_cases
@@ -30,7 +32,7 @@ class Outcome:
     judge: str = ""
 
 
-def difference(got: Any, expected: Any) -> str:
+def difference(got: Any, expected: Any, tolerance: float | None = None) -> str:
     """Say in what a result differs from what is right; empty if it does not."""
     if isinstance(expected, dict) or isinstance(got, dict):
         return "" if got == expected else f"{got} for {expected}"
@@ -53,7 +55,7 @@ def difference(got: Any, expected: Any) -> str:
     if got.dtype.kind in "iub":
         equal = got == expected
     else:
-        tolerance = _TOLERANCES.get(got.dtype.name, 1e-2)
+        tolerance = tolerance or _TOLERANCES.get(got.dtype.name, 1e-2)
         wide = (np.complex128 if got.dtype.kind == "c" else np.float64,) * 2
         a, b = got.astype(wide[0]), expected.astype(wide[1])
         with np.errstate(all="ignore"):
@@ -74,10 +76,43 @@ def _call(case: Case) -> list[Any]:
     return list(results) if case.outputs > 1 else [results]
 
 
+_ACCIDENT = "inputs and attrs that the reference implementation can run"
+
+_DRAWN = {
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    *("Bernoulli", "Multinomial"),
+}
+
+
+def _allowed(case: Case, results: list[Any]) -> list[Any]:
+    """Return for values that are drawn those results, if they are such as may be drawn."""
+    (values,) = results
+    attrs = case.attrs
+    if case.op.startswith("RandomUniform"):
+        is_allowed = (values >= attrs.get("low", 0)) & (values <= attrs.get("high", 1))
+    elif case.op.startswith("RandomNormal"):
+        # Six standard deviations: one in 500 million.
+        is_allowed = np.abs(values - attrs.get("mean", 0)) < 6 * attrs.get("scale", 1)
+    else:
+        classes = 2 if case.op == "Bernoulli" else case.inputs[0].shape[1]
+        is_allowed = (values >= 0) & (values < classes)
+    shape = attrs["shape"] if "shape" in attrs else case.inputs[0].shape
+    kind = {"Multinomial": 6}.get(case.op, 1)
+    if case.inputs and case.op != "Multinomial":
+        kind = np_dtype_to_tensor_dtype(case.inputs[0].dtype)
+    if case.op == "Multinomial":
+        shape = (len(case.inputs[0]), attrs.get("sample_size", 1))
+    dtype = tensor_dtype_to_np_dtype(attrs.get("dtype", kind))
+    fine = is_allowed.all() and values.shape == tuple(shape) and values.dtype == dtype
+    return [values if fine else np.full(shape, 77, dtype)]
+
+
 def _expected(case: Case) -> tuple[list[Any], str]:
     """Return what is right and who says so."""
     if case.op in LOOPS and kernel_is_wrong(case):
         return list(LOOPS[case.op](case)), "loop"
+    if is_left_open(case):
+        raise NoJudge("ONNX leaves it open")
     reasons = []
     try:
         return kernel_results(case), "kernel"
@@ -93,11 +128,31 @@ def _expected(case: Case) -> tuple[list[Any], str]:
     raise NoJudge(" ".join(reasons[0].split())[:150])
 
 
-def _compare(results: list[Any], expected: list[Any]) -> str:
+def _tolerance(case: Case) -> float | None:
+    """Return the tolerance where a case computes in lower precision than its dtype."""
+    if case.attrs.get("softmax_precision") == 10:
+        return 1e-2
+    computes_in_float32 = "stash_type" in get_schema(case.op, case.version, case.domain).attributes
+    return 1e-4 if computes_in_float32 and case.inputs[0].dtype == np.float64 else None
+
+
+def _compare(case: Case, results: list[Any], expected: list[Any]) -> str:
+    if case.op == "Dropout" and case.version == 10:
+        # ONNX does not say what the mask of a Dropout is that drops nothing.
+        results, expected = results[:1], expected[:1]
+    if case.op == "BatchNormalization" and len(expected) == 5:
+        # The kernel saves the inverse of the standard deviation instead of the variance.
+        variance = 1 / expected[4].astype(np.float64) ** 2 - case.attrs.get("epsilon", 1e-5)
+        expected = [*expected[:4], variance.astype(np.float32)]
+    if case.op == "Attention" and len(expected) == 4:
+        # The kernel has the lowest number where the definition adds minus infinity.
+        lowest = np.finfo(np.float32).min
+        masked = np.where(expected[3] == lowest, np.float32(-np.inf), expected[3])
+        expected = [*expected[:3], masked]
     if len(results) != len(expected):
         return f"{len(results)} results for {len(expected)}"
     for position, (got, right) in enumerate(zip(results, expected, strict=True)):
-        text = difference(got, right)
+        text = difference(got, right, _tolerance(case))
         if text:
             return f"output {position}: {text}" if len(expected) > 1 else text
     return ""
@@ -113,14 +168,19 @@ def judge(case: Case, plainly: bool = False) -> Outcome:
     try:
         results = _call(case)
     except pyopnb.errors.PyopError as error:
+        if _ACCIDENT in str(error) and expected is not None:
+            # An exception of onnx, which a message wraps.
+            return Outcome(case, "raw", str(error), who)
         return Outcome(case, "refused" if expected is not None else "refused both", str(error), who)
     except Exception as error:
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         verdict = "raw" if expected is not None else "invalid"
         return Outcome(case, verdict, f"{text} | {reason}" if reason else text, who)
+    if case.op in _DRAWN:
+        expected, who = _allowed(case, results), "the range"
     if expected is None:
         return Outcome(case, "not judged", reason)
-    text = _compare(results, expected)
+    text = _compare(case, results, expected)
     if text:
         return Outcome(case, "wrong", text, who)
     if plainly and _plain_fault(case, expected):
@@ -130,7 +190,7 @@ def judge(case: Case, plainly: bool = False) -> Outcome:
 
 def _plain_fault(case: Case, expected: list[Any]) -> str:
     try:
-        return _compare(plain_results(case), expected)
+        return _compare(case, plain_results(case), expected)
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
 

@@ -19,6 +19,7 @@ def same_cases(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], list[An
     """Yield cases of the same meaning, each with what makes its results those of the case."""
     for rewritten in _in_other_versions(case):
         yield rewritten, list
+    yield from _in_other_forms(case)
     for rewritten in [case, *_in_other_versions(case)]:
         for wide in _in_other_dtypes(rewritten):
             yield wide, lambda results, case=case: _narrowed(results, case)
@@ -29,7 +30,14 @@ def same_cases(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], list[An
 _HINT = "consumed_inputs"
 
 # The versions from which an operator means something else although its schema looks the same.
-_BREAKS = {("PRelu", 7), ("Equal", 7), ("Upsample", 9)}
+_BREAKS = {
+    ("PRelu", 7),
+    ("Equal", 7),
+    ("Upsample", 9),
+    ("Cast", 6),
+    ("LpPool", 2),
+    ("GlobalLpPool", 2),
+}
 
 
 @cache
@@ -48,21 +56,25 @@ def _form(schema: Any) -> Any:
     return attributes, [(i.name, i.option) for i in schema.inputs], len(schema.outputs)
 
 
-def _takes(schema: Any, case: Case, own: Any) -> bool:
-    """Tell whether another version takes the case with the same meaning, as far as schemas say."""
-    if (case.op, schema.since_version) in _BREAKS or len(case.inputs) > schema.max_input:
-        return False
+def _takes(schema: Any, case: Case, own: Any) -> Case | None:
+    """Return the case in another version, with the defaults of its own; None if that cannot be."""
+    if len(case.inputs) > schema.max_input or len(case.inputs) < schema.min_input:
+        return None
     theirs, ours = _form(schema)[0], _form(own)[0]
-    if [i.type_str for i in schema.inputs][: len(case.inputs)] == [] and case.inputs:
-        return False
-    for name in case.attrs:
-        if name not in theirs:
-            return False
-    return all(
-        theirs.get(name, "") == ours.get(name, "")
-        for name in {*theirs, *ours} - set(case.attrs)
-        if (name in theirs and name in ours) or theirs.get(name)
-    )
+    attrs = dict(case.attrs)
+    if not set(attrs) <= set(theirs):
+        return None
+    for name, default in theirs.items():
+        if name in attrs or default == ours.get(name, ""):
+            continue
+        own_default = own.attributes[name].default_value if name in own.attributes else None
+        if own_default is None or not own_default.type:
+            return None
+        attrs[name] = onnx.helper.get_attribute_value(own_default)
+    # A default that the other version lacks has to be said as well, and cannot.
+    if any(default and name not in theirs for name, default in ours.items()):
+        return None
+    return dataclasses.replace(case, version=schema.since_version, attrs=attrs)
 
 
 def _in_other_versions(case: Case) -> Iterator[Case]:
@@ -71,18 +83,24 @@ def _in_other_versions(case: Case) -> Iterator[Case]:
     for old in _of_old_forms(bare):
         yield old
         bare = old
-    versions = _versions(case.domain, case.op)
-    own = next(s for s in versions if s.since_version == case.version)
-    attrs = {name: value for name, value in case.attrs.items() if name != _HINT}
-    newer = [s for s in versions if s.since_version > case.version]
-    older = [s for s in reversed(versions) if s.since_version < case.version]
-    for row in (newer, older):
-        for schema in row:
-            if (case.op, schema.since_version) in _BREAKS:
-                break
-            candidate = dataclasses.replace(bare, version=schema.since_version)
-            if _takes(schema, candidate, own):
-                yield candidate
+    versions = _versions(bare.domain, bare.op)
+    own = next(s for s in versions if s.since_version == bare.version)
+    newer = [s for s in versions if s.since_version > bare.version]
+    older = [s for s in reversed(versions) if s.since_version < bare.version]
+    for schema in newer:
+        if (bare.op, schema.since_version) in _BREAKS:
+            break
+        candidate = _takes(schema, bare, own)
+        if candidate is not None:
+            yield candidate
+    limit = bare.version
+    for schema in older:
+        if (bare.op, limit) in _BREAKS:
+            break
+        limit = schema.since_version
+        candidate = _takes(schema, bare, own)
+        if candidate is not None:
+            yield candidate
 
 
 _LEGACY = {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"}
@@ -128,6 +146,9 @@ def _of_old_forms(case: Case) -> Iterator[Case]:
         if attrs.get("spatial", 1):
             attrs.pop("spatial", None)
             yield changed(9)
+    if case.op == "BatchNormalization" and case.version < 7 and case.outputs == 5:
+        attrs.pop("is_test", None)
+        yield changed(9)
     if case.op == "Dropout" and case.version < 7 and attrs.get("is_test"):
         attrs.pop("is_test")
         yield changed(7)
@@ -177,6 +198,64 @@ def _of_old_forms(case: Case) -> Iterator[Case]:
         yield changed(18)
 
 
+# ---- forms that the kernels lack ---------------------------------------------------------------
+
+
+def _in_other_forms(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], list[Any]]]]:
+    """Yield the same computation by another operator, or with other inputs."""
+    inputs, attrs = list(case.inputs), dict(case.attrs)
+
+    def changed(new_inputs: Any = inputs, new_attrs: Any = attrs, **more: Any) -> Case:
+        return dataclasses.replace(case, inputs=tuple(new_inputs), attrs=new_attrs, **more)
+
+    if case.op == "Attention" and len(inputs) > 5 and case.outputs < 3:
+        # The kernel wants present keys where there are past ones.
+        yield changed(outputs=3), lambda results: results[: case.outputs]
+    if case.op in ("RNN", "GRU", "LSTM"):
+        attrs.setdefault("hidden_size", inputs[2].shape[-1])
+        batch_first = attrs.pop("layout", 0)
+        if batch_first:
+            for place in (0, 5, 6):
+                if place < len(inputs) and inputs[place] is not None:
+                    inputs[place] = np.ascontiguousarray(inputs[place].swapaxes(0, 1))
+        yield changed(), lambda results: _batch_first(results) if batch_first else results
+    if case.op == "CenterCropPad":
+        yield changed([inputs[0], inputs[1].astype(np.int64)]), list
+    if case.op in ("ConvInteger", "MatMulInteger"):
+        x, w, *zeros = inputs
+        zeros += [None] * (2 - len(zeros))
+        x, w = x.astype(np.float32), w.astype(np.float32)
+        if zeros[0] is not None:
+            x = x - zeros[0].astype(np.float32)
+        if zeros[1] is not None:
+            zero = zeros[1].astype(np.float32)
+            if case.op == "ConvInteger" and zero.ndim:
+                zero = zero.reshape(-1, *[1] * (w.ndim - 1))
+            w = w - zero
+        plain, version = ("Conv", 11) if case.op == "ConvInteger" else ("MatMul", 13)
+        yield (
+            changed([x, w], op=plain, version=version),
+            lambda results: [np.rint(results[0]).astype(np.int32)],
+        )
+    if case.op in ("MelWeightMatrix", "BlackmanWindow", "HammingWindow", "HannWindow"):
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(attrs.get("output_datatype", 1))
+        yield (
+            changed(new_attrs={**attrs, "output_datatype": 1}),
+            lambda results: [results[0].astype(dtype)],
+        )
+    if case.op == "OneHot":
+        whole = [inputs[0].astype(np.int64), np.asarray(inputs[1]).astype(np.int64), inputs[2]]
+        yield changed(whole), list
+    if case.op == "Pow":
+        dtype = np.asarray(inputs[0]).dtype
+        doubles = [np.asarray(value).astype(np.float64) for value in inputs]
+        yield changed(doubles), lambda results: [results[0].astype(dtype)]
+
+
+def _batch_first(results: list[Any]) -> list[Any]:
+    return [results[0].transpose(2, 0, 1, 3), *[state.swapaxes(0, 1) for state in results[1:]]]
+
+
 # ---- dtypes ------------------------------------------------------------------------------------
 
 _WIDER = {
@@ -210,12 +289,15 @@ _BY_WIDTH = {
     "Or",
     "Xor",
 }
-_NOT_THROUGH_FLOATS = {"Div", "Mod", "Pow", "Mean", "ReduceMean", "AveragePool", "Sign", "Gemm"}
+_NOT_THROUGH_FLOATS = {"Div", "Mod", "Pow", "Mean", "ReduceMean", "AveragePool", "Sign"}
 
 
 def _in_other_dtypes(case: Case) -> Iterator[Case]:
     """Yield the case with the dtype of its first input that is a number replaced by another."""
-    if case.op in _BY_WIDTH or case.domain:
+    if case.op == "QuantizeLinear" and case.inputs[0].dtype == np.int32:
+        x, *rest = case.inputs
+        yield dataclasses.replace(case, inputs=(x.astype(np.float32), *rest))
+    if case.op in _BY_WIDTH or (case.op == "EyeLike" and "dtype" not in case.attrs):
         return
     arrays = [value for value in case.inputs if isinstance(value, (np.ndarray, np.generic))]
     place = 1 if case.op == "Where" else 0
