@@ -2,6 +2,7 @@
 
 ``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class;
 ``.. benchmarks::`` the newest results; ``.. catalogue::`` the operators of the catalogue;
+``.. operators::`` those of ONNX in the reference;
 ``.. public-names::`` a table of all public names. The build fails if rooms import each other in a
 circle or upwards, if a public name or method has no entry in the reference, or if a link inside the
 pages leads nowhere.
@@ -24,6 +25,7 @@ import executed
 import gallery
 import internal_links
 import messages
+import operators
 import public_names
 import rooms
 from docutils import nodes
@@ -132,6 +134,14 @@ class Catalogue(SphinxDirective):
         return [nodes.paragraph("", title), _table(catalogue.REFUSED, catalogue.refused())]
 
 
+class Operators(SphinxDirective):
+    """The operators of ONNX, and what the reference makes of each version."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(operators.RECORD))
+        return [_table(operators.COLUMNS, operators.rows())]
+
+
 class PublicNames(SphinxDirective):
     """A table of the public names, with the first line of each docstring."""
 
@@ -222,6 +232,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("messages", Messages)
     app.add_directive("benchmarks", Benchmarks)
     app.add_directive("catalogue", Catalogue)
+    app.add_directive("operators", Operators)
     app.add_directive("public-names", PublicNames)
     app.connect("source-read", _show_as_executed)
     app.connect("doctree-resolved", gallery.add_pictures)

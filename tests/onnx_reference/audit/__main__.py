@@ -1,7 +1,7 @@
 """Judge every call, and record what becomes of each version: ``python -m audit``.
 
-A worker judges, because a kernel may end its process. With operators as arguments, it prints what is
-not right in them and records nothing. It runs where ``tests/onnx_reference`` is on ``PYTHONPATH``.
+With names of operators as arguments, only of these. It prints what is not right. A worker judges,
+because a kernel may end its process. It runs where ``tests/onnx_reference`` is on ``PYTHONPATH``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def main(names: list[str]) -> None:
                     flush=True,
                 )
     print(dict(counts), dict(Counter(row[3] for row in rows)))
-    if not names:
-        write(rows)
+    write(rows)
 
 
 if __name__ == "__main__":

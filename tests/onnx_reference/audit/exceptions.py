@@ -22,7 +22,7 @@ def _is_scalar(case: Case) -> bool:
 
 
 def _is_inverse_and_onesided(case: Case) -> bool:
-    """An odd length gives wrong numbers."""
+    """Of too many elements, and of too few for an even length, it gives wrong numbers."""
     return bool(case.attrs.get("inverse") and case.attrs.get("onesided"))
 
 

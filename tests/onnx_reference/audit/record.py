@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,19 @@ def _plain(verdict: str) -> str:
 
 
 def _refusal(message: str) -> str:
-    """Return what a message expected, without the operator's name before it."""
-    return message.partition(": expected ")[2].partition(". Try")[0].replace("\n", " ")
+    """Return what a message expected, without the operator's name."""
+    expected = message.partition(": expected ")[2].partition(", got ")[0]
+    return re.sub(r" onnx [\d.]+", " onnx", expected.replace("\n", " "))
 
 
 def write(rows: list[tuple[Any, ...]]) -> None:
-    """Write all rows."""
+    """Write rows in the place of those of the same versions."""
+    kept = {key: tuple(row.values()) for key, row in (read() if FILE.exists() else {}).items()}
+    kept.update({row[:3]: row for row in rows})
     with FILE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(rows)
+        writer.writerows(kept[key] for key in sorted(kept))
 
 
 def read() -> dict[tuple[str, str, int], dict[str, str]]:
