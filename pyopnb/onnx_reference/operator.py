@@ -21,7 +21,7 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.external_data import is_external
 from pyopnb.models.faults import node_faults
 from pyopnb.models.inline import inlined_functions
-from pyopnb.models.nodes import Site, type_proto
+from pyopnb.models.nodes import Site, bodies, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types, inferred_type
 from pyopnb.models.tensors import tensors
@@ -397,15 +397,20 @@ class Evaluation:
     def _evaluator(self, node: NodeProto, inputs: Sequence[onnx.ValueInfoProto]) -> Any:
         # Half a second, for those who need it.
         from onnx.reference import ReferenceEvaluator
+        from onnx.reference.op_run import OpFunction
 
         model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or
         # call itself for ever.
         model = inlined_functions(model)
-        if (self.schema.domain, self.schema.name) in corrected_operators():
-            # In this version, onnx's class is correct.
-            return ReferenceEvaluator(model)
-        return _corrected_evaluator()(model)
+        if bodies(node):
+            return _corrected_evaluator()(model)
+        evaluator = ReferenceEvaluator(model)
+        is_function = isinstance(evaluator.rt_nodes_[0], OpFunction)
+        # In this version, the class of a corrected operator is correct.
+        if is_function and (node.domain, node.op_type) not in corrected_operators():
+            return _corrected_evaluator()(model)
+        return evaluator
 
     def _model(
         self,
