@@ -54,7 +54,7 @@ class SweepRun(BatchRun):
 class Sweep(Displayable, Sequence[SweepRun]):
     """The runs of a sweep, in the order of ``itertools.product``; created by `sweep`.
 
-    It prints as a table, and displays itself as a table, a sheet of pictures with the same colours,
+    It prints as a table, and displays itself as a table, a sheet of pictures with the same colors,
     and a plot. ``pyopnb.show(sweep, output="y")`` chooses the output.
 
     Attributes

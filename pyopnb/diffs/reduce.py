@@ -418,7 +418,7 @@ class _Search:
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
         """Record the outputs of the first nodes, of fewer if those fail as well."""
-        options: dict[str, Any] = {"optimised": False, "check": False, "times": False}
+        options: dict[str, Any] = {"optimized": False, "check": False, "times": False}
         while (before := parts.cut(nodes)) is not None:
             try:
                 parts.values |= trace(*before, on=self.recorder, **options).items()

@@ -305,7 +305,7 @@ class _Trials:
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)
-        self.runtime = runtime_text(self.session._state, optimised=True)
+        self.runtime = runtime_text(self.session._state, optimized=True)
 
     def run(self, session: Session, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run a session, and give the outputs by name."""

@@ -23,7 +23,7 @@ from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, escape, join, pre
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.view import View, picture_html, view
 from pyopnb.ops.text_table import Table
@@ -35,7 +35,7 @@ _ROWS = 100
 # A longer line of the headline is cut after this many characters.
 _LINE = 400
 _LABELS = ("where", "how much")
-# Colours of medium lightness, legible on white and on black; a sign says the same without colour.
+# Colors of medium lightness, legible on white and on black; a sign says the same without colour.
 _GOOD, _BAD, _UNKNOWN = "#2f8f4e", "#d1453b", "#b7791f"
 _SIGNS = {
     "bit-identical": ("✓", _GOOD),
@@ -55,7 +55,7 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
     ----------
     thing : Diff
     limits : (float, float), optional
-        The least and largest ``|a-b|`` of the picture's colours, of curves ``a-b``, for pictures
+        The least and largest ``|a-b|`` of the picture's colors, of curves ``a-b``, for pictures
         that are to be compared. By default those of the diff.
 
     Returns
@@ -132,7 +132,7 @@ def part_picture(
     part : Part
     title : str
     limits : (float, float), optional
-        The ends of the colours of errors, or of the axis of the difference.
+        The ends of the colors of errors, or of the axis of the difference.
     axis : (float, float), optional
         The ends of the axis of both curves.
 

@@ -11,7 +11,7 @@ from pyopnb.display.array_curve import curve_of, is_curve
 from pyopnb.display.array_look import ArrayLook, Limits, squeeze, title_of_array
 from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs
 from pyopnb.display.svg.chart import Chart
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
@@ -207,7 +207,7 @@ def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple
 def _scale(
     matrices: Sequence[np.ndarray], summary: Summary, limits: Limits | None, is_complex: bool
 ) -> tuple[ColourScale, str]:
-    """Choose the colours of a sheet, and say which number is beyond them."""
+    """Choose the colors of a sheet, and say which number is beyond them."""
     if limits is not None:
         low, high = limits
         return ColourScale(low, high, kind="diverging" if low == -high else "grey"), ""

@@ -2,7 +2,7 @@
 
 Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and
 images whose data are in the page, so nothing here makes anything else; classes and attributes
-of ours are for a script that a trusted notebook runs (`live_picture`). Colours of text and
+of ours are for a script that a trusted notebook runs (`live_picture`). Colors of text and
 background stay the theme's.
 """
 

@@ -14,7 +14,7 @@ from pyopnb.display.model_info import (
     title_of,
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.registry import registry
@@ -45,7 +45,7 @@ class GraphStyle:
         By the names of tensors. The first line is the tensor's value, which replaces its
         type; it may be empty.
     scale : ColourScale, optional
-        The colours of the values.
+        The colors of the values.
     """
 
     values: Mapping[int, float]
@@ -144,7 +144,7 @@ class _GraphBuilder:
         )
 
     def _about_outputs(self, node: NodeProto) -> list[str]:
-        """Tell the number that colours a node, unless a note does, and what its outputs are."""
+        """Tell the number that colors a node, unless a note does, and what its outputs are."""
         about = []
         value = self._style.values.get(id(node))
         if value is not None and not any(name in self._style.notes for name in node.output):

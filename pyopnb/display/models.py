@@ -16,7 +16,7 @@ from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.boxes import mark_look
-from pyopnb.display.svg.colours import scale_for
+from pyopnb.display.svg.colors import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.view import Canvas, View, view
 from pyopnb.errors import ModelError
@@ -56,7 +56,7 @@ def view_session(thing: Session, **options: Any) -> View:
 def view_model(
     model: ModelProto | bytes | str | os.PathLike[str],
     *,
-    colours: Mapping[str, float] | None = None,
+    colors: Mapping[str, float] | None = None,
     legend: str = "",
     unit: str = "",
     log: bool | None = None,
@@ -69,17 +69,17 @@ def view_model(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-    colours : mapping, optional
+    colors : mapping, optional
         A number of each node, such as an error or a time, by an output's name or the node's name.
     legend : str
         What the numbers are.
     unit : str
         The unit of the numbers, such as ``s``, which gets prefixes.
     log : bool, optional
-        Whether the colours are logarithmic. By default they are if the largest number is over
+        Whether the colors are logarithmic. By default they are if the largest number is over
         1,000 times the smallest.
     marks : mapping, optional
-        Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``,
+        Badges of nodes, with keys like those of ``colors``: ``added``, ``removed``, ``changed``,
         or another short text.
     notes : mapping, optional
         What the picture tells, where scripts run, of a node that is pointed at or clicked:
@@ -104,8 +104,8 @@ def view_model(
     scopes = _scopes(info)
     main = scopes[id(proto.graph)]
     # Names of all bodies take a while, and most pictures refer to none.
-    by_name = _by_name(scopes.values()) if colours or marks else {}
-    values = _select(by_name, colours or {}, "colours")
+    by_name = _by_name(scopes.values()) if colors or marks else {}
+    values = _select(by_name, colors or {}, "colors")
     badges = _select(by_name, marks or {}, "marks")
     scale = scale_for(values.values(), log=log, unit=unit) if values else None
     names = len(proto.graph.node) <= _NAMES_UP_TO
@@ -144,12 +144,12 @@ def _focus(main: Scope, style: GraphStyle) -> int:
 
 
 def _alt(title: str, style: GraphStyle) -> str:
-    """Describe the picture for readers who cannot see its colours."""
+    """Describe the picture for readers who cannot see its colors."""
     scale = style.scale
     if scale is None:
         return title
     low, high = quantity(scale.low, scale.unit), quantity(scale.high, scale.unit)
-    return f"{title}. Colours: {style.legend or 'a number'} from {low} to {high}"
+    return f"{title}. Colors: {style.legend or 'a number'} from {low} to {high}"
 
 
 def _title(proto: ModelProto, main: Scope) -> str:

@@ -1,11 +1,11 @@
-"""Arrays as photographs: three or four channels, first or last, as the colours of pixels."""
+"""Arrays as photographs: three or four channels, first or last, as the colors of pixels."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pyopnb.display.array_look import ArrayLook
-from pyopnb.display.svg.colours import SPECIAL
+from pyopnb.display.svg.colors import SPECIAL
 from pyopnb.display.svg.pool import pool, to_floats
 from pyopnb.traces.summary import Summary
 

@@ -1,4 +1,4 @@
-"""A profile: its graph in the colours of times, and tables of nodes and op types."""
+"""A profile: its graph in the colors of times, and tables of nodes and op types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     ----------
     thing : Profile
     by : {"time", "python"}
-        What colours the nodes: the median time, or the part of it in Python.
+        What colors the nodes: the median time, or the part of it in Python.
     **options
         As of `view_model`.
 
@@ -58,7 +58,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     head += map(note, thing.remarks)
     # Nodes that ONNX Runtime fused have the outputs of all of them.
     firsts = {first_output(node) for node in thing.model.graph.node}
-    colours: dict[str, float] = {}
+    colors: dict[str, float] = {}
     notes: dict[str, str] = {}
     for node in thing.nodes:
         # A node that never called Python has no part in it.
@@ -69,9 +69,9 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
         if len(node.outputs) > 1:
             group = f" ({node.node})"
         for name in firsts.intersection(node.outputs):
-            colours[name] = 0.0 if part is None else part.median / 1e6
+            colors[name] = 0.0 if part is None else part.median / 1e6
             notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
-    defaults = {"colours": colours, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
+    defaults = {"colors": colors, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
     nodes = thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing)))
     tables = [details(plural(len(thing.nodes), "node"), nodes, open=True), _op_types_table(thing)]
     model = thing.model

@@ -9,7 +9,7 @@ from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colours import INK
+from pyopnb.display.svg.colors import INK
 from pyopnb.display.svg.shapes import Drawing, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit
 from pyopnb.display.view import View, view

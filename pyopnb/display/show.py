@@ -36,16 +36,16 @@ def show(thing: Any, **options: Any) -> View:
         arrays by name, an array, a diff, a function of a model, an op, a version of an op,
         or `pyopnb.registry`.
     **options
-        - for anything with a graph: ``colours={output: number}`` and ``marks={output: text}``
+        - for anything with a graph: ``colors={output: number}`` and ``marks={output: text}``
           colour and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
           the mouse;
-        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
+        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colors mean;
         - for a profile: ``by="time"`` or ``"python"``;
         - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
           many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other
           trainings into the same charts;
         - for a sweep: ``output=`` chooses the output to draw;
-        - for a diff of arrays: ``limits=(low, high)`` for the colours of the errors;
+        - for a diff of arrays: ``limits=(low, high)`` for the colors of the errors;
         - for arrays: ``limits=(low, high)`` are the numbers of the first and last colour, or the
           ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
           are one picture, which otherwise depends on shape, dtype and range; ``name=`` names a

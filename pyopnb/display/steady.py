@@ -1,4 +1,4 @@
-"""Results and diffs drawn one after another, in colours and by axes that keep their limits."""
+"""Results and diffs drawn one after another, in colors and by axes that keep their limits."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pyopnb.display.tensors import view_arrays
 from pyopnb.ops.result import Result
 from pyopnb.traces.summary import summary_of
 
-__all__ = ["SteadyColours"]
+__all__ = ["SteadyColors"]
 
 
-class SteadyColours:
-    """The limits of the colours and axes of outputs and of a diff.
+class SteadyColors:
+    """The limits of the colors and axes of outputs and of a diff.
 
     They widen when a number leaves them, and never narrow: while a slider moves, equal
-    colours are equal numbers.
+    colors are equal numbers.
 
     Examples
     --------
     >>> from pyopnb.ops.result import Result
-    >>> colours = SteadyColours()
+    >>> colors = SteadyColors()
     >>> for end in (2.0, 1.0, 3.0):
-    ...     html = colours.result_html(Result({"y": np.linspace(0, end, 400).reshape(20, 20)}))
-    ...     print(colours.limits["y"])
+    ...     html = colors.result_html(Result({"y": np.linspace(0, end, 400).reshape(20, 20)}))
+    ...     print(colors.limits["y"])
     (0.0, 2.0)
     (0.0, 2.0)
     (0.0, 3.0)
@@ -76,7 +76,7 @@ def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:
 
 
 def _limits_of(value: Any) -> Limits | None:
-    """Return the ends of an array's colours or axis; None if it keeps its own or has none."""
+    """Return the ends of an array's colors or axis; None if it keeps its own or has none."""
     # Arrays that may be photographs, and booleans, have their own limits.
     if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
@@ -87,7 +87,7 @@ def _limits_of(value: Any) -> Limits | None:
     high = float(summary.greatest)
     if is_curve(value):
         return low, high
-    # Colours have 0 in the middle where there are negative numbers.
+    # Colors have 0 in the middle where there are negative numbers.
     if low < 0:
         high = max(-low, high)
         low = -high

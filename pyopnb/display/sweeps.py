@@ -1,4 +1,4 @@
-"""A sweep as a table, curves or a sheet of pictures with the same colours, and a plot."""
+"""A sweep as a table, curves or a sheet of pictures with the same colors, and a plot."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
 
 
 def _picture(thing: Sweep, name: str) -> Chart | None:
-    """Draw the output of each run, all of them by the same axis or in the same colours."""
+    """Draw the output of each run, all of them by the same axis or in the same colors."""
     all_labels, all_arrays = _comparable(thing, name)
     if len(all_arrays) < 2 or all_arrays[0].size == 1:
         return None

@@ -15,7 +15,7 @@ from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
@@ -206,7 +206,7 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
 
 
 def _picture_html(array: _ShownArray, chart: Chart) -> str:
-    """Write a picture's words below it as text, which has the page's colours.
+    """Write a picture's words below it as text, which has the page's colors.
 
     A reader can select it.
     """
@@ -241,12 +241,12 @@ def _small_html(array: _ShownArray) -> str:
 
 
 def _table(matrix: np.ndarray) -> str:
-    """Write numbers on their heat map's colours, half as strong, so that digits can be read."""
+    """Write numbers on their heat map's colors, half as strong, so that digits can be read."""
     numbers = to_floats(matrix)
     most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    colours = ColourScale(-most, most, kind="diverging").pixels(numbers)
+    colors = ColourScale(-most, most, kind="diverging").pixels(numbers)
     body = ""
-    for values, row in zip(matrix, colours.tolist(), strict=True):
+    for values, row in zip(matrix, colors.tolist(), strict=True):
         cells = [_cell(value, *colour) for value, colour in zip(values, row, strict=True)]
         body += f"<tr>{''.join(cells)}</tr>"
     table = f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'

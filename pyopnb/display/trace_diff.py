@@ -1,4 +1,4 @@
-"""A diff of two runs: the graph in the colours of the error, and its origins."""
+"""A diff of two runs: the graph in the colors of the error, and its origins."""
 
 from __future__ import annotations
 
@@ -93,22 +93,22 @@ def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int
 def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
     """Make the options of a view that shows the errors; a node without one has no colour."""
     names = {name for node in model.graph.node for name in node.output if name}
-    colours = {}
+    colors = {}
     marks = {}
     if thing.quantization:
         # The more noise, the warmer the colour.
         for row in thing.quantization:
             if row.sqnr is not None and math.isfinite(row.sqnr) and row.b in names:
-                colours[row.b] = -row.sqnr
+                colors[row.b] = -row.sqnr
     else:
         for step in thing.steps:
             for tensor in step.outputs:
                 if step.accumulated and tensor.b in names:
-                    colours[tensor.b] = step.accumulated
+                    colors[tensor.b] = step.accumulated
         origins = [step.outputs[0].b for step in thing.origins]
         marks = {name: "origin" for name in origins if name in names}
     return {
-        "colours": colours,
+        "colors": colors,
         "legend": "noise in dB (−SQNR)" if thing.quantization else "largest |a-b|",
         "log": not thing.quantization,
         "marks": marks,

@@ -1,4 +1,4 @@
-"""A trace: its graph in the colours of times or sizes, and tables of everything in it."""
+"""A trace: its graph in the colors of times or sizes, and tables of everything in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     ----------
     thing : Trace
     by : str, optional
-        What colours the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output)
+        What colors the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output)
         or ``"std"``. By default the time if the trace has times, and else the size.
     **options
         As of `view_model`.
@@ -72,7 +72,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         for text in _warnings(thing, makers)
     ]
     defaults = {
-        "colours": _colours(thing, by),
+        "colors": _colors(thing, by),
         "legend": _LEGENDS[by],
         "unit": "s" if by == "time" else "",
         "marks": marks,
@@ -128,7 +128,7 @@ def _notes(thing: Trace) -> dict[str, str]:
     return notes
 
 
-def _colours(thing: Trace, by: str) -> dict[str, float]:
+def _colors(thing: Trace, by: str) -> dict[str, float]:
     """Return the number of each node, by its first output."""
     numbers = {}
     for node in thing.model.graph.node:

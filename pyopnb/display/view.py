@@ -21,7 +21,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.display.html import image, join, paragraph
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
@@ -46,10 +46,10 @@ class Canvas:
     ----------
     model : ModelProto
     nodes : tuple of (NodeProto, str, str)
-        Nodes of it with their colours as ``#rrggbb``, which may be empty, and the text of their
+        Nodes of it with their colors as ``#rrggbb``, which may be empty, and the text of their
         cards.
     scale : ColourScale or None
-        What the colours mean, and ``legend`` of what.
+        What the colors mean, and ``legend`` of what.
     legend : str
     """
 
@@ -75,7 +75,7 @@ class View(Displayable):
     draw : callable, optional
         Makes the picture, where there is one.
     canvas : Canvas, optional
-        The graph in it, which `pyopnb.netron` shows in the same colours.
+        The graph in it, which `pyopnb.netron` shows in the same colors.
     svg : str
         The picture; empty if there is none.
     """

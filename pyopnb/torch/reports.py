@@ -186,12 +186,12 @@ class Report(Sequence[Hole]):
 
         The colour shows their share of the time if that was measured.
         """
-        colours, notes = {}, {}
+        colors, notes = {}, {}
         for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):
-            colours[name] = 1.0 if share is None else 100 * share
+            colors[name] = 1.0 if share is None else 100 * share
             notes[name] = f"\n{hole}"
         legend = "in torch" if None in self.shares else "% of the time, in torch"
-        return show(self._model, colours=colours, notes=notes, legend=legend)
+        return show(self._model, colors=colors, notes=notes, legend=legend)
 
     def _table(self) -> Table:
         head = ["op", "in", "called in", "types", "reason", "to have it in ONNX"]

@@ -38,7 +38,7 @@ def trace(
     bodies: bool = False,
     check: bool = True,
     times: bool = True,
-    optimised: bool = True,
+    optimized: bool = True,
     providers: Sequence[Any] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     fill: bool = False,
@@ -59,7 +59,7 @@ def trace(
         attrs, the node runs alone in the kernel of ONNX Runtime. ``"onnxruntime==1.25.0"``,
         another build such as ``"onnxruntime-openvino==1.24.1"``, or the path of another Python: in
         that onnxruntime; see the notes.
-    only, level, bodies, check, times, optimised
+    only, level, bodies, check, times, optimized
         As for `Session.trace`.
     providers : list of str or of (str, dict), optional
         As for `Session`, in this process; by default, the CPU. A provider that this onnxruntime
@@ -106,7 +106,7 @@ def trace(
     """
     __tracebackhide__ = True
     # Checked before the model is read, so that a typo costs nothing.
-    options = TraceOptions(only, level, bodies, check, times, optimised)
+    options = TraceOptions(only, level, bodies, check, times, optimized)
     check_providers(providers, None, available=True)
     if providers is not None and on != "onnxruntime":
         # Elsewhere, all that the build has are used.

@@ -471,9 +471,9 @@ def trace_elsewhere(
     if source.folder is not None:
         take_in_all(complete, source.folder)
     python = other_python(on, complete)
-    level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
+    level = "ORT_ENABLE_ALL" if options.optimized else "ORT_DISABLE_ALL"
     sessions = [(names, level)]
-    if options.check and options.optimised:
+    if options.check and options.optimized:
         sessions.append((outputs, level))
     with OtherProcess(python) as process:
         outcome = process.run(complete, [feeds], sessions)
@@ -483,7 +483,7 @@ def trace_elsewhere(
         exposure = exposure_of(plain_outputs, arrays)
     # A comma begins what follows the runtime's name.
     processor = sanitize(outcome.report["processor"].replace(",", ""), 60)
-    amount = "all" if options.optimised else "no"
+    amount = "all" if options.optimized else "no"
     name = runtime_name(outcome.report["version"], outcome.report["providers"])
     trace = Trace(
         model,

@@ -26,7 +26,7 @@ _INFO = 1  # the severity from which on ONNX Runtime names its graph transformer
 
 @dataclass(frozen=True)
 class OptimizedRun:
-    """The outputs of a run by name, its optimised graph, and the transformers that changed it."""
+    """The outputs of a run by name, its optimized graph, and the transformers that changed it."""
 
     outputs: dict[str, Any]
     executed: GraphProto

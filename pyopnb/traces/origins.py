@@ -34,9 +34,9 @@ class Origin:
 
 
 def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
-    """Group the nodes of an optimised graph with those of the graph that it was made of.
+    """Group the nodes of an optimized graph with those of the graph that it was made of.
 
-    Tensors keep their names through ONNX Runtime's optimisations unless they are optimised away,
+    Tensors keep their names through ONNX Runtime's optimisations unless they are optimized away,
     and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
     nodes tell more, as in a chain of convolutions whose tensors all have another layout; where the
     edges of the two graphs speak against a name, the executed nodes stay together.
@@ -85,7 +85,7 @@ class _Origins:
                 self.owners.setdefault(name, index)
         self.copies = [index for index in range(len(ran.nodes)) if self._is_copy(index)]
         self.kernels = sorted(set(range(len(ran.nodes))).difference(self.copies))
-        # Names of the optimised graph that stand for one tensor.
+        # Names of the optimized graph that stand for one tensor.
         self.tensors: DisjointSets[str] = DisjointSets()
         for index in self.copies:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])

@@ -1,4 +1,4 @@
-"""ONNX Runtime's profile: how long each node of the optimised graph took in each run."""
+"""ONNX Runtime's profile: how long each node of the optimized graph took in each run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY, LOOKS = -1, -2
 
 @dataclass
 class ProfiledRun:
-    """The times of one run in microseconds, by the indices of the optimised graph's nodes.
+    """The times of one run in microseconds, by the indices of the optimized graph's nodes.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class KernelEvent:
     Attributes
     ----------
     name, op_type : str
-        Of the node in the optimised graph.
+        Of the node in the optimized graph.
     node : str
         ONNX Runtime's number of it.
     begin, end : float
@@ -57,7 +57,7 @@ class KernelEvent:
     looks : float
         What passed in the trace's own nodes in its bodies.
     place : int
-        The index of the node in the optimised graph, `NOBODY` or `LOOKS`.
+        The index of the node in the optimized graph, `NOBODY` or `LOOKS`.
     """
 
     name: str
@@ -183,7 +183,7 @@ def profiled_runs(
 
 
 class _Places:
-    """Indices of nodes in the optimised graph, by a kernel's name, op type and number.
+    """Indices of nodes in the optimized graph, by a kernel's name, op type and number.
 
     Names can be the same or missing, and the profile numbers nodes otherwise than the
     file. Nodes of the same name and op type are taken in the order in which they run,

@@ -173,7 +173,7 @@ class _ShadowRuns:
         # The saved graph tells which of the user's nodes ONNX Runtime has fused.
         if not can_save(state, source):
             self.remarks.append(
-                "ONNX Runtime's optimised graph could not be saved: "
+                "ONNX Runtime's optimized graph could not be saved: "
                 "the times of nodes that it fused are not attributed"
             )
         if state.config.is_parallel:

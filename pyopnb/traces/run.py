@@ -68,7 +68,7 @@ class TraceOptions:
     bodies: bool = False
     check: bool = True
     times: bool = True
-    optimised: bool = True
+    optimized: bool = True
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -102,8 +102,8 @@ def _trace_whole(
     # The model that ran is shown without its weights, which can be gigabytes.
     source, model = model_beside(state, "trace")
     outputs = list(state.feeds.outputs)
-    instances, unchecked = _instances(state, copies=wanted.check and wanted.optimised)
-    checks = wanted.check and wanted.optimised and not unchecked
+    instances, unchecked = _instances(state, copies=wanted.check and wanted.optimized)
+    checks = wanted.check and wanted.optimized and not unchecked
     # Exposing a tensor keeps ONNX Runtime from fusing it away, which can change
     # numbers: a plain run tells.
     unexposed, unprofiled = None, None
@@ -125,7 +125,7 @@ def _trace_whole(
         arrays,
         initializers=Initializers(_loader(state)),
         times=times,
-        runtime=runtime_text(state, optimised=wanted.optimised),
+        runtime=runtime_text(state, optimized=wanted.optimized),
         providers=_special_providers(state),
         exposure=exposure,
         unchecked=unchecked,
@@ -164,7 +164,7 @@ def _attach_partial(
         {name: _copy_feed(value) for name, value in feeds.items()},
         {},
         initializers=Initializers(_loader(state)),
-        runtime=runtime_text(state, optimised=wanted.optimised),
+        runtime=runtime_text(state, optimized=wanted.optimized),
         providers=_special_providers(state),
         failed=one_line(notes[0]),
     )
@@ -263,7 +263,7 @@ class _TracedRun:
             "enable_mem_pattern": False,
         }
         entries = {}
-        if not self.options.optimised:
+        if not self.options.optimized:
             changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
             # Then a tap runs right after its node, see insert_taps.
@@ -428,11 +428,11 @@ def _copy_feed(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
+def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
     """Name what runs a session's model: onnxruntime's version and its level of optimisation."""
     # ONNX Runtime's default where the user gave no options.
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    if not optimised:
+    if not optimized:
         level = _DISABLED
     elif state.config.options is not None:
         level = state.config.options.graph_optimization_level

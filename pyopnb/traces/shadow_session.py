@@ -169,7 +169,7 @@ def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
 
 
 def can_save(state: SessionState, source: ModelSource) -> bool:
-    """Tell whether ONNX Runtime can save the optimised graph without writing many weights.
+    """Tell whether ONNX Runtime can save the optimized graph without writing many weights.
 
     Other providers than these compile nodes, which cannot be saved. An entry of the user's options
     could not be taken back.

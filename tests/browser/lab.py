@@ -530,7 +530,7 @@ class Tab:
         return path
 
     def excerpt(self, name: str, number: int, width: int, height: int) -> Path:
-        """Save a picture of the notebook from one cell on, in few colours to keep the file small."""
+        """Save a picture of the notebook from one cell on, in few colors to keep the file small."""
         around = self.cell(number)
 
         def in_position():  # outputs that are drawn late move it

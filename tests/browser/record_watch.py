@@ -60,7 +60,7 @@ class Recording:
 
     def save(self, path: Path) -> None:
         """Write the GIF, and its last picture as a PNG."""
-        # One palette for all pictures, of the first and the last: colours would flicker otherwise.
+        # One palette for all pictures, of the first and the last: colors would flicker otherwise.
         width, height = self.pictures[0].size
         both = Image.new("RGB", (width, 2 * height))
         both.paste(self.pictures[0], (0, 0))

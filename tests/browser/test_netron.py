@@ -126,7 +126,7 @@ def test_a_file_opens_from_the_file_browser(page, server):
 
 
 @pytest.mark.everywhere  # test_graph.py has those of a trace
-def test_traces_and_diffs_have_their_colours(page):
+def test_traces_and_diffs_have_their_colors(page):
     page.open_notebook("coloured.ipynb")
     page.run_all()
     page.expect(page.errors, [])
@@ -144,7 +144,7 @@ def test_traces_and_diffs_have_their_colours(page):
                 "style", re.compile("fill: rgb")
             )
             expect(drawn.locator(":scope > title")).to_have_text(re.compile(re.escape(told)))
-            if number > 1:  # what did not change has none of Netron's own colours either
+            if number > 1:  # what did not change has none of Netron's own colors either
                 same = frame.locator("g.node", has=page.page.get_by_text("Abs", exact=True))
                 expect(same.locator(".node-item-type path")).to_have_css(
                     "fill", "rgb(117, 123, 130)"

@@ -119,8 +119,8 @@ def _quantised() -> Made:
         return _rewritten(quantize_dynamic), _words()
 
 
-@entry("transformer optimised")
-def _optimised() -> Made:
+@entry("transformer optimized")
+def _optimized() -> Made:
     def optimise(before: Path, after: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.optimized_model_filepath = str(after)

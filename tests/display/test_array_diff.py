@@ -55,7 +55,7 @@ def test_read_from_json_it_draws_the_same() -> None:
     assert Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
 
 
-def test_limits_hold_the_colours_still() -> None:
+def test_limits_hold_the_colors_still() -> None:
     more = B + 4 * (A - B)
     ends = [
         re.findall(r">([\d.e+-]+)</text>", pyopnb.show(diff(a, B), limits=(1e-6, 20)).svg)[:3]

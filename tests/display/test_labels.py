@@ -124,9 +124,9 @@ def chain(count: int, name: str) -> Any:
 @pytest.mark.parametrize("name", ["", LONG])
 def test_models(count: int, name: str) -> None:
     model = chain(count, name)
-    colours = {f"t{number + 1}": 10.0 ** (number % 30 - 15) for number in range(count)}
+    colors = {f"t{number + 1}": 10.0 ** (number % 30 - 15) for number in range(count)}
     marks = dict.fromkeys([f"t{number + 1}" for number in range(0, count, 3)], LONG)
-    for options in ({}, {"colours": colours, "legend": LONG, "marks": marks, "unit": "s"}):
+    for options in ({}, {"colors": colors, "legend": LONG, "marks": marks, "unit": "s"}):
         check(pyopnb.show(model, **options).svg)
 
 

@@ -128,7 +128,7 @@ def test_boxes_tell_what_they_are():
             "clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }"
         ),
         notes={"a": "all of them\n3 µs", "nobody": "?"},
-        colours={"y": 0.125},
+        colors={"y": 0.125},
         legend="error",
     )
     abouts = [
@@ -240,7 +240,7 @@ def test_hostile_names_are_text():
     ]
     proto = model(nodes, inputs=[HOSTILE], outputs=[HOSTILE + "2"], name=HOSTILE)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = HOSTILE
-    seen = pyopnb.show(proto, marks={HOSTILE: HOSTILE}, colours={HOSTILE: 1.0}, legend=HOSTILE)
+    seen = pyopnb.show(proto, marks={HOSTILE: HOSTILE}, colors={HOSTILE: 1.0}, legend=HOSTILE)
     assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
     assert all((text or "").isprintable() for text in texts(seen.svg))
     page = Html(seen.body)

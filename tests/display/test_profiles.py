@@ -30,15 +30,15 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
-def test_tables_and_a_graph_in_the_colours_of_times(found):
+def test_tables_and_a_graph_in_the_colors_of_times(found):
     view = pyopnb.show(found)
     text = text_of(view.body)
     assert "not attributed to a node" in text and "3 op types" in text and "<img" in view.body
     assert re.search(r"the whole run 100\.0 %", text)
-    colours = {node.output[0]: colour for node, colour, _ in view.canvas.nodes}
+    colors = {node.output[0]: colour for node, colour, _ in view.canvas.nodes}
     assert (
-        set(colours) >= {"a", "i", "y"}
-        and all(colours[name] for name in "aiy")
+        set(colors) >= {"a", "i", "y"}
+        and all(colors[name] for name in "aiy")
         and view.canvas.legend == "median time"
     )
 

@@ -68,7 +68,7 @@ def test_unknown_options_are_named() -> None:
         (
             pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"),
             "colour",
-            "got colour=. Try: colours",
+            "got colour=. Try: colors",
         ),
         (pyopnb.registry, "by", "show, Registry: expected no options, got by=."),
     ):

@@ -9,7 +9,7 @@ import numpy as np
 
 import pyopnb
 from pyopnb import Result, diff
-from pyopnb.display.steady import SteadyColours
+from pyopnb.display.steady import SteadyColors
 
 RNG = np.random.default_rng(8)
 WAVE = np.sin(np.linspace(0, 20, 64 * 64)).reshape(64, 64).astype(np.float32)
@@ -25,16 +25,16 @@ def numbers(picture: str) -> list[float]:
 
 
 def test_the_scale_of_a_result_widens_and_never_narrows() -> None:
-    colours = SteadyColours()
+    colors = SteadyColors()
     ends = []
     for size in (1.0, 0.1, 2.0, 1.5):
-        (picture,) = pictures(colours.result_html(Result({"y": WAVE * np.float32(size)})))
+        (picture,) = pictures(colors.result_html(Result({"y": WAVE * np.float32(size)})))
         ends.append(max(numbers(picture)))
     assert np.allclose(ends, [1, 1, 2, 2], atol=0.01)
 
 
 def test_each_output_has_limits_of_its_own_and_photographs_have_none() -> None:
-    colours = SteadyColours()
+    colors = SteadyColors()
     photograph = RNG.integers(0, 200, (32, 32, 3)).astype(np.uint8)
     result = Result(
         {
@@ -47,20 +47,20 @@ def test_each_output_has_limits_of_its_own_and_photographs_have_none() -> None:
         }
     )
     before = pyopnb.show(result).body
-    html = colours.result_html(result)
-    assert colours.limits.keys() == {"a", "b"} and colours.limits["a"][0] == -colours.limits["a"][1]
-    assert colours.limits["b"][0] == 0 and 49 < colours.limits["b"][1] <= 50
+    html = colors.result_html(result)
+    assert colors.limits.keys() == {"a", "b"} and colors.limits["a"][0] == -colors.limits["a"][1]
+    assert colors.limits["b"][0] == 0 and 49 < colors.limits["b"][1] <= 50
     assert pictures(html)[2] == pictures(before)[2], "the photograph"
 
 
 def test_the_scale_of_errors_stays_and_nothing_is_folded() -> None:
-    colours = SteadyColours()
+    colors = SteadyColors()
     scales = []
     for size in (0.5, 0.01, 0.25):
-        html = colours.diff_html(diff(Result({"y": WAVE + np.float32(size)}), Result({"y": WAVE})))
+        html = colors.diff_html(diff(Result({"y": WAVE + np.float32(size)}), Result({"y": WAVE})))
         (picture,) = pictures(html)
         scales.append(max(numbers(picture)))
         assert "<details" not in html and "how much</b>" in html and html.count("<img") == 1
     assert scales == [0.5] * 3
-    same = colours.diff_html(diff(Result({"y": WAVE}), Result({"y": WAVE})))
+    same = colors.diff_html(diff(Result({"y": WAVE}), Result({"y": WAVE})))
     assert "bit-identical" in same and "<img" not in same

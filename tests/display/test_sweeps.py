@@ -38,7 +38,7 @@ def session(kind: str) -> Any:
     return pyopnb.Session(pyopnb.model(nodes, {"x": kind}, ["y", "m"]))
 
 
-def test_pictures_have_the_same_colours(survives: Any) -> None:
+def test_pictures_have_the_same_colors(survives: Any) -> None:
     found = pyopnb.sweep(
         session("float32[H,W]"), x=PHOTOGRAPH[..., 0] + np.float32(0.01), gain=[0.25, 0.5, 1.0]
     )

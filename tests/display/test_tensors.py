@@ -89,8 +89,8 @@ def png(view: Any) -> bytes:
     return base64.b64decode(images[0]) if images else b""
 
 
-def colours(data: bytes) -> set[tuple[int, ...]]:
-    """The colours on white."""
+def colors(data: bytes) -> set[tuple[int, ...]]:
+    """The colors on white."""
     return set(map(tuple, pixels(data).reshape(-1, 3).tolist()))
 
 
@@ -106,15 +106,15 @@ def test_an_outlier_is_told_and_does_not_wash_out_the_others() -> None:
     values[1234, 567] = 1e6
     view = pyopnb.show(values)
     assert "The farthest from 0 is 1e+06." in view.body and "The farthest" not in plain.body
-    assert len(colours(png(view))) > 20
+    assert len(colors(png(view))) > 20
     assert len(view.body) < 120_000
 
 
 def test_nan_is_seen() -> None:
     values = RNG.standard_normal((2000, 3000)).astype(np.float32)
-    assert (213, 0, 127) not in colours(png(pyopnb.show(values)))
+    assert (213, 0, 127) not in colors(png(pyopnb.show(values)))
     values[7, 7] = np.nan
-    assert (213, 0, 127) in colours(png(pyopnb.show(values)))
+    assert (213, 0, 127) in colors(png(pyopnb.show(values)))
 
 
 @pytest.mark.one_python  # what is drawn is ours
@@ -155,7 +155,7 @@ def test_many_outputs_stay_small(survives: Any) -> None:
     assert kept.pictures and "output 119" in view.text and len(view.text.splitlines()) == 120
 
 
-# ---- pictures: in their proportions, in their colours
+# ---- pictures: in their proportions, in their colors
 
 
 def grey(view: Any) -> np.ndarray:
@@ -207,7 +207,7 @@ def layouts() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
 
 @pytest.mark.one_python  # what is drawn is ours
 @pytest.mark.parametrize("name", list(layouts()))
-def test_photographs_have_their_colours(name: str, survives: Any) -> None:
+def test_photographs_have_their_colors(name: str, survives: Any) -> None:
     value, options = layouts()[name]
     view = pyopnb.show(value, **options)
     kept = survives(view.body)
@@ -262,4 +262,4 @@ def test_fixed_limits() -> None:
 def test_a_pixel_that_is_no_number() -> None:
     unit = (PHOTOGRAPH / 255).astype(np.float32)
     unit[100:140, 200:260, 1] = np.nan
-    assert (213, 0, 127) in colours(png(pyopnb.show(unit, rgb=True)))
+    assert (213, 0, 127) in colors(png(pyopnb.show(unit, rgb=True)))

@@ -94,7 +94,7 @@ def test_a_function_is_shown_with_its_source_also_in_a_model(norm):
     assert "# ReduceMean, Sub" in pyopnb.show(pyopnb.lower(model).functions[0]).text
 
 
-def test_html_escapes_the_code_and_colours_the_line(branch):
+def test_html_escapes_the_code_and_colors_the_line(branch):
     class Markup:
         def compute(self, x):
             y = x * 2  # <script>alert(1)</script>

@@ -41,7 +41,7 @@ def model(
 def same(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
     """The trace on the reference, whose tensors are those of ONNX Runtime."""
     on_reference = pyopnb.trace(proto, feeds, on="reference")
-    diff = pyopnb.diff(on_reference, pyopnb.trace(proto, feeds, optimised=False))
+    diff = pyopnb.diff(on_reference, pyopnb.trace(proto, feeds, optimized=False))
     assert diff.ok and diff.origin is None, str(diff)
     return on_reference
 

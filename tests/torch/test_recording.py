@@ -202,7 +202,7 @@ def test_models_of_other_exporters_and_levels(net, in_torch):
     found = pyopnb.diff(in_torch, session_trace(older, in_torch.feeds))
     assert found.ok
     assert len(found.steps) >= 20
-    plain = session_trace(in_torch.model, in_torch.feeds, optimised=False)
+    plain = session_trace(in_torch.model, in_torch.feeds, optimized=False)
     assert pyopnb.diff(in_torch, plain).ok
     outputs = session_trace(in_torch.model, in_torch.feeds, level="summaries")
     assert pyopnb.diff(in_torch, outputs).ok

@@ -233,13 +233,13 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     assert trace.exposure.differing["y"] == np.abs(plain.astype(float) - trace["y"]).max()
     assert "recording the tensors changed y (by at most" in repr(trace)
     assert session.trace(x=x, only="a").exposure is not None
-    unoptimised = session.trace(x=x, optimised=False)
-    assert unoptimised.exposure is None and "no optimisations" in unoptimised.runtime
-    assert set(unoptimised.times) == {"a", "b", "c", "d", "y"}
+    unoptimized = session.trace(x=x, optimized=False)
+    assert unoptimized.exposure is None and "no optimisations" in unoptimized.runtime
+    assert set(unoptimized.times) == {"a", "b", "c", "d", "y"}
     assert (
         len(session.trace(x=x, only=["y"]).times)
         < 5
-        == len(session.trace(x=x, only=["y"], optimised=False).times)
+        == len(session.trace(x=x, only=["y"], optimized=False).times)
     )
 
 
@@ -250,7 +250,7 @@ def test_state_lives_on_as_in_one_run(counter):
     assert trace["a"][0] == 2 and trace.exposure.same and counter == [1, 2, 2]
     assert session(x=X)["y"][0] == -3
     assert session.trace(x=X, check=False)["a"][0] == 4 and counter == [1, 2, 2, 3, 4]
-    assert session.trace(x=X, optimised=False)["a"][0] == 5
+    assert session.trace(x=X, optimized=False)["a"][0] == 5
     assert session(x=X)["y"][0] == -6
 
 
@@ -442,7 +442,7 @@ def test_the_users_options_stay_as_they_were_and_no_file_is_left(
     session = pyopnb.Session(chain, options)
     names = [n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n))]
     before = {name: getattr(options, name) for name in names}
-    session.trace(x=X, level="summaries", optimised=False)
+    session.trace(x=X, level="summaries", optimized=False)
     assert {name: getattr(options, name) for name in names} == before
     pyopnb.Session(chain).trace(x=X, level="summaries")
     assert os.listdir(tmp_path) == [] and capfd.readouterr() == ("", "")
@@ -648,7 +648,7 @@ def test_tensors_of_nodes_that_run_only_where_they_are_optimized_away() -> None:
 # ---- runs that fail ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"check": False}, {"optimised": False}, {"only": "j"}])
+@pytest.mark.parametrize("options", [{}, {"check": False}, {"optimized": False}, {"only": "j"}])
 def test_a_run_that_fails_leaves_what_was_computed_before(options):
     body = "a = Abs(x)  j = Neg(a)  one = Constant<value_ints = [1, 7]>()  k = Reshape(j, one)  y = Abs(k)"
     model = parsed(body, gives="float[M,L] y")

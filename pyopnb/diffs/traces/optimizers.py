@@ -64,7 +64,7 @@ class OptimizerDiff(Displayable):
 
     @property
     def workaround(self) -> str:
-        """Return the line of Python that restores the unoptimised numbers; empty if none does."""
+        """Return the line of Python that restores the unoptimized numbers; empty if none does."""
         if self.optimizers:
             return f"pyopnb.Session(model, disabled_optimizers={list(self.optimizers)!r})"
         if not self.level:
@@ -138,7 +138,7 @@ class _Trials:
 
 
 def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> OptimizerDiff:
-    """Find a small set of optimizers without which the outputs are those of the unoptimised run.
+    """Find a small set of optimizers without which the outputs are those of the unoptimized run.
 
     The shortest beginning of the list that suffices ends with an optimizer that is needed. With
     that one disabled, the same is done with the optimizers before it, until those that are needed

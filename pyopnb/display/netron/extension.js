@@ -53,7 +53,7 @@
 
   // Shows a model in the DOM element `node` and calls `selected` with the name of each node that is clicked. Returns a function
   // that removes it again.
-  const show = async (node, {model, documentation, colours, name, selected}) => {
+  const show = async (node, {model, documentation, colors, name, selected}) => {
     const {page, modules} = await fetchOnce('assets.json.gz');
     const frame = document.createElement('iframe');
     frame.setAttribute('sandbox', 'allow-scripts allow-downloads');
@@ -65,7 +65,7 @@
         return;
       }
       if (data.do === 'ask') {  // again whenever the frame is moved in the page, which reloads it
-        post({do: 'open', modules, documentation, colours, model, dark: isDark()});
+        post({do: 'open', modules, documentation, colors, model, dark: isDark()});
       } else if (data.do === 'select' && typeof data.node === 'string') {
         selected(data.node);
       }
@@ -125,7 +125,7 @@
         return {name, model: bytesOf(content), documentation: await fetchOnce('documentation.json.gz')};
       }
 
-      async output({model, documentation, colours, name, caption, height}) {
+      async output({model, documentation, colors, name, caption, height}) {
         this.view.node.style.height = `${Number(height) || 480}px`;
         this.view.node.style.border = '1px solid var(--jp-border-color2)';
         this.view.node.style.boxSizing = 'border-box';
@@ -136,7 +136,7 @@
         }
         this.caption.node.textContent = String(caption);
         const bytes = new Uint8Array(await decompress(bytesOf(model)).arrayBuffer());
-        return {name: String(name), model: bytes, documentation, colours};
+        return {name: String(name), model: bytes, documentation, colors};
       }
 
       // Tells the kernel, and shows below the view what its listeners print, display or raise.

@@ -41,7 +41,7 @@
     return async (name) => import(urlOf(name));
   };
 
-  // Netron draws its nodes again when another graph is opened, so the colours are put on again.
+  // Netron draws its nodes again when another graph is opened, so the colors are put on again.
   const colour = ({nodes = {}, legend} = {}) => {
     const dress = () => {
       for (const [name, [fill, ink, about]] of Object.entries(nodes)) {
@@ -62,7 +62,7 @@
     dress();
     new MutationObserver(dress).observe(document.body, {childList: true, subtree: true});
     if (Object.values(nodes).some(([fill]) => fill)) {
-      // Netron's own colours, by kind of operator, would be taken for some of ours.
+      // Netron's own colors, by kind of operator, would be taken for some of ours.
       const neutral = document.createElement('style');
       neutral.textContent = '.node .node-item-type path { fill: #757b82 } .node .node-item-type text { fill: #ffffff }';
       document.head.append(neutral);
@@ -81,7 +81,7 @@
     }
   };
 
-  const open = async ({modules, documentation, model, dark, colours}) => {
+  const open = async ({modules, documentation, model, dark, colors}) => {
     paint(dark);
     const load = window.__pyopnb = loader(modules);
     window.exports = {};
@@ -163,7 +163,7 @@
       }
     }, true);
     await new ClickableView(host).start();
-    colour(colours);
+    colour(colors);
     const nodes = document.querySelectorAll('g.node').length;
     post({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});
   };
@@ -195,10 +195,10 @@
   if (document.getElementById('pyopnb-model')) {
     opened = true;
     Promise.all([unpack('pyopnb-netron'), unpack('pyopnb-model')])
-      .then(([netron, {model, documentation, colours}]) => open({
+      .then(([netron, {model, documentation, colors}]) => open({
         modules: netron,
         documentation,
-        colours,
+        colors,
         model: Uint8Array.from(atob(model), (c) => c.charCodeAt(0)),
         dark: matchMedia('(prefers-color-scheme: dark)').matches,
       }))

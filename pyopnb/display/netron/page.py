@@ -29,12 +29,12 @@ def _modules(assets: Assets) -> str:
 
 
 def netron_page(
-    assets: Assets, model: bytes, documentation: list[dict[str, Any]], colours: dict[str, Any]
+    assets: Assets, model: bytes, documentation: list[dict[str, Any]], colors: dict[str, Any]
 ) -> str:
     """Write a page with Netron and a model, which needs no other file, no server and no network."""
     encoded = base64.b64encode(model).decode()
     content = json.dumps(
-        {"model": encoded, "documentation": documentation, "colours": colours}
+        {"model": encoded, "documentation": documentation, "colors": colors}
     ).encode()
     # The model is packed, so no name in it can end the element or start another one.
     data = f'<script type="text/plain" id="pyopnb-netron">{_modules(assets)}</script>'

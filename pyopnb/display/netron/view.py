@@ -21,7 +21,7 @@ from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
 from pyopnb.display.show import show
 from pyopnb.display.svg.axes import quantity
-from pyopnb.display.svg.colours import text_colour
+from pyopnb.display.svg.colors import text_colour
 from pyopnb.display.view import Canvas, View
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments
@@ -66,7 +66,7 @@ class NetronView:
         self._data = copy.proto.SerializeToString(deterministic=True)
         self._documentation = document_ops(copy.proto, self._assets.documentation())
         self._note = copy.note
-        self._colours = _colours(canvas, copy.nodes)
+        self._colors = _colors(canvas, copy.nodes)
         # Where no script runs, the saved notebook shows this in the place of Netron.
         self._picture = view.body
         self._listeners: list[Callable[[NodeProto], Any]] = []
@@ -127,13 +127,13 @@ class NetronView:
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
-        return netron_page(self._assets, self._data, self._documentation, self._colours)
+        return netron_page(self._assets, self._data, self._documentation, self._colors)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         content = {
             "model": pack(self._data),
             "documentation": self._documentation,
-            "colours": self._colours,
+            "colors": self._colors,
             "name": sanitize(self.name),
             "caption": self._caption,
             "height": self.height,
@@ -161,8 +161,8 @@ class NetronView:
         )
 
 
-def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
-    """Choose the colours of Netron's nodes and their texts, what they tell, and the legend."""
+def _colors(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
+    """Choose the colors of Netron's nodes and their texts, what they tell, and the legend."""
     # Netron knows the nodes by their names in the copy, and the canvas those of the original.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
@@ -172,7 +172,7 @@ def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     scale = canvas.scale
     if scale is None:
         return {"nodes": painted}
-    # Nine colours are close enough to the palette for a gradient.
+    # Nine colors are close enough to the palette for a gradient.
     stops = [scale.colour(scale.value_at(n / 8)) for n in range(9)]
     ends = [quantity(scale.low, scale.unit), quantity(scale.high, scale.unit)]
     legend = {"title": sanitize(canvas.legend), "ends": ends, "stops": stops}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 
 __all__ = ["Box", "BoxGraph", "Line", "mark_look", "plain_mark"]
 
@@ -77,7 +77,7 @@ class BoxGraph:
     boxes : sequence of Box
     lines : sequence of Line
     scale : ColourScale, optional
-        Turns the boxes' values into colours; it becomes part of the picture.
+        Turns the boxes' values into colors; it becomes part of the picture.
     legend : str
         What the values are.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyopnb.display.svg.axes import quantity
-from pyopnb.display.svg.colours import INK, LINE, SPECIAL, ColourScale, hex_colour
+from pyopnb.display.svg.colors import INK, LINE, SPECIAL, ColourScale, hex_colour
 from pyopnb.display.svg.shapes import Cells, Drawing, Group, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
 
@@ -100,7 +100,7 @@ def frame(x: float, y: float, width: float, height: float) -> Rectangle:
 def scale_strip(
     scale: ColourScale, x: float, y: float, width: float, special: Sequence[str] = ()
 ) -> Iterator[Shape]:
-    """Draw the colours of a scale with its numbers, 20 pixels high, and beside it special colours.
+    """Draw the colors of a scale with its numbers, 20 pixels high, and beside it special colors.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, mark_look, plain_mark
 from pyopnb.display.svg.chart import SMALL, scale_strip, small_text
-from pyopnb.display.svg.colours import INK, LINE, ColourScale, text_colour
+from pyopnb.display.svg.colors import INK, LINE, ColourScale, text_colour
 from pyopnb.display.svg.layout import Layout, Point, Size, lay_out, lines_to_cut
 from pyopnb.display.svg.shapes import Drawing, Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
@@ -94,7 +94,7 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
     top = _MARGIN
     if graph.scale:
         shapes.append(small_text(_MARGIN, 19, fit(graph.legend, SMALL, _LEGEND_WIDTH)))
-        # Boxes have opaque colours, so their scale needs white below it.
+        # Boxes have opaque colors, so their scale needs white below it.
         shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
         shapes += scale_strip(graph.scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
@@ -156,7 +156,7 @@ class _SizedBox:
     def __init__(self, box: Box, plain: bool) -> None:
         self.box = box
         self.x = self.y = 0
-        # The sign says without colours that an op of the registry runs here.
+        # The sign says without colors that an op of the registry runs here.
         title = box.title
         if box.kind == "own":
             title = f"◆ {box.title}"

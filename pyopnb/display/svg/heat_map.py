@@ -1,4 +1,4 @@
-"""Heat maps: matrices as cells in rows, with the scale of their colours below."""
+"""Heat maps: matrices as cells in rows, with the scale of their colors below."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.display.svg.chart import SMALL, Chart, frame, scale_strip, small_text
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.shapes import Cells, Shape
 from pyopnb.display.svg.text_width import fit
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyopnb.display.svg.axes import ChartAxis, axis_for, tick_texts
 from pyopnb.display.svg.chart import SMALL, Chart, frame, small_text
-from pyopnb.display.svg.colours import INK
+from pyopnb.display.svg.colors import INK
 from pyopnb.display.svg.shapes import Path, PathStep, Rectangle, Shape, ring
 from pyopnb.display.svg.text_width import fit, text_width
 
@@ -142,21 +142,21 @@ def line_chart(
     shapes += _y_ticks(plot, ticks, texts)
     shapes += _x_ticks(plot, points, names)
     shapes.append(frame(plot.start, 0, plot.width, plot.height))
-    colours = dict(zip(lines, cycle(_COLOURS), strict=False))
+    colors = dict(zip(lines, cycle(_COLOURS), strict=False))
     for name, numbers in zip(lines, values, strict=True):
         shown = np.isfinite(numbers) if joined else slice(None)
         at = list(zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True))
         if stems:
-            shapes += _stems(plot, at, colours[name])
+            shapes += _stems(plot, at, colors[name])
         else:
-            shapes += _curve(at, colours[name], _DASHES if name in dashed else ())
+            shapes += _curve(at, colors[name], _DASHES if name in dashed else ())
     shapes += _marks(plot, marks)
     text = fit(label, SMALL, plot.width)
     shapes.append(small_text(plot.start + plot.width / 2, plot.height + 30, text, "middle"))
     # The half of a text below the end of the axis needs some room.
     width = plot.right + 10
     if len(lines) > 1:
-        shapes += _legend(plot, colours)
+        shapes += _legend(plot, colors)
         width = plot.right + 30 + _LONGEST_NAME
     return Chart(width, plot.height + 34, shapes, title)
 
@@ -214,19 +214,19 @@ def _x_ticks(plot: _Plot, points: np.ndarray, names: Sequence[str]) -> Iterator[
             free_from = middle + half + 4
 
 
-def _legend(plot: _Plot, colours: Mapping[str, str]) -> Iterator[Shape]:
+def _legend(plot: _Plot, colors: Mapping[str, str]) -> Iterator[Shape]:
     """Name the lines beside the plot, as many as it is high."""
-    names = list(colours)
+    names = list(colors)
     room = int(plot.height / _LINE)
     if len(names) > room:
         names = names[: room - 1]
     y = 6.0
     for name in names:
-        yield Rectangle(plot.right + 10, y, 12, 3, colours[name])
+        yield Rectangle(plot.right + 10, y, 12, 3, colors[name])
         yield small_text(plot.right + 26, y + 5, fit(name, SMALL, _LONGEST_NAME))
         y += _LINE
-    if len(names) < len(colours):
-        yield small_text(plot.right + 26, y + 5, f"and {len(colours) - len(names):,} more")
+    if len(names) < len(colors):
+        yield small_text(plot.right + 26, y + 5, f"and {len(colors) - len(names):,} more")
 
 
 def _stroke(start: _Point, end: _Point, colour: str, dashes: tuple[float, ...] = ()) -> Path:

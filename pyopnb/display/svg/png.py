@@ -15,7 +15,7 @@ _MOST_INDEXED = 256
 
 
 def png(pixels: np.ndarray) -> bytes:
-    r"""Write pixels as a PNG, with a palette for few colours, which takes much less space.
+    r"""Write pixels as a PNG, with a palette for few colors, which takes much less space.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ def png(pixels: np.ndarray) -> bytes:
     b'\x89PNG\r\n\x1a\n'
     """
     height, width, channels = pixels.shape
-    colours = np.full((height, width, 4), 255, np.uint8)
-    colours[..., :channels] = pixels
+    colors = np.full((height, width, 4), 255, np.uint8)
+    colors[..., :channels] = pixels
     # One number a pixel is sorted much faster than four.
-    table, indices = np.unique(colours.view(np.uint32), return_inverse=True)
+    table, indices = np.unique(colors.view(np.uint32), return_inverse=True)
     chunks = []
     if table.size <= _MOST_INDEXED:
         kind = _INDEXED
@@ -47,7 +47,7 @@ def png(pixels: np.ndarray) -> bytes:
         kind = _RGBA
         # Each pixel is its difference to the one on the left, which PNG calls filter 1: in a
         # photograph they are small numbers, and compress to about half.
-        differences = np.diff(colours, axis=1, prepend=np.uint8(0)).reshape(height, -1)
+        differences = np.diff(colors, axis=1, prepend=np.uint8(0)).reshape(height, -1)
         rows = np.insert(differences, 0, 1, axis=1)
     head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
     data = _chunk(b"IDAT", zlib.compress(rows.tobytes(), 6))

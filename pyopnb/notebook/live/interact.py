@@ -12,7 +12,7 @@ import ipywidgets
 import numpy as np
 
 from pyopnb.diffs.api import diff
-from pyopnb.display.steady import SteadyColours
+from pyopnb.display.steady import SteadyColors
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
@@ -74,7 +74,7 @@ class Interact(LiveOutput):
         targets: Mapping[str, _Target],
         view: Callable[[Result], Any] | None,
     ) -> None:
-        super().__init__(session.with_attrs(), feeds, view, colours=SteadyColours())
+        super().__init__(session.with_attrs(), feeds, view, colors=SteadyColors())
         self.controls = dict(controls)
         # These are the controls of attrs; the others are of feeds.
         self._targets = dict(targets)

@@ -14,7 +14,7 @@ import ipywidgets
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.steady import SteadyColours
+from pyopnb.display.steady import SteadyColors
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report
@@ -57,10 +57,10 @@ class LiveOutput:
         feeds: Mapping[str, Any],
         view: Callable[[Result], Any] | None,
         tolerance: tuple[float | None, float | None] = (None, None),
-        colours: SteadyColours | None = None,
+        colors: SteadyColors | None = None,
     ) -> None:
         self.session, self._feeds, self._view = session, dict(feeds), view
-        self._tolerance, self._colours = tolerance, colours
+        self._tolerance, self._colors = tolerance, colors
         self._cells = live_cells(type(self).__name__.lower())
         self._worker = Worker(self._work)
         # The lock guards the fields below, which the worker changes.
@@ -278,7 +278,7 @@ class LiveOutput:
             self._baseline_name,
             ended=self.closed,
             running=self._began,
-            colours=self._colours,
+            colors=self._colors,
         )
 
     def _work(self) -> None:

@@ -10,7 +10,7 @@ from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import MAX_BYTES, details, escape, join, note, pre
 from pyopnb.display.show import html
-from pyopnb.display.steady import SteadyColours
+from pyopnb.display.steady import SteadyColors
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
@@ -47,7 +47,7 @@ def report(
     *,
     ended: bool = False,
     running: float = 0.0,
-    colours: SteadyColours | None = None,
+    colors: SteadyColors | None = None,
 ) -> Shown:
     """Write the state of a live output as text and as HTML.
 
@@ -59,10 +59,10 @@ def report(
     ended : bool
     running : float
         When the run in flight began; 0 if none is.
-    colours : SteadyColours, optional
+    colors : SteadyColors, optional
         Of an output that is drawn many times, and must not jump.
     """
-    parts = list(_parts(state, baseline, ended, running, colours))
+    parts = list(_parts(state, baseline, ended, running, colors))
     # What the user's own function makes has the size that it has.
     most = MAX_BYTES
     if state.good is not None and state.good.shown is not None:
@@ -72,7 +72,7 @@ def report(
 
 
 def _parts(
-    state: LiveState, baseline: str, ended: bool, running: float, colours: SteadyColours | None
+    state: LiveState, baseline: str, ended: bool, running: float, colors: SteadyColors | None
 ) -> Iterator[Shown]:
     if running:
         text = f"running since {_clock(running)}"
@@ -95,7 +95,7 @@ def _parts(
     if good is not None and good.shown is not None:
         yield good.shown
     elif good is not None and good.result is not None:
-        draw = colours.result_html if colours else html
+        draw = colors.result_html if colors else html
         yield Shown(draw(good.result), repr(good.result))
     if before is not None:
         for name, (old, new) in run.changed_settings(before).items():
@@ -108,8 +108,8 @@ def _parts(
             yield Shown(details(title, html(change), open=True), str(change))
     if state.diff is not None:
         title = f"against {baseline}: {state.diff.verdict}"
-        if colours:
-            content = f"<div><b>against {baseline}</b></div>{colours.diff_html(state.diff)}"
+        if colors:
+            content = f"<div><b>against {baseline}</b></div>{colors.diff_html(state.diff)}"
         else:
             content = details(title, html(state.diff), open=not state.diff.ok)
         yield Shown(content, f"against {baseline}: {state.diff}")

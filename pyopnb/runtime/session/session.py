@@ -735,7 +735,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         bodies: bool = False,
         check: bool = True,
         times: bool = True,
-        optimised: bool = True,
+        optimized: bool = True,
         **named: Any,
     ) -> Any:
         """Run, and record every named tensor.
@@ -759,7 +759,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Compare the outputs with those of a normal run.
         times : bool
             Measure the time of each node, see `Times`; `profile` measures many runs.
-        optimised : bool
+        optimized : bool
             False makes ONNX Runtime run the graph as it is in the file, without fusions; then there
             is nothing to check.
 
@@ -785,7 +785,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         An op with state runs on its own instance in the normal run, and on a copy of the instance,
         with the same state, in the recorded run. Side effects outside the instance happen twice.
-        With ``check=False`` or ``optimised=False``, or if an instance cannot be copied, there is
+        With ``check=False`` or ``optimized=False``, or if an instance cannot be copied, there is
         only the recorded run, on the op's own instance.
 
         With ``level="summaries"``, a run needs as much memory as a normal one plus that of the
@@ -813,7 +813,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         tracer = handed_down("tracer")
-        options = tracer.TraceOptions(only, level, bodies, check, times, optimised)
+        options = tracer.TraceOptions(only, level, bodies, check, times, optimized)
         state = self._update()
         return tracer.run_traced(self, state, state.feeds.by_name(feeds, named), options)
 

@@ -146,13 +146,13 @@ def _texts() -> Made:
 
 @entry("sklearn ColumnTransformer")
 def _columns() -> Made:
-    colours = np.array(["red", "green", "blue"], object)[_CLASSES][:, None]
+    colors = np.array(["red", "green", "blue"], object)[_CLASSES][:, None]
     sizes = (_CLASSES * 2 + 1)[:, None]
-    table = np.hstack([_X[:, :2].astype(object), colours, sizes.astype(object)])
+    table = np.hstack([_X[:, :2].astype(object), colors, sizes.astype(object)])
     columns = ColumnTransformer(
         [
             ("numbers", StandardScaler(), [0, 1]),
-            ("colours", OneHotEncoder(), [2]),
+            ("colors", OneHotEncoder(), [2]),
             ("sizes", OrdinalEncoder(), [3]),
         ]
     )
@@ -161,7 +161,7 @@ def _columns() -> Made:
     )
     types = [("a", FloatTensorType([None, 1])), ("b", FloatTensorType([None, 1]))]
     types += [("colour", StringTensorType([None, 1])), ("size", Int64TensorType([None, 1]))]
-    feeds = {"a": _X[:7, :1], "b": _X[:7, 1:2], "colour": colours[:7], "size": sizes[:7]}
+    feeds = {"a": _X[:7, :1], "b": _X[:7, 1:2], "colour": colors[:7], "size": sizes[:7]}
     return to_onnx(fitted, initial_types=types), feeds
 
 

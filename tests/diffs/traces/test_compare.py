@@ -194,7 +194,7 @@ def test_the_runtime_with_and_without_optimisation_and_the_reference() -> None:
     model = transformer()
     runs = [
         trace(model, x=X, **QUICK),
-        trace(model, x=X, optimised=False, **QUICK),
+        trace(model, x=X, optimized=False, **QUICK),
         trace(model, x=X, on="reference"),
     ]
     for one in runs:

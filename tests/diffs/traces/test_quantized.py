@@ -121,7 +121,7 @@ def test_an_activation_that_the_scale_does_not_absorb_is_the_first_row(
 def test_the_figures_are_those_of_onnxruntime(per_channel: bool, tmp_path: Path) -> None:
     model, x = float_model("QDQ"), sample("QDQ", 9)
     other = quantized(model, "QDQ", tmp_path, per_channel=per_channel)
-    found = diff(trace(model, x=x, optimised=False), trace(other, x=x, optimised=False))
+    found = diff(trace(model, x=x, optimized=False), trace(other, x=x, optimized=False))
     rows = {row.tensor: row.sqnr for row in found.quantization}
     activations = []
     for name in ("float", "quantized"):

@@ -122,24 +122,24 @@ def test_no_name_breaks_out(name):
     assert len(bundle["text/plain"]) < 1000
 
 
-def test_traces_and_diffs_have_their_colours():
+def test_traces_and_diffs_have_their_colors():
     model = pyopnb.parse(SMALL)
     model.graph.node[0].name = HOSTILE
     trace = pyopnb.Session(model).trace(x=np.float32([1, -4]), times=False)
-    colours = pyopnb.netron(trace)._repr_mimebundle_()[MIME]["colours"]
-    assert colours["legend"]["title"] == "largest |x|" and len(colours["legend"]["stops"]) == 9
+    colors = pyopnb.netron(trace)._repr_mimebundle_()[MIME]["colors"]
+    assert colors["legend"]["title"] == "largest |x|" and len(colors["legend"]["stops"]) == 9
     scale = pyopnb.show(trace).canvas.scale
-    assert {name: fill for name, (fill, _, _) in colours["nodes"].items()} == dict.fromkeys(
+    assert {name: fill for name, (fill, _, _) in colors["nodes"].items()} == dict.fromkeys(
         [HOSTILE, "(Neg of y)"], scale.colour(4)
     )
-    assert "float32[2]  " in colours["nodes"]["(Neg of y)"][2]
+    assert "float32[2]  " in colors["nodes"]["(Neg of y)"][2]
     other = pyopnb.parse(SMALL.replace("Neg", "Exp"))
     other.graph.node[0].name = HOSTILE
     changed = pyopnb.netron(pyopnb.diff(model, other))
-    assert "changed" in changed._repr_mimebundle_()[MIME]["colours"]["nodes"]["(Exp of y)"][2]
+    assert "changed" in changed._repr_mimebundle_()[MIME]["colors"]["nodes"]["(Exp of y)"][2]
     run = pyopnb.diff(trace, pyopnb.Session(other).trace(x=np.float32([1, -4]), times=False))
-    assert "origin" in str(pyopnb.netron(run)._repr_mimebundle_()[MIME]["colours"])
-    assert pyopnb.netron(model)._repr_mimebundle_()[MIME]["colours"] == {"nodes": {}}
+    assert "origin" in str(pyopnb.netron(run)._repr_mimebundle_()[MIME]["colors"])
+    assert pyopnb.netron(model)._repr_mimebundle_()[MIME]["colors"] == {"nodes": {}}
     harmless(trace, HOSTILE)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
-from pyopnb.display.svg.colours import LINE, scale_for
+from pyopnb.display.svg.colors import LINE, scale_for
 from pyopnb.display.svg.graph import draw, draw_within
 from pyopnb.display.svg.to_svg import to_svg
 

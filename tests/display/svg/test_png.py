@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
 
@@ -26,7 +26,7 @@ def decoded(data: bytes) -> np.ndarray:
 
 @settings(max_examples=40)
 @given(arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20)))
-def test_another_decoder_reads_the_same_few_colours(which: np.ndarray) -> None:
+def test_another_decoder_reads_the_same_few_colors(which: np.ndarray) -> None:
     pixels = np.array([(k, 255 - k, k // 2) for k in range(256)], np.uint8)[which]
     assert png(pixels)[25] == 3, "indices into a palette"
     assert np.array_equal(decoded(png(pixels)), pixels)
@@ -46,7 +46,7 @@ def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
     assert np.array_equal(read[..., : pixels.shape[-1]], pixels)
 
 
-def test_another_decoder_reads_a_photograph_of_many_colours() -> None:
+def test_another_decoder_reads_a_photograph_of_many_colors() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3)).astype(np.uint8)
     assert png(pixels)[25] == 6, "RGBA"
     assert np.array_equal(decoded(png(pixels)), pixels)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
-from pyopnb.display.svg.colours import ColourScale
+from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.graph import draw
 from pyopnb.display.svg.shapes import Drawing, Text
 from pyopnb.display.svg.to_matplotlib import figure_png, to_figure
@@ -39,7 +39,7 @@ GRAPH = BoxGraph(
 )
 
 
-def colours(drawn: Any) -> np.ndarray:
+def colors(drawn: Any) -> np.ndarray:
     written = io.BytesIO()
     drawn.savefig(written, format="png", dpi=72)
     with Image.open(written) as image:
@@ -68,7 +68,7 @@ def test_every_text_is_where_the_svg_has_it() -> None:
         sorted(one.get_text() for one in axes.texts).count("far") == 2
     )  # written once in the SVG, and used twice
     wide, high = map(int, re.findall(r'width="(\d+)" height="(\d+)"', to_svg(drawing))[0])
-    assert colours(drawn).shape == (high, wide, 4)
+    assert colors(drawn).shape == (high, wide, 4)
     assert all(
         0 <= one.get_position()[0] <= wide and 0 <= one.get_position()[1] <= high
         for one in axes.texts

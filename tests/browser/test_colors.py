@@ -1,4 +1,4 @@
-"""Python's colours in ``%%pyop`` cells of JupyterLab, and of exported HTML with the setting that the documentation names."""
+"""Python's colors in ``%%pyop`` cells of JupyterLab, and of exported HTML with the setting that the documentation names."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def highlighted(path, *options):
 
 
 @pytest.mark.everywhere  # three runs of nbconvert, and no browser
-def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path):
+def test_exported_html_has_pythons_colors_with_the_documented_setting(tmp_path):
     write_files(tmp_path)
     path = tmp_path / "cells.ipynb"
     command = re.search(r"^jupyter nbconvert .*$", REFERENCE.read_text(), re.MULTILINE)[0]
     options = [word for word in shlex.split(command) if "Preprocessor" in word]
     assert len(options) == 1
     assert '<span class="k">class</span>' in highlighted(path, *options)
-    # When this fails, nbconvert colours such cells by itself, and the page of the
+    # When this fails, nbconvert colors such cells by itself, and the page of the
     # documentation can go.
     assert '<span class="k">class</span>' not in highlighted(path)
     notebook = nbformat.read(path, 4)
@@ -51,7 +51,7 @@ def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path)
     assert '<span class="k">class</span>' in highlighted(path)
 
 
-def test_jupyterlab_has_pythons_colours(page):
+def test_jupyterlab_has_pythons_colors(page):
     page.open_notebook("cells.ipynb")
     spans = "[...line.querySelectorAll('span')].map(span => [span.className, span.textContent])"
 
@@ -62,7 +62,7 @@ def test_jupyterlab_has_pythons_colours(page):
             .evaluate_all(f"lines => lines.slice(1).map(line => {spans})")
         )
 
-    # CodeMirror parses while the page is idle, and colours what it has parsed by then.
+    # CodeMirror parses while the page is idle, and colors what it has parsed by then.
     words = [
         ["class", "Twice"],
         ['"""Doc."""'],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyopnb.display.svg.colours import (
+from pyopnb.display.svg.colors import (
     DARK,
     INK,
     palette,

@@ -1,4 +1,4 @@
-"""Numbers as colours.
+"""Numbers as colors.
 
 Lightness alone is monotonic along a palette, so it can be read in grey and by people who
 do not see its hues.
@@ -44,12 +44,12 @@ SPECIAL: Mapping[str, tuple[int, int, int]] = {
     "inf": (0, 121, 107),
     "-inf": (0, 77, 140),
 }
-"""The colours of NaN and infinities, which no palette has."""
+"""The colors of NaN and infinities, which no palette has."""
 
-# This leaves room among PNG's 256 colours for the special ones and for transparency.
+# This leaves room among PNG's 256 colors for the special ones and for transparency.
 _SHADES = 250
 
-# Colours at equal distances along a palette, chosen in OKLab, where equal steps look equally large
+# Colors at equal distances along a palette, chosen in OKLab, where equal steps look equally large
 # (B. Ottosson, "A perceptual color space for image processing", 2020).
 _PALETTES = {
     # From a pale yellow over orange and red to a violet that is seen on black too.
@@ -65,7 +65,7 @@ _PALETTES = {
 
 @cache
 def palette(kind: str = "sequential") -> np.ndarray:
-    """Return the colours of a palette, uint8[250, 3].
+    """Return the colors of a palette, uint8[250, 3].
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ def palette(kind: str = "sequential") -> np.ndarray:
     anchors = np.array([tuple(bytes.fromhex(text)) for text in _PALETTES[kind].split()])
     steps = np.linspace(0, len(anchors) - 1, _SHADES)
     channels = [np.interp(steps, np.arange(len(anchors)), channel) for channel in anchors.T]
-    colours: np.ndarray = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
-    return colours
+    colors: np.ndarray = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
+    return colors
 
 
 @cache
 def _translucent(kind: str) -> np.ndarray:
     """Make a palette as transparent as possible with its look on white kept, uint8[250, 4]."""
-    colours = palette(kind).astype(np.float64)
-    opacity = 255 - colours.min(axis=1, keepdims=True)
+    colors = palette(kind).astype(np.float64)
+    opacity = 255 - colors.min(axis=1, keepdims=True)
     # What looks like a photograph stays opaque.
     if kind == "grey":
         opacity[:] = 255
     # White has no opacity, and no colour to be seen.
-    channels = 255 - (255 - colours) * 255 / np.maximum(1, opacity)
+    channels = 255 - (255 - colors) * 255 / np.maximum(1, opacity)
     translucent: np.ndarray = np.rint(np.hstack([channels, opacity])).astype(np.uint8)
     return translucent
 
@@ -121,7 +121,7 @@ def text_colour(background: str) -> str:
 
 @dataclass(frozen=True)
 class ColourScale(ChartAxis):
-    """A mapping of numbers to the colours of a palette, with those of its ends beyond them.
+    """A mapping of numbers to the colors of a palette, with those of its ends beyond them.
 
     Attributes
     ----------
@@ -149,9 +149,9 @@ class ColourScale(ChartAxis):
         return hex_colour(palette(self.kind)[int(self._shades(np.array(value)))])
 
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
-        """Return the translucent colours of numbers, as uint8[…, 4].
+        """Return the translucent colors of numbers, as uint8[…, 4].
 
-        NaN and infinities have separate colours.
+        NaN and infinities have separate colors.
 
         Parameters
         ----------
@@ -163,13 +163,13 @@ class ColourScale(ChartAxis):
         -------
         ndarray
         """
-        colours: np.ndarray = _translucent(self.kind)[self._shades(values)]
+        colors: np.ndarray = _translucent(self.kind)[self._shades(values)]
         special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
         for colour, hits in zip(SPECIAL.values(), special, strict=True):
-            colours[hits] = (*colour, 255)
+            colors[hits] = (*colour, 255)
         if blank_zero:
-            colours[values == 0] = 0
-        return colours
+            colors[values == 0] = 0
+        return colors
 
     def _shades(self, values: np.ndarray) -> np.ndarray:
         """Return the index of the colour of each number."""
