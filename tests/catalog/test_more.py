@@ -204,3 +204,13 @@ def test_bags_of_embeddings(mode):
     near(bags[0], reduce(weight[[1, 5]], axis=0), 1e-6)
     assert not bags[1].any()
     near(bags[2], reduce(weight[[1, 0, 2]], axis=0), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.uint64])
+def test_offsets_without_order_are_refused_in_every_dtype(dtype):
+    weight, indices = np.ones((3, 2), np.float32), np.int64([0, 1, 2, 0])
+    for offsets in ([0, 3, 1], [1, 2]):
+        with pytest.raises(ValueError, match="expected 0 first, then no smaller ones"):
+            pyopnb.call(
+                "org.pytorch.aten::embedding_bag", weight, indices, np.array(offsets, dtype)
+            )
