@@ -1,6 +1,6 @@
 """Show the notebooks on torch in pages that are built without torch.
 
-`make test-torch` executes these notebooks and leaves copies in build/notebooks. A page shows the
+`nox -s torch` executes these notebooks and leaves copies in build/notebooks. A page shows the
 copy if its cells are those of the notebook now. Without such a copy the cells are shown without
 outputs, and the page says so.
 """
@@ -17,7 +17,7 @@ __all__ = ["NOTE", "needs_torch", "with_claims", "with_outputs", "with_page_link
 NOTE = """```{note}
 This notebook needs torch, which these pages were built without: its cells are shown without \
 outputs.
-`make test-torch docs` executes it and builds the pages again.
+`nox -s torch docs` executes it and builds the pages again.
 ```"""
 
 # Jupyter follows the name of a file, and a page is found by its own.

@@ -1,7 +1,7 @@
 """Links between the built pages that lead to a page, file or heading that is not there.
 
 Sphinx checks what it resolves itself; this looks at the HTML as a reader gets it, raw HTML and
-pictures included. Nothing is fetched: links to other sites are for ``make docs-links``.
+pictures included. Nothing is fetched: links to other sites are for ``nox -s docs -- linkcheck``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Random calls, each judged; `tests/shared/random_calls.py` as a script runs as many as one likes."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,23 +43,14 @@ def test_that_a_changed_input_is_seen():
 
 
 @pytest.mark.one_python
-@pytest.mark.plain  # of the Makefile's line
-def test_what_the_makefile_runs():
+@pytest.mark.plain  # it is the script that the lane random_calls runs
+def test_the_script_runs_as_many_as_are_asked_for():
     root = Path(__file__).parents[2]
-    line = re.search(
-        r"^random-calls:.*\n\t(\S+)=(\S+) (\S+)(.*)--count",
-        (root / "Makefile").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    variable, folder, _, arguments = line.groups()
-    found = {
-        **os.environ,
-        variable: os.pathsep.join([folder, *filter(None, [os.environ.get(variable)])]),
-    }
+    places = ["tests/shared", os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, *arguments.split(), "--count", "50"],
+        [sys.executable, "-P", "-W", "error", "tests/shared/random_calls.py", "--count", "50"],
         cwd=root,
-        env=found,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
         capture_output=True,
         text=True,
     )

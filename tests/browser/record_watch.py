@@ -1,6 +1,6 @@
 """Record how a watch follows an edit, as the looping picture of the README and of the first page.
 
-    .venv-3.11/bin/python tests/browser/record_watch.py notebooks/pictures/watch.gif
+    .nox/browser/bin/python tests/browser/record_watch.py notebooks/pictures/watch.gif
 
 Beside the GIF it writes the last picture as a PNG, for readers who have asked their system for less
 motion. Pages are light, and no wider than a column of text, so that the letters can be read there.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/border and the runs on ONNX Runtime's threads with the native module built for AddressSanitizer and UndefinedBehaviorSanitizer, then once more for leaks.
-# Usage: asan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `make asan` makes both.
+# Usage: asan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `nox -s sanitizers` makes both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$1 site=$(realpath "$2") sanitizers=address,undefined
@@ -16,7 +16,7 @@ options=halt_on_error=1:abort_on_error=1:allocator_may_return_null=1:detect_stac
 
 echo "asan: errors"
 left_out=()
-if [ -z "${everywhere:-}" ]; then
+if [ -z "${PYOPNB_EVERYWHERE:-}" ]; then
     # The 200 operators that ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
     left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere and not plain")
 fi
@@ -29,7 +29,7 @@ ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_para
 # with one case of each way through the border.
 echo "asan: leaks"
 shortened=()
-if [ -z "${everywhere:-}" ]; then
+if [ -z "${PYOPNB_EVERYWHERE:-}" ]; then
     export PYOPNB_ONE_OF_EACH=yes
     shortened=(-m "not plain")
 fi

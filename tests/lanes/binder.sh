@@ -1,20 +1,11 @@
 #!/usr/bin/env bash
-# What repo2docker would make of binder/, and a notebook in an environment that was made so, without docker.
-# Usage: binder.sh VENV TOOLS: the pinned Python with binder/requirements.txt, and one with repo2docker; `make test-binder` makes both.
+# A notebook in the environment that repo2docker would make of binder/, without docker.
+# Usage: binder.sh VENV: the pinned Python with binder/requirements.txt, which `nox -s binder` makes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-venv=$(realpath "$1") tools=$(realpath "$2")
+venv=$(realpath "$1") pinned=$(sed s/python-// binder/runtime.txt)
 
 fail() { echo "binder: $*" >&2; exit 1; }
-
-echo "binder: what repo2docker would build"
-mkdir -p build
-"$tools/bin/jupyter-repo2docker" --no-build --debug . >build/Dockerfile.txt 2>&1 || fail "repo2docker: $(tail -1 build/Dockerfile.txt)"
-pinned=$(sed s/python-// binder/runtime.txt)
-for line in "Building conda environment for python=$pinned" 'install --yes --no-install-recommends g++ ' \
-    'bin/pip install --no-cache-dir -r "binder/requirements.txt"' 'RUN ./binder/postBuild'; do
-    grep -qF -- "$line" build/Dockerfile.txt || fail "build/Dockerfile.txt has no line with: $line"
-done
 
 echo "binder: the environment of the lock, as it is without pyopnb"
 "$venv/bin/python" -c "import sys; assert '%d.%d' % sys.version_info[:2] == '$pinned', sys.version"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/threads, and a few thousand random calls, with the native module built for ThreadSanitizer.
-# Usage: tsan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `make tsan` makes both.
+# Usage: tsan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `nox -s sanitizers` makes both.
 # CPython and onnxruntime are not instrumented, so it sees the accesses of our module only; the GIL is a pthread mutex, which
 # it knows. Of onnxruntime's own threads it sees neither all accesses nor what orders them, and reports some of them at exit now
 # and then, and under ORT_PARALLEL in each run. A suppression by library would cover our races as well, because onnxruntime stands

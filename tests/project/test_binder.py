@@ -1,4 +1,4 @@
-"""The lock of ``binder/`` is one, and has what pyproject.toml asks for. What is made of it, ``make test-binder`` tests."""
+"""The lock of ``binder/`` is one, and has what pyproject.toml asks for. What is made of it, ``nox -s binder`` tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_lock_meets_what_is_asked() -> None:
     versions = pins((BINDER / "requirements.txt").read_text())
     for requirement in map(Requirement, lines):
         version = versions[canonicalize_name(requirement.name)]
-        assert requirement.specifier.contains(version), f"{requirement}: type make lock"
+        assert requirement.specifier.contains(version), f"{requirement}: type nox -s lock"
 
 
 def test_every_pin_has_hashes() -> None:

@@ -1,5 +1,6 @@
 """The files by which others work with the repository: hooks, workflows, templates. They name only what is there."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -13,7 +14,6 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.md")]
 )
-PYTHON_LANE = re.compile(r"test-3\.1[123]")  # a machine has those of its own Pythons
 
 
 def read(path):
@@ -23,26 +23,48 @@ def read(path):
 def targets():
     """The targets of the Makefile, as make itself expands them."""
     database = subprocess.run(
-        ["make", "-pnrR", "machine"], cwd=ROOT, capture_output=True, text=True
+        ["make", "-pnrR", "clean"], cwd=ROOT, capture_output=True, text=True
     ).stdout
-    return set(re.findall(r"^([\w.-]+):(?!=)", database, re.MULTILINE))
+    lines = re.findall(r"^([\w. -]+):(?!=)", database, re.MULTILINE)
+    return {name for line in lines for name in line.split()}
 
 
-def asked_of_make(text, pattern):
-    """The targets that a text tells its reader, or a shell, to make."""
+def lanes():
+    """The sessions of noxfile.py, with one for each Python where there are several."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    found = set()
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.decorator_list:
+            found.add(function.name)
+            found |= {f"{function.name}-3.{minor}" for minor in (11, 12, 13)}
+    return found
+
+
+def asked_of(text, pattern):
+    """The targets or lanes that a text tells its reader, or a shell, to run."""
     found = re.findall(pattern, text, re.MULTILINE)
     return {word for words in found for word in words.split()}
 
 
-def test_what_pages_and_workflows_make_can_be_made():
+def test_what_pages_make_can_be_made():
     asked = set()
     for path in PAGES:
-        asked |= asked_of_make(path.read_text(encoding="utf-8"), r"`make ((?:[a-z][\w.-]*\s?)+)`")
+        asked |= asked_of(path.read_text(encoding="utf-8"), r"`make ((?:[a-z][\w.-]*\s?)+)`")
+    assert {"test", "docs", "bench", "lab", "demo"} <= asked <= targets()
+
+
+def test_lanes_of_pages_and_workflows_exist():
+    asked = set()
+    for path in PAGES:
+        asked |= asked_of(path.read_text(encoding="utf-8"), r"nox -s ((?:[a-z][\w.-]*\s?)+)")
     for path in WORKFLOWS:
-        text = path.read_text(encoding="utf-8")
-        asked |= asked_of_make(text, r"^\s*(?:- run: )?make ((?:[a-z][\w.-]*\s?)+)$")
-    assert {"test", "docs", "bench", "lint"} <= asked
-    assert not [name for name in asked - targets() if not PYTHON_LANE.fullmatch(name)]
+        workflow = read(path)
+        asked |= asked_of(path.read_text(encoding="utf-8"), r"nox -s ([a-z][\w.-]*)")
+        for job in workflow["jobs"].values():
+            for lane in job.get("strategy", {}).get("matrix", {}).get("lane", []):
+                asked |= set(lane.split())
+    assert {"lint", "docs", "torch", "sanitizers", "tests-3.13", "repo2docker"} <= asked
+    assert asked <= lanes()
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

