@@ -46,6 +46,10 @@ def installed_pythons() -> dict[str, str]:
 
 
 FOUND = installed_pythons()
+if not FOUND:
+    sys.exit(
+        "No Python 3.11 to 3.13 with venv and headers. Type: apt install python3-venv python3-dev"
+    )
 PYTHONS = list(FOUND)
 FIRST, LAST = PYTHONS[0], PYTHONS[-1]
 # nox looks for python3.12 on PATH, where pyenv leaves shims that only print an error.
@@ -180,7 +184,7 @@ def lint(session: nox.Session) -> None:
     """Run ruff, the import contracts, mypy and clang-format."""
     # What reads the sources needs their dependencies and no build.
     groups = ["lint", "test", "without-onnxruntime"]
-    install(session, *(f"--group={group}" for group in groups), "nox", "onnxruntime")
+    install(session, *(f"--group={group}" for group in groups), "onnxruntime")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check", "pyopnb", "tests", "docs", "noxfile.py")
     session.run("lint-imports")
