@@ -260,6 +260,17 @@ def sanitizers(session: nox.Session, sanitizer: str) -> None:
     session.run(f"tests/lanes/{sanitizer}.sh", "python", str(site), external=True)
 
 
+@nox.session(python=FIRST)
+@nox.parametrize("compiler", ["clang", "zig"])
+def compilers(session: nox.Session, compiler: str) -> None:
+    """Compile ops in C++ with other compilers than g++."""
+    command = {"clang": "clang++", "zig": "python -m ziglang c++"}[compiler]
+    if compiler == "clang" and shutil.which("clang++") is None:
+        session.skip("no clang++ here. Try: apt install clang")
+    install_wheel(session, *(["ziglang"] if compiler == "zig" else []))
+    pytest(session, *(session.posargs or ["tests/compile"]), env={"CXX": command})
+
+
 @nox.session(python=PYTHONS)
 def wheels(session: nox.Session) -> None:
     """Repair the wheel of one Python, and use it where there is no compiler."""
@@ -351,7 +362,7 @@ def test(session: nox.Session) -> None:
         [["lint"]],
     ]
     if EVERYWHERE:
-        lanes += [[["corpus"]], *([[f"wheels-{version}"]] for version in PYTHONS)]
+        lanes += [[["compilers"]], [["corpus"]], *([[f"wheels-{version}"]] for version in PYTHONS)]
     if PINNED in PYTHONS:
         lanes += [[["binder"]], [["repo2docker"]]]
     else:
