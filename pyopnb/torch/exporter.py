@@ -22,6 +22,7 @@ from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.example import Example, first_line
 from pyopnb.torch.experts import translations_of_experts
+from pyopnb.torch.forms import scaled_by_fractions, translations_of_forms, widen_divisions
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
 from pyopnb.torch.part_ops import part_of, parts_in
@@ -109,7 +110,12 @@ def convert(program: Any, example: Example) -> Conversion:
     _put_functions(program)
     _put_ops(program, example.ops or {})
     zero_masked_rows(program)
-    conversion = export_program(program, example, _put_parts(program))
+    widen_divisions(program)
+    holes = _put_parts(program)
+    for node in scaled_by_fractions(program):
+        holes.append(hole_of(node, "its Resize rounds open sizes otherwise"))
+        put_node(node, define(node.target))
+    conversion = export_program(program, example, holes)
     return replace(conversion, foreign=foreign, limited=bool(parts))
 
 
@@ -140,6 +146,7 @@ def _call_exporter(program: Any, example: Example) -> Any:
     _forget_pending_sizes(program)
     calls = list(calls_in(program))
     table = {**translations(), **translations_of_sequences(), **translations_of_experts(calls)}
+    table.update(translations_of_forms())
     arguments: dict[str, Any] = {
         "dynamo": True,
         "verbose": False,

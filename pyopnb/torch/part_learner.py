@@ -176,7 +176,7 @@ class Learner:
         sizes = self._open_sizes()
         with replaced(part, functools.partial(_recorded, calls, numbers)):
             for group in _groups(sizes.example):
-                resized = sizes.example_of_ones(group)
+                resized = sizes.example_of_all(group, 1)
                 if resized is not None:
                     self._try(resized)
         return calls

@@ -6,7 +6,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "expanded_shapes",
     "fix_dimensions",
     "fixed_by_torch",
+    "forget_dimensions",
     "renamed_by_forward",
     "requested_dimensions",
     "write_derived_sizes",
@@ -375,6 +376,28 @@ def fix_dimensions(graph: Any, symbol: str, size: int | str) -> None:
     _rewrite_dimensions(graph, rewritten)
 
 
+def forget_dimensions(graph: Any, places: Collection[tuple[int, int]]) -> None:
+    """Leave dimensions of outputs undeclared, which hold at the sizes of the example only.
+
+    Parameters
+    ----------
+    graph : onnx_ir.Graph
+        It is changed.
+    places : collection of (int, int)
+        By output and axis.
+    """
+    for node in graph.all_nodes():
+        for value in node.outputs:
+            # What leads to such an output has the same dimensions, and runtimes infer the others.
+            if not value.is_graph_output():
+                value.shape = None
+    for number, axis in places:
+        value = graph.outputs[number]
+        dims = list(value.shape)
+        dims[axis] = None
+        value.shape = onnx_ir.Shape(dims)
+
+
 def _rewrite_dimensions(graph: Any, rewritten: Callable[[str], int | str | None]) -> None:
     values = list(graph.inputs)
     for node in graph.all_nodes():
@@ -472,7 +495,7 @@ class OpenSizes:
         self, symbols: Sequence[str]
     ) -> Iterator[tuple[dict[str, int], tuple[np.ndarray, ...]]]:
         """Yield examples of other sizes of some symbols, but 1; the others keep the example's."""
-        drawn = [self.example, self._with_ones(symbols)]
+        drawn = [self.example, self._all_of(symbols, 1)]
         for step in _STEPS:
             sizes = dict(self.example)
             for symbol in symbols:
@@ -483,15 +506,35 @@ class OpenSizes:
                 drawn.append(sizes)
                 yield sizes, resized
 
-    def example_of_ones(self, symbols: Sequence[str]) -> tuple[np.ndarray, ...] | None:
-        """Give 1 to some symbols; return None where that is the example, or fits none."""
-        ones = self._with_ones(symbols)
-        if ones == self.example or any(self._bounds[name][0] > 1 for name in symbols):
+    def example_of_all(self, symbols: Sequence[str], size: int) -> tuple[np.ndarray, ...] | None:
+        """Give one size to some symbols; return None where that is the example, or fits none."""
+        sizes = self._all_of(symbols, size)
+        if sizes == self.example or any(self._bounds[name][0] > size for name in symbols):
             return None
-        return self.resize(ones)
+        return self.resize(sizes)
 
-    def _with_ones(self, symbols: Sequence[str]) -> dict[str, int]:
-        return {**self.example, **dict.fromkeys(symbols, 1)}
+    def _all_of(self, symbols: Sequence[str], size: int) -> dict[str, int]:
+        return {**self.example, **dict.fromkeys(symbols, size)}
+
+    def contradicted(
+        self,
+        declared: Sequence[Sequence[int | str]],
+        arrays: Sequence[np.ndarray],
+        results: Sequence[np.ndarray],
+    ) -> set[tuple[int, int]]:
+        """List the dimensions of outputs, by output and axis, that a run contradicts."""
+        sizes = {}
+        for symbol, ((number, axis, _), *_) in self.places.items():
+            sizes[symbol] = arrays[number].shape[axis]
+        contradicted = set()
+        for output, (dims, result) in enumerate(zip(declared, results, strict=True)):
+            for axis, (dim, size) in enumerate(zip(dims, result.shape, strict=False)):
+                if dim and (_evaluated(dim, sizes) if isinstance(dim, str) else dim) not in (
+                    None,
+                    size,
+                ):
+                    contradicted.add((output, axis))
+        return contradicted
 
     def resize(self, sizes: Mapping[str, int]) -> tuple[np.ndarray, ...] | None:
         """Repeat the example's numbers in other sizes; return None if these fit no example."""

@@ -14,8 +14,9 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.example import Example
 from pyopnb.torch.exporter import Conversion, export_program
+from pyopnb.torch.extremes import put_wrong_forms
 from pyopnb.torch.mend import mend
-from pyopnb.torch.sizes import FixedSize, fix_dimensions
+from pyopnb.torch.sizes import FixedSize, fix_dimensions, forget_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
 
 __all__ = ["export_verified"]
@@ -35,8 +36,17 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
     -------
     Conversion
     """
+    conversion = _without_wrong_forms(conversion, example)
     # One comparison for all attempts: they are judged on the same inputs.
     comparison = ModuleComparison(example, foreign=conversion.foreign, limited=conversion.limited)
+    conversion = _compared(conversion, comparison, example)
+    if comparison.contradicted:
+        forget_dimensions(conversion.exported.model.graph, comparison.contradicted)
+    # Its model is written anew.
+    return replace(conversion)
+
+
+def _compared(conversion: Conversion, comparison: ModuleComparison, example: Example) -> Conversion:
 
     fault = comparison.fault(conversion.model)
     if fault is not None and not fault.at_other_sizes:
@@ -71,6 +81,15 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
         number, axis, _ = places[symbol][0]
         fix_dimensions(graph, symbol, feeds[number][1].shape[axis])
     return replace(conversion, fixed=fixed)
+
+
+def _without_wrong_forms(conversion: Conversion, example: Example) -> Conversion:
+    """Let torch run the calls whose forms are wrong where floats overflow or underflow."""
+    holes = put_wrong_forms(conversion.program)
+    if not holes:
+        return conversion
+    latest = export_program(conversion.program, example, [*conversion.holes, *holes])
+    return replace(latest, foreign=conversion.foreign, limited=conversion.limited)
 
 
 def _mended(

@@ -119,6 +119,8 @@ class ModuleComparison:
         self._trial = Trial("", ())
         self._runs_of_torch = 0
         self._repeats = False
+        self.contradicted: set[tuple[int, int]] = set()
+        """The dimensions of outputs that the model of the last comparison declares wrongly."""
 
     # ---- what is compared --------------------------------------------------------------------
 
@@ -191,11 +193,29 @@ class ModuleComparison:
             return _of_error(error)
         example = self._example.arrays(len(model.graph.input))
         self._check_repeats(example)
-        trials = self._value_trials(example)
+        trials, converted = self._value_trials(example), _runner(session)
         if sizes:
+            open_sizes = self.open_sizes(model)
             # Values come first: what is wrong at the example's own sizes is an op's fault.
-            trials = itertools.chain(trials, self._size_trials(self.open_sizes(model)))
-        return self._first_fault(_runner(session), trials)
+            trials = itertools.chain(trials, self._size_trials(open_sizes))
+            converted = self._noting_dimensions(converted, model, open_sizes)
+        return self._first_fault(converted, trials)
+
+    def _noting_dimensions(self, run: Function, model: ModelProto, sizes: OpenSizes) -> Function:
+        """Note which declared dimensions of outputs the results at other sizes have not."""
+        self.contradicted = set()
+        declared = []
+        for info in model.graph.output:
+            dims = info.type.tensor_type.shape.dim
+            declared.append([dim.dim_param or dim.dim_value for dim in dims])
+
+        def converted(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+            results = run(*arrays)
+            if self._trial.name.startswith(_SIZES):
+                self.contradicted |= sizes.contradicted(declared, arrays, results)
+            return results
+
+        return converted
 
     def open_sizes(self, model: ModelProto) -> OpenSizes:
         """Read the free dimensions of a model."""
@@ -317,7 +337,7 @@ class ModuleComparison:
                 yield from self._resized(sizes, [symbol])
 
     def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Trial]:
-        """Yield other sizes of some dimensions until torch accepts two of them, and a size of 1."""
+        """Yield other sizes of some dimensions until torch accepts two of them, and 2 and 1."""
         accepted = 0
         for changed, inputs in sizes.examples(symbols):
             runs_before = self._runs_of_torch
@@ -326,9 +346,11 @@ class ModuleComparison:
             accepted += self._runs_of_torch > runs_before
             if accepted == _FURTHER_SIZES:
                 break
-        ones = sizes.example_of_ones(symbols)
-        if ones is not None:
-            yield Trial(_described(dict.fromkeys(symbols, 1), symbols), ones)
+        # Small ones are where a slice or a window no longer fits.
+        for size in (2, 1):
+            small = sizes.example_of_all(symbols, size)
+            if small is not None:
+                yield Trial(_described(dict.fromkeys(symbols, size), symbols), small)
 
 
 _FURTHER_SIZES = 2

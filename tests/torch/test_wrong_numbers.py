@@ -82,6 +82,92 @@ def test_an_op_with_other_numbers_is_found_beside_one_without_form(exported, wro
     assert filled == ["aten.lgamma", f"aten.{wrong.__name__}"]
 
 
+NUMBERS = [0.0, 0.1, 0.3, 0.5, 1.0, 1.5, 3.0, 7.0, 6.2831855, 5e7, 1e10, 1e18, 1e30, float("inf")]
+NUMBERS = torch.tensor([*NUMBERS, *(-number for number in NUMBERS), float("nan")])
+
+
+class Divisions(nn.Module):
+    def forward(self, a, b):
+        rounded = torch.div(a, b, rounding_mode="floor")
+        return a // b, a % b, torch.fmod(a, b), rounded, a // 0.1, a % 3, 1 // b
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_floats_are_divided_by_the_exact_rest(exported, dtype):
+    pairs = torch.cartesian_prod(NUMBERS, NUMBERS).to(dtype).T.contiguous()
+    example = torch.randn(*pairs.shape).to(dtype)
+    assert exported(Divisions(), tuple(example), tuple(pairs), rtol=0, atol=0) == []
+
+
+class Bounded(nn.Module):
+    def forward(self, a):
+        bounds = a.clamp(min=0.1), a.clamp(max=2), a.clamp_min(1), a.clamp_max(1), a.clamp(-1, 2)
+        return *bounds, a.sign(), nn.functional.logsigmoid(a)
+
+
+def test_forms_are_right_where_floats_end(exported):
+    assert exported(Bounded(), (torch.randn(len(NUMBERS)),), (NUMBERS,)) == []
+
+
+@pytest.mark.parametrize("wrong", [torch.logaddexp2, torch.atan2, torch.xlogy])
+def test_a_form_is_judged_where_floats_end_and_not_on_the_example(exported, wrong):
+    class Deep(nn.Module):
+        def forward(self, a, b):
+            return wrong(a.tanh(), b.relu())
+
+    class Alone(nn.Module):
+        def forward(self, a, b):
+            return wrong(a, b)
+
+    pairs = torch.cartesian_prod(NUMBERS, NUMBERS).T.contiguous()
+    example = torch.rand(*pairs.shape) + 1
+    for filled in (
+        exported(Deep(), tuple(example)),
+        exported(Alone(), tuple(example), tuple(pairs)),
+    ):
+        assert any(name.startswith(f"aten.{wrong.__name__}") for name in filled)
+
+
+@pytest.mark.parametrize("length", [3, 4])
+def test_a_scan_is_judged_whatever_the_example(exported, length):
+    class Scan(nn.Module):
+        def forward(self, a):
+            return torch.logcumsumexp(a, 1)
+
+    examples = [(torch.randn(5, length),), (torch.randn(5, length) * 200,)]
+    assert exported(Scan(), *examples) == ["aten.logcumsumexp"]
+
+
+class Anything(nn.Module):
+    def forward(self, a):
+        return a.any(), a.any(0), (a > 1).any(1, keepdim=True), a.any((0, 1))
+
+
+class Sliding(nn.Module):
+    """Keeps the last seven positions of a cache, or fewer while there are no more."""
+
+    def forward(self, x, past):
+        present = torch.cat([past, x], 2)[:, :, -7:]
+        return x + present.mean(2, keepdim=True), present
+
+
+def test_sizes_that_hold_for_the_example_only_are_not_declared(exported):
+    sizes = {0: "batch", 2: "new"}, {0: "batch", 2: "past"}
+    x, past = torch.randn(2, 2, 3, 8), torch.randn(2, 2, 9, 8)
+    model = pyopnb.torch.export(Sliding().eval(), (x, past), dynamic_shapes=sizes)
+    dims = [info.type.tensor_type.shape.dim for info in model.graph.output]
+    declared = [[dim.dim_param or dim.dim_value or None for dim in row] for row in dims]
+    assert declared == [["batch", 2, "new", 8], ["batch", 2, None, 8]]
+    short = past[:, :, :1]
+    assert exported(Sliding(), (x, past), (x, short), dynamic_shapes=sizes) == []
+
+
+def test_nothing_is_not_anything(exported):
+    sizes = {"dynamic_shapes": ({0: "n"},)}
+    examples = [(torch.zeros(3, 2),), (torch.eye(2) * 2,), (torch.zeros(0, 2),)]
+    assert exported(Anything(), *examples, **sizes) == []
+
+
 def test_the_warning_says_what_was_wrong(whole):
     report, _, _ = whole
     pool, linear = report.holes
