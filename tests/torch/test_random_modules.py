@@ -86,7 +86,7 @@ class Random(nn.Module):
         return self.last(a)
 
 
-@pytest.mark.filterwarnings("ignore:var|ignore:std")
+@pytest.mark.filterwarnings("ignore:(var|std)")
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_a_random_module(exported, seed):
     drawn = functools.partial(torch.randn, generator=torch.Generator().manual_seed(seed))
