@@ -66,8 +66,10 @@ def attributes_to_pass(
     newest = find_schema(schema.domain, schema.name).attributes
     passed = dict(attributes)
     # It only lets a runtime write over its inputs. BatchNormalization alone has to have it.
-    if "consumed_inputs" in passed and not schema.attributes["consumed_inputs"].required:
-        del passed["consumed_inputs"]
+    # A node of a version that has it no more can have it all the same.
+    consumed = schema.attributes.get("consumed_inputs")
+    if consumed is None or not consumed.required:
+        passed.pop("consumed_inputs", None)
     for name, attr in schema.attributes.items():
         if not has_default(attr) or name not in newest:
             continue

@@ -554,3 +554,16 @@ def test_one_dimensional_and_long_inputs_of_what_onnx_gets_wrong(types, node, fe
     defined(pyopnb.skeleton(model, "y"))
     replaced = pyopnb.replace(model, f"::{op}", f"pyopnb::{op}")
     assert pyopnb.diff(pyopnb.run(replaced, feeds), pyopnb.run(model, feeds)).ok
+
+
+def test_an_attr_that_this_version_has_no_more_is_in_the_cell() -> None:
+    nodes = [
+        helper.make_node("BatchNormalization", [*"xsbmv"], ["y"], consumed_inputs=[0, 0, 0, 1, 1])
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 3])]
+    inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "sbmv"]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 3])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, [output]), opset_imports=[helper.make_opsetid("", 7)]
+    )
+    assert "consumed_inputs" in pyopnb.skeleton(model, "y")
