@@ -23,6 +23,7 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import take_in_all
+from pyopnb.models.functions import check_functions
 from pyopnb.models.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import imported_versions, type_proto, walk
@@ -206,6 +207,8 @@ def reduce(
     begin = time.monotonic()
     source = read_model(model)
     proto = to_model(source)
+    # onnx would refuse functions that call themselves in words of its own.
+    check_functions(proto)
     if source.folder is not None:
         # The parts of the model have no folder.
         take_in_all(proto, source.folder)

@@ -218,7 +218,8 @@ def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFau
             expected = (
                 f"one of {', '.join(attributes)}" if attributes else f"no attrs of {node.op_type}"
             )
-            yield _attribute_fault(site, name, expected, sanitize(name), closest(name, attributes))
+            advice = closest(name, attributes) or f"leave {sanitize(name)} out"
+            yield _attribute_fault(site, name, expected, sanitize(name), advice)
         elif not _fits(attribute, attributes[name].type.name, exact):
             value = onnx.helper.get_attribute_value(attribute)
             if isinstance(value, bytes):
@@ -288,5 +289,10 @@ def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:
     for port, name in zip(schema.inputs, node.input, strict=False):
         if not name and port.option == _OPTION.Single:
             where = f"{site.where}, input {port.name}"
-            error = ModelError(where, expected="a name", got="an empty one")
+            error = ModelError(
+                where,
+                expected="a name",
+                got="an empty one",
+                next=f"the name of an input, an initializer or an output for {port.name}",
+            )
             yield ModelFault(error, node, (node.op_type,))

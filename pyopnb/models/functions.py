@@ -134,7 +134,8 @@ class _Sizes:
         size = self._known[key]
         if size is None:
             got = "a function that calls itself"
-            raise ModelError(where, expected="no recursion", got=got)
+            advice = "a Loop node in its place, which repeats a body"
+            raise ModelError(where, expected="no recursion", got=got, next=advice)
         return size
 
 

@@ -110,7 +110,8 @@ def call(
     where = f"call of {sanitize(op)}"
     if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= MAX_OUTPUTS):
         expected = f"a number from 1 to {MAX_OUTPUTS}"
-        raise ModelError(f"{where}, outputs", expected=expected, got=sanitize(repr(outputs), 60))
+        got = sanitize(repr(outputs), 60)
+        raise ModelError(f"{where}, outputs", expected=expected, got=got, next="outputs=1")
     if opset is not None:
         check_opset(opset, where)
     # A definition begins an epoch, and a removal changes how many ops there are.

@@ -173,7 +173,9 @@ def checked_modules(modules: Any) -> frozenset[str]:
     is_list = isinstance(modules, Iterable) and not isinstance(modules, str)
     if not is_list or not all(isinstance(name, str) and name for name in modules):
         expected = 'a list of exact names, as ["mymodule"]'
-        raise ModelError("Session, modules", expected=expected, got=sanitize(repr(modules)))
+        got = sanitize(repr(modules))
+        next_ = 'modules=["mymodule"]'
+        raise ModelError("Session, modules", expected=expected, got=got, next=next_)
     return frozenset(modules)
 
 

@@ -230,3 +230,13 @@ def test_files_have_tensors_of_any_name(tmp_path):
         assert f"\n{name} out = [{-array[0]}]".replace(".0]", ".]") in done.stdout
         assert f"expected {name} out = [{-array[0]}]".replace(".0]", ".]") in done.stdout
     assert done.stdout.count("largest difference: 0.0") == len(names)
+
+
+def test_a_recursive_function_is_refused_by_name() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 20, "l": 1]> g (float[N] x) => (float[N] y) { y = l.F(x) }
+        <domain: "l", opset_import: ["": 20, "l": 1]> F (a) => (z) { q = Abs(a)  z = l.F(q) }"""
+    )
+    for fails in (None, lambda model, feeds: True):
+        with pytest.raises(pyopnb.errors.ModelError, match="function l::F: expected no recursion"):
+            pyopnb.reduce(model, {"x": np.float32([1])}, fails)

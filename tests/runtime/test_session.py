@@ -193,6 +193,24 @@ def test_a_provider_that_no_build_has_is_refused(twice, provider):
         pyopnb.Session(twice, providers=[provider, "CPUExecutionProvider"])
 
 
+def test_an_inner_tensor_is_found_in_a_trace():
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Neg(a) }")
+    session = pyopnb.Session(model)
+    feeds = {"x": np.float32([-1, 2])}
+    ortvalues = {"x": onnxruntime.OrtValue.ortvalue_from_numpy(feeds["x"])}
+    for run in (
+        lambda: session.run(["a"], feeds),
+        lambda: session.run(["y", "a"], feeds),
+        lambda: session.run_with_ort_values(["a"], ortvalues),
+        lambda: session.run_async(["a"], feeds, print, None),
+    ):
+        with pytest.raises(pyopnb.errors.UnknownName, match="expected y, got a") as raised:
+            run()
+        assert eval(raised.value.next, {"session": session, "feeds": feeds}).tolist() == [1, 2]
+    with pytest.raises(pyopnb.errors.UnknownName, match='got b. Try: "y"'):
+        session.run(["b"], feeds)
+
+
 def test_a_provider_of_another_build_is_left_to_onnxruntime_and_its_warning(twice):
     providers = ["DmlExecutionProvider", "CPUExecutionProvider"]
     with pytest.warns(UserWarning, match="'DmlExecutionProvider' is not in available"):

@@ -65,7 +65,8 @@ def select_kernels(
             candidates.append(kernel)
     if not labels:
         expected = "a session with ops of the registry"
-        raise ModelError("attrs", expected=expected, got=sanitize(where))
+        next_ = 'pyopnb.replace(model, NODE, "demo::Op"), which puts an op in the place of a node'
+        raise ModelError("attrs", expected=expected, got=sanitize(where), next=next_)
     if not candidates:
         known_names = sorted({*labels.values(), *[kernel.op.name for kernel in labels]})
         raise ModelError(

@@ -23,7 +23,6 @@ from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
 from pyopnb.runtime.exceptions import live_sessions
-from pyopnb.runtime.feeds import check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.notices import warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
@@ -598,9 +597,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 "run_async, callback",
                 expected="a function of three arguments",
                 got=describe(callback),
+                next="lambda results, user_data, error: print(results)",
             )
         feeds, with_ortvalues = state.feeds.check(input_feed)
-        check_output_names(() if output_names is None else output_names, state.feeds.output_names)
+        state.check_output_names(output_names)
         # On ONNX Runtime's own threads, nothing says which run an op's call belongs to.
         if not (state.ops or with_ortvalues or state.feeds.needs_ortvalues(output_names)):
             state.runtime.run_async(output_names, feeds, callback, user_data, run_options)
@@ -624,7 +624,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         state = self._update()
         feeds = checked_ortvalues(input_dict_ort_values)
         state.feeds.check_names(feeds)
-        check_output_names(() if output_names is None else output_names, state.feeds.output_names)
+        state.check_output_names(output_names)
         options = QUIET if run_options is None else run_options
         return state.call(
             state.runtime.run_with_ort_values,

@@ -14,14 +14,14 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, RunRefused
+from pyopnb.errors import InputError, RunRefused, UnknownName
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import MARKER, remove_markers
 from pyopnb.models.nodes import set_attribute, walk
 from pyopnb.models.ort_types import to_notation
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.dtypes import dtype as find_dtype
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import moved, plural, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
@@ -147,7 +147,10 @@ class Feeds:
             checked = dict(feeds)
         except (TypeError, ValueError):
             got = type(feeds).__name__
-            raise InputError("feeds", expected="a dict of name to array", got=got) from None
+            next_ = f'{{"{sanitize(next(iter(self.types), "x"))}": x}}'
+            raise InputError(
+                "feeds", expected="a dict of name to array", got=got, next=next_
+            ) from None
         # Every run passes here, so each array is looked at only once.
         if len(checked) == len(self._rows):
             for name, dtype, shape in self._rows:
@@ -481,9 +484,21 @@ class SessionState:
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception:
             # ONNX Runtime's own error does not list the outputs that exist.
-            check_output_names(
-                () if output_names is None else output_names, self.feeds.output_names
-            )
+            self.check_output_names(output_names)
+            raise
+
+    def check_output_names(self, names: Sequence[str] | None) -> None:
+        """Raise `UnknownName` for a name that no output has, with advice for inner tensors."""
+        __tracebackhide__ = True
+        try:
+            check_output_names(() if names is None else names, self.feeds.output_names)
+        except UnknownName as error:
+            inner = {name for site in walk(self.source().proto) for name in site.node.output}
+            for name in names or ():
+                if name in inner and name not in self.feeds.outputs:
+                    shown = sanitize(repr(name))
+                    advice = f"session.trace(feeds, only={shown})[{shown}]"
+                    raise moved(error, error.where, advice) from None
             raise
 
     def _run_with_ortvalues(

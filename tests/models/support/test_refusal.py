@@ -66,7 +66,7 @@ IN_BODY = parsed("""y = If(c) <then_branch = then () => (float[] b) { b = Abs(x)
         ),
         (
             model(helper.make_node("Add", ["x", ""], ["y"])),
-            r"\(::Add\), input B: expected a name, got an empty one\.$",
+            r"\(::Add\), input B: expected a name, got an empty one\. Try: the name of an input, .* for B$",
         ),
         (
             model(helper.make_node("Sum", ["x", "x", "w"], ["y"]), w=np.float64([1])),
