@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from pyopnb.ops.schema import same_value
 
 __all__ = [
+    "CodeText",
     "ModuleText",
-    "Text",
     "functions_of",
     "is_text_of",
     "module_text",
@@ -35,14 +35,14 @@ _VARIABLE_ARGUMENTS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), tuple)
 
 
-class Text(NamedTuple):
+class CodeText(NamedTuple):
     """A text of a file or cell; that of a cell is in memory, and under a name of its own."""
 
     text: str
     is_cell: bool
 
 
-def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[Text]:
+def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[CodeText]:
     """Yield the texts that the code of a file may have been compiled from, newest first.
 
     Parameters
@@ -55,7 +55,7 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[Text]:
     if os.path.exists(file):
         try:
             with tokenize.open(file) as stream:
-                yield Text(stream.read(), is_cell=False)
+                yield CodeText(stream.read(), is_cell=False)
         except (OSError, SyntaxError, UnicodeDecodeError):
             pass  # it is no text, or unreadable; an earlier one may be known
     else:
@@ -67,11 +67,11 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[Text]:
             except (ImportError, OSError):  # the archive is gone
                 text = None
             if text is not None:
-                yield Text(text, is_cell=False)
+                yield CodeText(text, is_cell=False)
     entry = linecache.cache.get(file)
     if entry is not None and len(entry) == 4:  # else it was never read
         in_memory = entry[1] is None and not os.path.exists(file)
-        yield Text("".join(entry[2]), is_cell=in_memory)
+        yield CodeText("".join(entry[2]), is_cell=in_memory)
 
 
 def functions_of(attribute: object) -> list[FunctionType]:

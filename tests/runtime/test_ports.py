@@ -288,7 +288,7 @@ def test_bytes_that_are_no_utf8_survive():
 
 
 def test_a_lone_surrogate_is_an_error_and_no_crash():
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(pyopnb.errors.ResultError, match=r"output 0\[0\]: expected str that UTF-8"):
         returning(np.array(["\ud800"], object), "string[...]")
 
 
