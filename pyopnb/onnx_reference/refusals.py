@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import onnx
 from onnx import AttributeProto, TensorProto, helper
 
 from pyopnb.errors import ModelError
@@ -124,6 +125,31 @@ def _svm_regressor(attrs: Mapping[str, Any]) -> _Fault:
     return _regressor(attrs)
 
 
+def _convolution(attrs: Mapping[str, Any]) -> _Fault:
+    padding = attrs.get("auto_pad", "NOTSET")
+    if _is_old() and padding != "NOTSET":
+        return "auto_pad NOTSET, or a newer onnx", f"auto_pad {padding}"
+    return None
+
+
+def _dft(attrs: Mapping[str, Any]) -> _Fault:
+    if _is_old() and attrs.get("inverse") and attrs.get("onesided"):
+        return "inverse or onesided, or a newer onnx", "both"
+    return None
+
+
+def _reduction(attrs: Mapping[str, Any]) -> _Fault:
+    if _is_old() and attrs.get("noop_with_empty_axes"):
+        return "noop_with_empty_axes 0, or a newer onnx", "noop_with_empty_axes 1"
+    return None
+
+
+def _is_old() -> bool:
+    """Tell whether onnx may be a version whose classes were corrected until 1.23."""
+    release = onnx.__version__.split(".")[:2]
+    return [int(part) for part in release] < [1, 23]
+
+
 def _range(attrs: Mapping[str, Any]) -> _Fault:
     if attrs.get("stash_type", 1) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return "stash_type 1 or 11", f"stash_type {attrs['stash_type']}"
@@ -152,6 +178,8 @@ def _attention(attrs: Mapping[str, Any]) -> _Fault:
     if attrs["outputs"] > 3 and attrs.get("softcap") and not attrs.get(_QK_MODE):
         # onnx gives the capped product.
         return f"{_QK_MODE} 1, 2 or 3 with softcap, or no fourth output", f"{_QK_MODE} 0"
+    if _is_old() and attrs.get("is_causal"):
+        return "is_causal 0, or a newer onnx", "is_causal 1"
     return None
 
 
@@ -176,7 +204,12 @@ _REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
     "::Cast": _cast,
     "::CastLike": _cast_like,
     "::Constant": _constant,
+    "::Conv": _convolution,
+    "::ConvInteger": _convolution,
+    "::DFT": _dft,
+    "::QLinearConv": _convolution,
     "::Range": _range,
+    **dict.fromkeys(("::ReduceMax", "::ReduceMean", "::ReduceMin", "::ReduceProd"), _reduction),
     "::RegexFullMatch": _regex_full_match,
     "ai.onnx.ml::LinearClassifier": _linear_classifier,
     "ai.onnx.ml::LinearRegressor": _linear_regressor,

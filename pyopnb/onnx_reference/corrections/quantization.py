@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
-__all__ = ["dequantize_linear", "quantize_linear"]
+__all__ = ["dequantize_linear", "qlinear_matmul", "quantize_linear"]
 
 
 def dequantize_linear(
@@ -66,6 +66,21 @@ def quantize_linear(
     if zero_point is not None:
         values = values + _spread(zero_point.astype(np.int64), x.shape, axis, block_size)
     return values.clip(int(limits.min), int(limits.max)).astype(result)
+
+
+def qlinear_matmul(
+    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any
+) -> Any:
+    """Multiply, and quantize the product."""
+    # A scale for each row of the first matrix, or for each column of the second. It is of float32,
+    # as in ONNX Runtime: of two integers that are as near, both take the same.
+    if a_scale.size > 1 and a_scale.ndim < a.ndim:
+        a_scale, a_zero = a_scale[..., None], a_zero[..., None]
+    factors = (a_scale * b_scale / scale).astype(np.float32)
+    product = (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero)
+    values = np.rint(product.astype(np.float32) * factors).astype(np.float64) + zero
+    limits: Any = ml_dtypes.iinfo(zero.dtype)  # type: ignore[no-untyped-call]
+    return values.clip(int(limits.min), int(limits.max)).astype(zero.dtype)
 
 
 def _spread(parameter: Any, shape: tuple[int, ...], axis: int, block_size: int) -> Any:

@@ -9,7 +9,35 @@ import numpy as np
 from pyopnb.catalog.cores.precision import widen
 from pyopnb.errors import ModelError
 
-__all__ = ["log_sum", "log_sum_exp", "sum_square"]
+__all__ = ["l1", "l2", "log_sum", "log_sum_exp", "sum_square"]
+
+
+def l1(
+    x: np.ndarray,
+    places: np.ndarray | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+    keepdims: int,
+    noop_with_empty_axes: int = 0,
+) -> np.ndarray:
+    """Add the absolute values."""
+    over = _axes(x, places, axes, noop_with_empty_axes)
+    return np.asarray(np.abs(x).sum(axis=over, keepdims=bool(keepdims), dtype=x.dtype))
+
+
+def l2(
+    x: np.ndarray,
+    places: np.ndarray | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+    keepdims: int,
+    noop_with_empty_axes: int = 0,
+) -> np.ndarray:
+    """Take the root of the sum of squares."""
+    over = _axes(x, places, axes, noop_with_empty_axes)
+    wide = x.astype(np.float64) if x.dtype.kind in "iu" else widen(x)
+    squares = np.square(wide).sum(axis=over, keepdims=bool(keepdims))
+    return np.asarray(np.sqrt(squares), x.dtype)
 
 
 def log_sum(

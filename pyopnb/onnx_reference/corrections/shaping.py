@@ -13,7 +13,10 @@ from pyopnb.catalog.onnx_old.split import Split_1
 __all__ = [
     "determinant",
     "insert",
+    "non_zero",
     "reshape_1",
+    "scatter_elements",
+    "softplus",
     "softsign",
     "split_1",
     "squeeze",
@@ -65,6 +68,36 @@ def insert(
     items = list(sequence)
     items.insert(len(items) if position is None else int(position), tensor)
     return (items,)
+
+
+def non_zero(x: np.ndarray) -> np.ndarray:
+    """Return the places of what is not 0, one in each column; those of a scalar have no axis."""
+    return np.argwhere(x).T.astype(np.int64)
+
+
+def scatter_elements(
+    data: np.ndarray,
+    indices: np.ndarray,
+    updates: np.ndarray,
+    *,
+    axis: int,
+    reduction: str = "none",
+) -> np.ndarray:
+    """Write updates to places along an axis, or add, multiply or compare them."""
+    result = data.copy()
+    places: list[Any] = list(np.indices(indices.shape))
+    places[axis] = indices
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    if reduction in combine:
+        combine[reduction].at(result, tuple(places), updates)
+    else:
+        result[tuple(places)] = updates
+    return result
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    """Compute log(1 + exp(x)) without overflow."""
+    return np.asarray(np.logaddexp(widen(x), 0), x.dtype)
 
 
 def softsign(x: np.ndarray) -> np.ndarray:

@@ -332,6 +332,11 @@ def _split_to_sequence(case: Case) -> list[Any]:
     return [list(parts)]
 
 
+def _erf(case: Case) -> list[Any]:
+    x = case.inputs[0]
+    return [np.array([math.erf(value) for value in x.ravel()], x.dtype).reshape(x.shape)]
+
+
 def _binarizer(case: Case) -> list[Any]:
     return [np.asarray(case.inputs[0] > case.attrs.get("threshold", 0.0), case.inputs[0].dtype)]
 
@@ -394,6 +399,7 @@ LOOPS = {
     "Binarizer": _binarizer,
     "Conv": _conv,
     "DFT": _dft,
+    "Erf": _erf,
     "EyeLike": _eye_like,
     "ImageDecoder": _image_decoder,
     "LRN": _lrn,
