@@ -14,6 +14,9 @@ from audit.record import read, row_of
 from node_tests import WRITTEN_FOR
 
 _GOOD = {"right", "refused", "refused both", "not judged"}
+if onnx.__version__ != WRITTEN_FOR[0]:
+    # An older onnx raises where a newer one computes, and the message says what.
+    _GOOD.add("raw")
 
 
 def _key(schema):

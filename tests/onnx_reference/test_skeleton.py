@@ -18,6 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 import pyopnb
 from pyopnb.errors import PyopError
 from pyopnb.models.nodes import walk
+from pyopnb.onnx_reference.corrections.table import corrected_operators
 
 F = np.float32
 
@@ -531,6 +532,11 @@ def test_skeletons_of_onnx_s_node_tests_give_the_expected_outputs() -> None:
     cases = [case for case in node_tests.cases().values() if node_tests.can_be_an_op(case.model)]
     wrong = {case.name: node_tests.outcome(case, through_skeleton) for case in cases[::12]}
     failures = {name for name, text in wrong.items() if text}
+    if onnx.__version__ != node_tests.WRITTEN_FOR[0]:
+        # They expect what the reference of an older onnx gives, which is corrected or refused.
+        mended = {op_type for _, op_type in corrected_operators()} | {"Attention"}
+        op_types = {name: node_tests.cases()[name].model.graph.node[0].op_type for name in failures}
+        failures = {name for name in failures if op_types[name] not in mended}
     assert failures <= node_tests.NO_REFERENCE
 
 

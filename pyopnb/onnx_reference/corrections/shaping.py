@@ -16,6 +16,7 @@ __all__ = [
     "non_zero",
     "reshape_1",
     "scatter_elements",
+    "scatter_nd",
     "softplus",
     "softsign",
     "split_1",
@@ -87,12 +88,25 @@ def scatter_elements(
     result = data.copy()
     places: list[Any] = list(np.indices(indices.shape))
     places[axis] = indices
+    _put(result, tuple(places), updates, reduction)
+    return result
+
+
+def scatter_nd(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none"
+) -> np.ndarray:
+    """Write slices to places, or add, multiply or compare them."""
+    result = data.copy()
+    _put(result, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+    return result
+
+
+def _put(result: np.ndarray, places: Any, updates: np.ndarray, reduction: str) -> None:
     combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
     if reduction in combine:
-        combine[reduction].at(result, tuple(places), updates)
+        combine[reduction].at(result, places, updates)
     else:
-        result[tuple(places)] = updates
-    return result
+        result[places] = updates
 
 
 def softplus(x: np.ndarray) -> np.ndarray:

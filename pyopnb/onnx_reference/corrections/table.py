@@ -81,6 +81,7 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "Reshape": ((1, 4, shaping.reshape_1),),
     "Resize": ((10, 10, resize.resize_10), (11, _NEWEST, resize.resize)),
     "ScatterElements": ((11, _NEWEST, shaping.scatter_elements),),
+    "ScatterND": ((11, _NEWEST, shaping.scatter_nd),),
     "SequenceInsert": ((11, _NEWEST, shaping.insert),),
     "Softmax": ((1, 12, softmax.softmax_1),),
     "ai.onnx.ml::FeatureVectorizer": ((1, _NEWEST, features.feature_vectorizer),),

@@ -12,9 +12,6 @@ from audit.cases import Case
 __all__ = ["is_left_open", "kernel_is_old", "kernel_is_wrong"]
 
 
-_ALPHA = "activation_alpha"
-
-
 def _same_with_dilations(case: Case) -> bool:
     """The poolings leave the dilations out where they count the windows of SAME_UPPER."""
     return case.attrs.get("auto_pad", "").startswith("SAME") and "dilations" in case.attrs
@@ -103,14 +100,19 @@ def kernel_is_old(case: Case) -> bool:
         return False
     x = case.inputs[0]
     has_infinity = isinstance(x, np.ndarray) and x.dtype.kind == "f" and not np.isfinite(x).all()
-    if case.op in ("RNN", "GRU", "LSTM"):
-        # It takes 0 for the parameters that a HardSigmoid leaves out.
-        return "HardSigmoid" in case.attrs.get("activations", []) and _ALPHA not in case.attrs
+    if case.op == "RNN":
+        # It reads beyond the parameters of activations.
+        return "activations" in case.attrs
     if case.op == "QuantizeLinear":
         return x.dtype == np.float16 or (has_infinity and "block_size" in case.attrs)
     if case.op == "STFT":
         # Of complex signals, it reads what is not there.
         return x.shape[-1] == 2
+    if case.op == "Resize":
+        # It ends the process.
+        return case.attrs.get("axes") == [-1, -2]
+    if case.op == "LinearClassifier" and "intercepts" not in case.attrs:
+        return True
     if case.op in ("LinearClassifier", "TreeEnsembleClassifier"):
         return case.attrs.get("post_transform") == "LOGISTIC"
     if case.op == "Pad":
