@@ -313,11 +313,14 @@ class Schema:
             port = self.port(position)
             # Sizes are left to the run: a symbol of the graph can be any of them.
             if type_ and port.type is not ANY and not port.type.accepts(type_.without_sizes()):
+                declared = f"the hint of {port.name} in compute"
+                if self.home == "the function":
+                    declared = "its dtype in inputs="
                 raise ModelError(
                     f"{where}, input {port.name}",
                     expected=str(port.type),
                     got=str(type_),
-                    next=f"change the hint of {port.name} in compute, or the model",
+                    next=f"change {declared}, or the model",
                 )
 
     def check_outputs(self, count: int, where: str) -> None:

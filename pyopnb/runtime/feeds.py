@@ -55,10 +55,11 @@ def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Undo `named_dims`."""
+    """Undo `named_dims`; what ONNX Runtime infers below 0 is unknown, for no run comes to it."""
     dims = []
     for dim in shape:
-        if isinstance(dim, str) and dim.startswith(_UNKNOWN):
+        is_unnamed = isinstance(dim, str) and dim.startswith(_UNKNOWN)
+        if is_unnamed or (isinstance(dim, int) and dim < 0):
             dim = None
         dims.append(dim)
     return tuple(dims)

@@ -296,6 +296,9 @@ def test_missing_input_is_named_as_the_function_does():
 
     with pytest.raises(pyopnb.errors.PyopError, match=r"input right: .* Try: right=None"):
         pyopnb.run(one_node("Both", shape=[None]), x=ONES)
+    node = contrib("Both", ["x", "x"], ["y"])
+    with pytest.raises(pyopnb.errors.ModelError, match="Try: change its dtype in inputs=, or the"):
+        pyopnb.Session(pyopnb.model(node, {"x": "float64[N]"}, "y"))
 
 
 def test_list_for_a_number_and_list_of_results():

@@ -80,6 +80,14 @@ def test_a_node_that_fails_in_a_run(body, functions, note, way):
     assert any(re.search(note, text) for text in notes), notes
 
 
+def test_an_output_whose_inferred_size_is_negative():
+    # ONNX Runtime loads it, with the size -1, and fails in the run.
+    session = pyopnb.Session(parsed("p = Constant<value_ints = [0, -3, 0, 0]>()  y = Pad(x, p)"))
+    with pytest.raises(Exception, match="ONNXRuntimeError") as raised:
+        session(X)
+    assert raised.value.__notes__ == ["in the node of output 'y' (::Pad)"]
+
+
 def test_a_named_node_and_one_beside_an_op_are_named_without_another_run():
     calls = []
 
@@ -140,6 +148,11 @@ def test_calls_that_their_functions_do_not_take_are_named():
         match=r"'k' \(l::G\): expected at most 2 inputs \(a, s\), as its function has, got 3\. Try: \['x', 'two'\]",
     ):
         pyopnb.Session(parsed("k = l.G(x, two, two)  y = Abs(k)", FUNCTION))
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"'k' \(l::G\): expected at most 1 output \(z\), as its function has, got 2\. Try: \['k'\]",
+    ):
+        pyopnb.Session(parsed("k, j = l.G(x, two)  y = Abs(k)", FUNCTION))
     model = parsed("k = l.G(x, two)  y = Abs(k)", FUNCTION)
     del model.opset_import[1]
     with pytest.raises(pyopnb.errors.ModelError, match=r"'k' \(l::G\).*import of domain l") as got:

@@ -149,9 +149,9 @@ def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]
             advice = f"model.opset_import.add(domain={sanitize(repr(domain))}, version=1)"
             error = ModelError(site.where, expected=expected, got="none", next=advice)
             yield error, ("No opset import", domain)
-        for side, names, ports in (
-            ("input", site.node.input, function.input),
-            ("output", site.node.output, function.output),
+        for side, names, ports, said in (
+            ("input", site.node.input, function.input, "formal parameters"),
+            ("output", site.node.output, function.output, "output arg"),
         ):
             if len(names) > len(ports):
                 listed = ", ".join(map(sanitize, ports))
@@ -159,7 +159,7 @@ def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]
                 advice = repr(list(map(sanitize, names[: len(ports)])))
                 got = str(len(names))
                 error = ModelError(site.where, expected=expected, got=got, next=advice)
-                yield error, ("formal parameters",)
+                yield error, (said,)
 
 
 # ---- types ---------------------------------------------------------------------------------------
