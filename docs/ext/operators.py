@@ -7,7 +7,14 @@ from pathlib import Path
 
 __all__ = ["COLUMNS", "RECORD", "rows"]
 
-COLUMNS = ("operator", "right", "mended", "refused", "not judged", "what is refused")
+COLUMNS = (
+    "operator",
+    "right",
+    "mended",
+    "refused",
+    "not judged",
+    "what is expected where it refuses",
+)
 RECORD = Path(__file__).parents[2] / "tests" / "onnx_reference" / "audit" / "outcomes.csv"
 _PLACES = {"right": 1, "mended": 2, "refused in part": 3, "refused": 3, "not judged": 4}
 
@@ -23,8 +30,9 @@ def rows() -> list[tuple[str, ...]]:
             if row["outcome"] == "refused in part":
                 version += " in part"
             cells[_PLACES[row["outcome"]] - 1].append(version)
-            if row["remark"] and row["remark"] not in cells[-1]:
-                cells[-1].append(row["remark"])
+            for remark in filter(None, row["remark"].split("; ")):
+                if remark not in cells[-1]:
+                    cells[-1].append(remark)
     return [
         (name, *(", ".join(versions) for versions in cells[:-1]), "; ".join(cells[-1]))
         for name, cells in table.items()
