@@ -96,6 +96,7 @@ def translations_of_forms() -> dict[Any, Callable[..., Any]]:
         aten.clamp_max.Tensor: _clamp_max_by_tensor,
         aten.mean.default: _mean,
         aten.mean.dim: _mean_along,
+        aten.mse_loss.default: _mse_loss,
         torch.ops.prims.var.default: _var,
         aten.any.default: _any,
         aten.any.dim: _any,
@@ -196,6 +197,16 @@ def _mean(inputs: Any, dtype: int = -1) -> Any:
 
 def _mean_along(inputs: Any, dim: Any, keepdim: bool = False, dtype: int = -1) -> Any:
     return _nan_of_nothing(core.aten_mean_dim(inputs, dim, keepdim, dtype), inputs, dim)
+
+
+def _mse_loss(inputs: Any, target: Any, reduction: int = 1) -> Any:
+    difference = opset18.Sub(inputs, target)
+    squares = opset18.Mul(difference, difference)
+    if reduction == 0:
+        return squares
+    if reduction == 2:
+        return opset18.ReduceSum(squares, keepdims=0)
+    return _nan_of_nothing(opset18.ReduceMean(squares, keepdims=0), inputs, None)
 
 
 def _var(inputs: Any, dims: Any, correction: float = 1.0) -> Any:

@@ -168,6 +168,16 @@ def test_nothing_is_not_anything(exported):
     assert exported(Anything(), *examples, **sizes) == []
 
 
+class Loss(nn.Module):
+    def forward(self, a):
+        return nn.functional.mse_loss(a, 2 * a)
+
+
+def test_the_loss_of_nothing_is_nan(exported):
+    examples = [(torch.ones(5, 3),), (torch.zeros(0, 3),)]
+    assert exported(Loss(), *examples, dynamic_shapes=({0: "n"},)) == []
+
+
 def test_the_warning_says_what_was_wrong(whole):
     report, _, _ = whole
     pool, linear = report.holes
