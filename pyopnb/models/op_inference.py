@@ -24,7 +24,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ from pyopnb.ops.types import ANY, TensorType
 if TYPE_CHECKING:
     from pyopnb.models.ort_capabilities import Operator
 
-__all__ = ["infer_types", "inferred_type"]
+__all__ = ["infer_types", "inferred_type", "without_schemas"]
 
 # onnx gives such a name to a size that it does not know.
 _INVENTED = re.compile(r"unk__\d+")
@@ -169,6 +169,27 @@ def _deregister_all() -> None:
         _deregister(name)
     if _stand_in_registered.is_set() and not _is_inferring():
         defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
+
+
+def without_schemas(function: Callable[[], object]) -> None:
+    """Call a function while ``onnx.defs`` has no op of the registry.
+
+    Parameters
+    ----------
+    function : Callable
+    """
+    locked(_lock, partial(_without_schemas, function))
+
+
+def _without_schemas(function: Callable[[], object]) -> None:
+    names = list(_registered)
+    for name in names:
+        _deregister(name)
+    try:
+        function()
+    finally:
+        _stale.update(names)
+        _update_each()
 
 
 def _in_child() -> None:

@@ -7,8 +7,10 @@ of this package is first used.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from pyopnb.models.op_inference import without_schemas
 from pyopnb.ops.installed import import_at_first_use, require
 
 if TYPE_CHECKING:
@@ -37,10 +39,17 @@ _HOMES = {
 }
 
 
+def _require() -> None:
+    for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
+        require(package, least, "'pyopnb[sklearn]'")
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
-            require(package, least, "'pyopnb[sklearn]'")
+    if name in _HOMES and "skl2onnx" in sys.modules:
+        _require()
+    elif name in _HOMES:
+        # It makes a class for each operator of onnx.defs, and splits their names at underscores.
+        without_schemas(_require)
     return import_at_first_use(__name__, name, _HOMES)
 
 

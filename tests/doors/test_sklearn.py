@@ -435,6 +435,23 @@ def test_fitted_estimators_travel_and_run_in_another_process_where_they_are_name
         np.testing.assert_allclose(result, estimator.transform(X), atol=1e-5)
 
 
+def test_ops_with_underscores_do_not_keep_skl2onnx_out(tmp_path):
+    code = """
+        import numpy as np, onnx, pyopnb
+        from sklearn.linear_model import Ridge
+
+        @pyopnb.pyop("demo::My_own_op")
+        class Op:
+            def compute(self, x):
+                return 2 * x
+
+        X = np.eye(2)
+        pyopnb.sklearn.convert(Ridge().fit(X, X[0]), X)
+        assert onnx.defs.has("My_own_op", "demo")
+    """
+    subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], check=True, cwd=tmp_path)
+
+
 def test_what_skops_cannot_hold_is_a_pickle_with_a_warning_that_is_read_before_it_runs(tmp_path):
     estimator = Birch(n_clusters=3).fit(X)
     loaded = saved(estimator, tmp_path / "birch.onnx")
