@@ -292,6 +292,13 @@ def test_a_lone_surrogate_is_an_error_and_no_crash():
         returning(np.array(["\ud800"], object), "string[...]")
 
 
+def test_bytes_that_are_no_utf8_in_an_output_are_named():
+    # onnxruntime makes str of an output, and the error is its own.
+    with pytest.raises(UnicodeDecodeError) as raised:
+        returning(np.array(["\udcff"], object), "string[...]")
+    assert raised.value.__notes__ == ["in a text of output y"]
+
+
 def test_text_arrays_of_numpy_are_strings():
     assert returning(np.array([["a", "bc"]]), "string[...]").tolist() == [["a", "bc"]]
     if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on

@@ -482,9 +482,14 @@ class SessionState:
                 runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
             )
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
-        except Exception:
+        except Exception as error:
             # ONNX Runtime's own error does not list the outputs that exist.
             self.check_output_names(output_names)
+            # Nodes pass on any bytes, and onnxruntime makes str of an output. An op's has a note.
+            if isinstance(error, UnicodeDecodeError) and not hasattr(error, "__notes__"):
+                kinds = self.feeds.outputs
+                texts = [name for name in names if str(kinds.get(name)).startswith("string")]
+                error.add_note(f"in a text of output {sanitize(' or '.join(texts))}")
             raise
 
     def check_output_names(self, names: Sequence[str] | None) -> None:
