@@ -18,7 +18,7 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.feeds import check_feed, check_names
+from pyopnb.runtime.feeds import check_feed, check_names, check_sizes, shared_dims
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
 from pyopnb.traces.trace import Trace
@@ -125,6 +125,8 @@ def check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     for name in initializers & set(types):
         del required[name]
     check_names(feeds, required, types)
+    tensors = {name: kind for name, kind in types.items() if isinstance(kind, TensorType)}
+    check_sizes(feeds, tensors, shared_dims(tensors))
     arrays = {}
     for name, value in feeds.items():
         array = check_feed(name, value, types[name])

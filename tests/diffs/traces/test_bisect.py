@@ -85,6 +85,13 @@ def test_a_scalar_feed_is_a_tensor(k: Any, on: str) -> None:
     assert "not run in isolation" not in str(found)
 
 
+def test_feeds_of_two_sizes_under_one_symbol_are_refused() -> None:
+    model = pyopnb.parse("(float[N] a, float[N] b) => (float[N] y) { y = Add(a, b) }")
+    feeds = {"a": np.ones(3, np.float32), "b": np.ones(1, np.float32)}
+    with pytest.raises(pyopnb.errors.InputError, match="feeds a and b: expected one size for N"):
+        pyopnb.first_divergence(model, model, feeds)
+
+
 def test_models_that_agree() -> None:
     found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
     assert found.ok and found.origin is None and found.runs == 1
