@@ -252,7 +252,8 @@ class _Search:
                 models = self.a.trace.model, self.b.trace.model
                 unserved = {name for model in models for name in unserved_outputs(model)}
                 hidden = [n for n in chosen if n in unserved or self.pairs[n].a in unserved]
-                if not hidden:
+                # If no output can be compared, the model itself does not run.
+                if not hidden or (len(hidden) == len(chosen) and not self.compared):
                     raise
                 for name in hidden:
                     del self.pairs[name]

@@ -124,15 +124,13 @@ def cum_prod(x: Any, axis: Any, *, exclusive: int, reverse: int) -> Any:
 
 def _accumulate(function: Any, first: int, x: Any, axis: Any, exclusive: int, reverse: int) -> Any:
     place = int(axis.item())
-    # Halves would lose digits at each step.
-    wide = x.dtype if x.dtype.kind in "iu" or x.dtype.itemsize > 2 else np.float32
-    values = np.moveaxis(x.astype(wide), place, 0)
+    values = np.moveaxis(x, place, 0)
     if reverse:
         values = values[::-1]
     if exclusive:
-        start = np.full((1, *values.shape[1:]), first, wide)
+        start = np.full((1, *values.shape[1:]), first, x.dtype)
         values = np.concatenate([start, values])[: len(values)]
-    result = function(values, axis=0, dtype=wide)
+    result = function(values, axis=0, dtype=x.dtype)
     if reverse:
         result = result[::-1]
-    return np.moveaxis(result, 0, place).astype(x.dtype)
+    return np.moveaxis(result, 0, place)
