@@ -72,6 +72,11 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[CodeText]:
     if entry is not None and len(entry) == 4:  # else it was never read
         in_memory = entry[1] is None and not os.path.exists(file)
         yield CodeText("".join(entry[2]), is_cell=in_memory)
+    elif not os.path.exists(file):
+        # doctest knows its examples under names that it gives to linecache when asked.
+        lines = linecache.getlines(file, dict(namespace))
+        if lines:
+            yield CodeText("".join(lines), is_cell=True)
 
 
 def functions_of(attribute: object) -> list[FunctionType]:

@@ -178,10 +178,16 @@ def test_every_test_has_a_bad_op() -> None:
     assert {row[2] for row in BAD} == set(check_class(Raises, X))
 
 
+class Sinh:
+    """Not what ONNX's Sinh is, of which the runtime has no kernel of bfloat16."""
+
+    def compute(self, x):
+        return x
+
+
 def test_the_reference_serves_where_the_runtime_has_no_kernel() -> None:
-    wide = X.astype(ml_dtypes.bfloat16)
-    report = check_class(Celu, wide, name="t::Celu")
-    assert "against ONNX's reference implementation of Celu" in report["operator"].text
+    report = check_class(Sinh, X.astype(ml_dtypes.bfloat16), name="t::Sinh")
+    assert "against ONNX's reference implementation of Sinh" in report["operator"].text
 
 
 def test_a_wrong_lrn_is_found() -> None:
