@@ -169,6 +169,9 @@ def test_a_node_in_the_graph_and_in_a_function(op: str, nodes: str) -> None:
         (float[N,3] x) => (float[M,K] z, float[P,Q] y) {{ z = local.F(x)  {nodes} }}
         <domain: "local", opset_import: ["" : 17]> F (x) => (y) {{ {nodes} }}""")
     feeds = {"x": np.float32([[1, np.nan, -3], [0, 2, 9]])}
+    if op == "TopK":
+        # ONNX does not say where NaN belongs, and onnxruntime 1.25 has it elsewhere than 1.32.
+        feeds = {"x": np.nan_to_num(feeds["x"])}
     for site in [site for site in walk(model) if site.node.op_type == op]:
         pyopnb.registry.clear()
         defined(pyopnb.skeleton(model, site.node))
