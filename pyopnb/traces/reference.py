@@ -23,7 +23,7 @@ from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
 from pyopnb.traces.trace import Trace
 
-__all__ = ["check_feeds", "trace_on_reference"]
+__all__ = ["check_feeds", "like_onnxruntime", "trace_on_reference"]
 
 
 def trace_on_reference(
@@ -69,7 +69,7 @@ def trace_on_reference(
     for name in dict.fromkeys([*names, *outputs]):
         # A node of an untaken branch has computed nothing.
         if name in selected and name in computed:
-            values[name] = _like_onnxruntime(computed[name])
+            values[name] = like_onnxruntime(computed[name])
     trace = Trace(
         model,
         feeds=feeds,
@@ -93,7 +93,7 @@ def _versions_in(model: ModelProto) -> dict[str, Version]:
     return versions
 
 
-def _like_onnxruntime(value: Any) -> Any:
+def like_onnxruntime(value: Any) -> Any:
     """Give a value of the evaluator the form that ONNX Runtime would give it.
 
     That is an array of objects for strings, and an array for a scalar.
@@ -130,5 +130,5 @@ def check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     arrays = {}
     for name, value in feeds.items():
         array = check_feed(name, value, types[name])
-        arrays[name] = _like_onnxruntime(copy.copy(array))
+        arrays[name] = like_onnxruntime(copy.copy(array))
     return arrays

@@ -24,6 +24,7 @@ from pyopnb.runtime.plan import Plan, PlannedNode
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.failed_run import name_node
 from pyopnb.runtime.session.state import SessionState
+from pyopnb.traces.constants import constants_behind
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.ort_profile import profiled_runs
@@ -241,12 +242,19 @@ class _TracedRun:
             unserved = unserved_outputs(source.proto).intersection(exposed_names)
             if not unserved or self.taps:
                 raise
-        kept = [info for info in source.proto.graph.output if info.name not in unserved]
+        # What ONNX Runtime computes of constants when it loads a model is computed beside it: to
+        # expose it would keep the runtime from fusing weights that are stored in few bits.
+        constants = constants_behind(source, unserved)
+        kept = []
+        for info in source.proto.graph.output:
+            if info.name not in unserved and info.name not in constants:
+                kept.append(info)
         del source.proto.graph.output[:]
         source.proto.graph.output.extend(kept)
-        hidden = [tensor for tensor in self.tensors if tensor.name in unserved]
+        hidden = [t for t in self.tensors if t.name in unserved and t.name not in constants]
         self.tapped = tappable_tensors(source.proto, hidden)
-        return self._run_exposed(session, state, source, feeds)
+        arrays, times = self._run_exposed(session, state, source, feeds)
+        return {**arrays, **constants}, times
 
     def _run_exposed(
         self,

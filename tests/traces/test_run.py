@@ -645,6 +645,24 @@ def test_tensors_of_nodes_that_run_only_where_they_are_optimized_away() -> None:
     assert "d (DequantizeLinear)" in str(found).splitlines()[1]
 
 
+def test_constants_of_few_bits_keep_the_fusions_of_a_plain_run() -> None:
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[1,2] x) => (float[1,2] y, float[2,2] d)
+        <int4[2,2] w = {1, 2, 3, -4}, float s = {0.5}>
+        { q = Identity(w)  d = DequantizeLinear(q, s)  m = Neg(d)  y = MatMul(x, m) }""")
+    x = np.float32([[1, 2]])
+    plain = onnxruntime.InferenceSession(model.SerializeToString()).run(["y"], {"x": x})[0]
+    trace = pyopnb.trace(model, x=x)
+    assert list(trace.summaries) == ["x", "q", "d", "m", "y"] and trace.exposure.same
+    np.testing.assert_array_equal(trace["y"], plain)
+    np.testing.assert_array_equal(trace["d"], np.float32([[0.5, 1], [1.5, -2]]))
+    fused = pyopnb.parse("""<ir_version: 10, opset_import: ["": 21]> g (float[1,2] x) => (float[1,2] y)
+        <int4[2,2] w = {1, 2, 3, -4}, float s = {0.5}>
+        { q = Identity(w)  d = DequantizeLinear(q, s)  y = MatMul(x, d) }""")
+    trace, plain = pyopnb.trace(fused, x=x), pyopnb.run(fused, x=x)
+    np.testing.assert_array_equal(trace["y"], plain["y"])
+
+
 # ---- runs that fail ----------------------------------------------------------------------------------------------------------
 
 

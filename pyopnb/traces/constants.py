@@ -1,0 +1,63 @@
+"""Tensors that depend on no feed, computed beside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from onnx import ModelProto
+
+from pyopnb.models.external_data import take_in_all
+from pyopnb.models.io import ModelSource, to_model
+from pyopnb.models.onnx_schemas import is_onnx_domain
+from pyopnb.onnx_reference.evaluator import Evaluator
+from pyopnb.traces.reference import like_onnxruntime
+
+__all__ = ["constants_behind"]
+
+_RANDOM = frozenset({"Bernoulli", "Multinomial"})
+
+
+def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, Any]:
+    """Compute some tensors of the main graph and all that is computed of them, if it is constant.
+
+    Parameters
+    ----------
+    source : ModelSource
+    names : collection of str
+        The others that are computed of these tensors alone are computed, too.
+
+    Returns
+    -------
+    dict
+        The values by name; empty where the named tensors depend on a feed.
+    """
+    graph = source.proto.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    constants -= {info.name for info in graph.input}
+    behind: set[str] = set()
+    nodes = []
+    for node in graph.node:
+        is_random = node.op_type in _RANDOM or node.op_type.startswith("Random")
+        has_body = any(attribute.HasField("g") for attribute in node.attribute)
+        read = set(filter(None, node.input))
+        if is_random or has_body or not is_onnx_domain(node.domain) or not read <= constants:
+            continue
+        nodes.append(node)
+        constants.update(node.output)
+        made = set(filter(None, node.output))
+        if behind & read or made & set(names):
+            behind |= made
+    if not behind:
+        return {}
+    complete, folder = to_model(source), source.folder
+    part = ModelProto()
+    part.CopyFrom(complete)
+    del part.graph.node[:]
+    del part.graph.input[:]
+    del part.graph.output[:]
+    part.graph.node.extend(nodes)
+    if folder is not None:
+        take_in_all(part, folder)
+    computed = Evaluator(part, ()).run({})
+    return {name: like_onnxruntime(computed[name]) for name in behind}
