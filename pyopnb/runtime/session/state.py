@@ -485,8 +485,9 @@ class SessionState:
         except Exception as error:
             # ONNX Runtime's own error does not list the outputs that exist.
             self.check_output_names(output_names)
-            # Nodes pass on any bytes, and onnxruntime makes str of an output. An op's has a note.
-            if isinstance(error, UnicodeDecodeError) and not hasattr(error, "__notes__"):
+            # Nodes pass on any bytes, and onnxruntime makes str of an output. An op's has a
+            # note, and its class, which isinstance would ask for, may raise.
+            if issubclass(type(error), UnicodeDecodeError) and not hasattr(error, "__notes__"):
                 kinds = self.feeds.outputs
                 texts = [name for name in names if str(kinds.get(name)).startswith("string")]
                 error.add_note(f"in a text of output {sanitize(' or '.join(texts))}")
