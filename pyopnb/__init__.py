@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 # It comes first, because importing it from a module further down takes 20 ms longer.
 import onnx as _onnx  # noqa: F401
 
-from pyopnb.errors import PyopError
-
 # From here on, onnx.defs follows the registry.
-from pyopnb.models import op_inference as _op_inference  # noqa: F401
-from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
-from pyopnb.ops.definitions import pyop
-from pyopnb.ops.handed_down import hand_down as _hand_down
-from pyopnb.ops.installed import import_at_first_use as _import_at_first_use
-from pyopnb.ops.registry import registry
-from pyopnb.ops.result import Result
-from pyopnb.ops.types import TensorType
+from pyopnb.engine.models import op_inference as _op_inference  # noqa: F401
+from pyopnb.engine.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
+from pyopnb.engine.ops.definitions import pyop
+from pyopnb.engine.ops.handed_down import hand_down as _hand_down
+from pyopnb.engine.ops.installed import import_at_first_use as _import_at_first_use
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.ops.types import TensorType
 
 # It ends runs before the interpreter ends, those of bare sessions too.
-from pyopnb.runtime import exceptions as _exceptions  # noqa: F401
-from pyopnb.runtime.callbacks import get_library_path
+from pyopnb.engine.runtime import exceptions as _exceptions  # noqa: F401
+from pyopnb.engine.runtime.callbacks import get_library_path
+from pyopnb.errors import PyopError
 
 if TYPE_CHECKING:
     from pyopnb.batches.map import map
@@ -37,10 +36,13 @@ if TYPE_CHECKING:
     from pyopnb.diffs.traces.bisect import first_divergence
     from pyopnb.display.netron.view import netron
     from pyopnb.display.show import show
+    from pyopnb.engine.models.build import model, node
+    from pyopnb.engine.runtime.call import call
+    from pyopnb.engine.runtime.one_run import run
+    from pyopnb.engine.runtime.session.session import Session
     from pyopnb.gradients.grad import grad
     from pyopnb.lowering.forms import forms
     from pyopnb.lowering.lower import lower
-    from pyopnb.models.build import model, node
     from pyopnb.models.edit.replace import replace
     from pyopnb.models.edit.wrap import wrap
     from pyopnb.models.load import load
@@ -53,9 +55,6 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import fill
     from pyopnb.onnx_reference.operator import reference
     from pyopnb.onnx_reference.skeleton import skeleton
-    from pyopnb.runtime.call import call
-    from pyopnb.runtime.one_run import run
-    from pyopnb.runtime.session.session import Session
     from pyopnb.testing.check import check
     from pyopnb.testing.gradients import check_grad
     from pyopnb.traces.api import trace
@@ -128,14 +127,14 @@ _AT_FIRST_USE = {
     "pyopnb.lowering.forms": ["forms"],
     "pyopnb.lowering.lower": ["lower"],
     "pyopnb.training.train": ["train"],
-    "pyopnb.models.build": ["model", "node"],
+    "pyopnb.engine.models.build": ["model", "node"],
     "pyopnb.models.text.parse": ["parse"],
     "pyopnb.models.text.write": ["text"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
-    "pyopnb.runtime.call": ["call"],
-    "pyopnb.runtime.one_run": ["run"],
-    "pyopnb.runtime.session.session": ["Session"],
+    "pyopnb.engine.runtime.call": ["call"],
+    "pyopnb.engine.runtime.one_run": ["run"],
+    "pyopnb.engine.runtime.session.session": ["Session"],
     "pyopnb.traces.api": ["trace"],
     "pyopnb.traces.profiling": ["profile"],
     "pyopnb.batches.map": ["map"],
@@ -163,7 +162,7 @@ _hand_down(
     display="pyopnb.display.show",
     failing_node="pyopnb.models.support.failing_node:failing_node",
     fill="pyopnb.onnx_reference.fill:fill_source",
-    node_kernel="pyopnb.runtime.node_kernel:NodeKernel",
+    node_kernel="pyopnb.engine.runtime.node_kernel:NodeKernel",
     refusal="pyopnb.models.support.refusal:explain_refusal",
     tracer="pyopnb.traces.run",
 )

@@ -26,10 +26,10 @@ from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import document, escape
+from pyopnb.engine.models.io import read_model, to_model
+from pyopnb.engine.models.versions import FILL
+from pyopnb.engine.ops.messages import moved, sanitize
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
-from pyopnb.models.io import read_model, to_model
-from pyopnb.models.versions import FILL
-from pyopnb.ops.messages import moved, sanitize
 
 __all__ = ["main"]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.text_table import Table
-from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.state import SessionState
 
 __all__ = ["KIND", "BatchRun", "Batches", "map"]
 

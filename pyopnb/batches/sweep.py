@@ -13,15 +13,15 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, plural
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine.runtime.session.live_attrs import select_kernels
+from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine.runtime.session.state import feeds_by_name
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural
-from pyopnb.ops.text_table import Table
-from pyopnb.ops.types import TensorType
-from pyopnb.runtime.session.live_attrs import select_kernels
-from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.state import feeds_by_name
 
 __all__ = ["KIND", "Sweep", "SweepRun", "sweep"]
 

@@ -24,13 +24,13 @@ from typing import Any
 
 import onnxruntime
 
+from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.pickling import dumps
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError
-from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.pickling import dumps
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.result import Result
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["BatchRun", "Run", "Work", "WorkKind", "attach_runs", "check_executor", "run_packed"]
 

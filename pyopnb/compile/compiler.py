@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from pyopnb.engine import runtime
+from pyopnb.engine.ops.cache_folder import bad_cache, cache_folder
+from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.errors import DefinitionError
-from pyopnb.ops.cache_folder import bad_cache, cache_folder
-from pyopnb.ops.messages import one_line, sanitize
 
 __all__ = [
     "CELL",
@@ -29,8 +30,8 @@ __all__ = [
     "library_of",
 ]
 
-HEADERS = Path(__file__).parent / "include"
-"""The folder of ``pyopnb.h``."""
+HEADERS = (Path(__file__).parent / "include", Path(runtime.__file__).parent / "include")
+"""The folders of ``pyopnb.h`` and of what it shares with the bridge."""
 
 CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
@@ -207,7 +208,8 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         flags = ("-march=native", *flags)
     key = hashlib.sha256()
     # A new pyopnb may bring other headers for the same text.
-    headers = [path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h"))]
+    files = [path for folder in HEADERS for path in sorted(folder.glob("*.h"))]
+    headers = [path.read_text(encoding="utf-8") for path in files]
     version = _version(compiler, os.stat(compiler[0]).st_mtime)
     for part in (text, *headers, *compiler, version, *_FLAGS, *flags, _processor()):
         key.update(part.encode("utf-8", "surrogateescape") + b"\0")
@@ -282,7 +284,8 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
     with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
         unfinished = os.path.join(folder, path.name)
         arguments = [*_FLAGS, *flags, *_flags_of(compiler)]
-        command = [*compiler, *arguments, "-I", str(HEADERS), "-x", "c++", "-", "-o", unfinished]
+        includes = [f"-I{folder}" for folder in HEADERS]
+        command = [*compiler, *arguments, *includes, "-x", "c++", "-", "-o", unfinished]
         try:
             done = _run(command, text)
         except subprocess.TimeoutExpired:

@@ -20,13 +20,13 @@ from pyopnb.compile.signature import (
     lines_with_includes,
     read_signature,
 )
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.definitions import define_op
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.schema import REQUIRED
+from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.definitions import define_op
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.op import Version
-from pyopnb.ops.schema import REQUIRED
-from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]
 

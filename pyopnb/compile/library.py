@@ -12,14 +12,14 @@ from typing import Any
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.atomic_write import check_writable
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import find_op
+from pyopnb.engine.ops.schema import REQUIRED
 from pyopnb.errors import DefinitionError, InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.atomic_write import check_writable
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import find_op
-from pyopnb.ops.schema import REQUIRED
 
 __all__ = ["write_library"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.schema import REQUIRED
 from pyopnb.errors import DefinitionError
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.schema import REQUIRED
 
 __all__ = [
     "ELEMENTS",

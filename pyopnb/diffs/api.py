@@ -15,13 +15,13 @@ from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
+from pyopnb.engine.models.holders import held_model
+from pyopnb.engine.models.io import as_proto
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.result import Result
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.holders import held_model
-from pyopnb.models.io import as_proto
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.result import Result
 from pyopnb.traces.profile import Profile
 from pyopnb.traces.trace import Trace
 

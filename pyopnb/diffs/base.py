@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from pyopnb.diffs.documents import read_fields, write_fields
 from pyopnb.diffs.tolerances import Tolerances
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import sanitize
 
 __all__ = [
     "MAX_LINES",

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.schema import Schema
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.schema import Schema
 
 __all__ = ["OpDiff", "diff_versions"]
 

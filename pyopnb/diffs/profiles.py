@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyopnb.diffs.base import DiffBase, fit_lines
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.models.disjoint_sets import DisjointSets
-from pyopnb.ops.messages import sanitize
 from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.spread import Spread, microseconds
 

@@ -21,21 +21,21 @@ from pyopnb.diffs.extract import ModelCut, cut_out
 from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.functions import check_functions
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import ModelSource, read_model, to_model
+from pyopnb.engine.models.nodes import imported_versions, type_proto, walk
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, one_line, plural, sanitize
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import type_of
+from pyopnb.engine.runtime.plan import is_op
 from pyopnb.errors import InputError
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.functions import check_functions
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import ModelSource, read_model, to_model
-from pyopnb.models.nodes import imported_versions, type_proto, walk
 from pyopnb.onnx_reference.operator import has_reference
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, one_line, plural, sanitize
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import type_of
-from pyopnb.runtime.plan import is_op
 from pyopnb.traces.api import trace
 from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome, other_python
 from pyopnb.traces.environments import is_other_runtime

@@ -14,13 +14,13 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from pyopnb.engine.models.nodes import walk
+from pyopnb.engine.models.ort_capabilities import runtime_version
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.module_files import save_module
+from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import walk
-from pyopnb.models.ort_capabilities import runtime_version
 from pyopnb.models.text.write import text
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.module_files import save_module
-from pyopnb.ops.registry import registry
 from pyopnb.traces.elsewhere import storable
 
 __all__ = ["Failure", "write_reproduction"]

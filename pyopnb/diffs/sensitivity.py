@@ -26,13 +26,13 @@ from pyopnb.diffs.traces.quantized_pairs import (
     signal_to_noise,
 )
 from pyopnb.diffs.traces.segments import Side
+from pyopnb.engine.models.nodes import first_output, full_name
+from pyopnb.engine.ops.arguments import check_arguments, check_by_name
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import first_output, full_name
-from pyopnb.ops.arguments import check_arguments, check_by_name
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.runtime.session.session import Session
 from pyopnb.traces.api import trace
 from pyopnb.traces.trace import Trace, model_with_weights
 

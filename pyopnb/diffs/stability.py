@@ -17,19 +17,19 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import Tolerances, is_float
 from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.io import read_model, to_model
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.engine.ops.named_items import NamedItems
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.runtime.one_run import session_for_run
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.models.edit.widen import widen
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.io import read_model, to_model
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
-from pyopnb.ops.named_items import NamedItems
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.registry import registry
-from pyopnb.ops.text_table import Table
-from pyopnb.runtime.one_run import session_for_run
-from pyopnb.runtime.session.session import Session
 from pyopnb.traces.optimized_run import session_at
 from pyopnb.traces.run import runtime_text
 from pyopnb.traces.trace import Trace

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
 
 __all__ = [
     "DEFAULT",

@@ -26,7 +26,7 @@ from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.view import View, picture_html, view
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["badge", "headline_html", "part_details", "part_picture", "verdict_text", "view_diff"]
 

@@ -12,8 +12,8 @@ from pyopnb.diffs.arrays.report import format_index, format_number
 from pyopnb.display.array_look import Limits
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.ops.text_table import Table
-from pyopnb.ops.types import tensor_type
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.ops.types import tensor_type
 
 __all__ = ["curve_charts", "pairs_table"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize
 from pyopnb.traces.summary import Summary
 
 __all__ = ["ArrayLook", "Limits", "squeeze", "title_of_array"]

@@ -8,7 +8,7 @@ from typing import Any
 from pyopnb.display.html import MAX_BYTES, details, join
 from pyopnb.display.models import view_model
 from pyopnb.display.view import View
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["graph_view", "graph_within", "table_within"]
 

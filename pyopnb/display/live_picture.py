@@ -9,7 +9,7 @@ from pathlib import Path
 from pyopnb.display.html import image, pack
 from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group
-from pyopnb.ops.text_table import row_key
+from pyopnb.engine.ops.text_table import row_key
 
 __all__ = ["MOST_ANSWERS", "live_picture", "script"]
 

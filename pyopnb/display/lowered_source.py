@@ -10,8 +10,8 @@ from onnx import FunctionProto, printer
 
 from pyopnb.display.html import details, escape, join, note, pre
 from pyopnb.display.view import View, view
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import plural, sanitize, sanitize_source
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import plural, sanitize, sanitize_source
 
 __all__ = [
     "LoweredLine",

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from onnx import ModelProto
 
 from pyopnb.diffs.models.change import Change
-from pyopnb.models.index import GraphIndex
-from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.names import fresh_name
+from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine.models.io import without_weights
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.names import fresh_name
 
 __all__ = ["badges", "by_output", "merge"]
 

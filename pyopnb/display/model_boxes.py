@@ -15,9 +15,9 @@ from pyopnb.display.model_info import (
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
 from pyopnb.display.svg.colors import ColourScale
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.registry import registry
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.registry import registry
 
 __all__ = ["GraphStyle", "graph_of", "text_lines"]
 

@@ -20,9 +20,9 @@ from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.view import View, view
+from pyopnb.engine.models.io import as_proto
+from pyopnb.engine.ops.messages import plural, sanitize_source
 from pyopnb.errors import ModelError
-from pyopnb.models.io import as_proto
-from pyopnb.ops.messages import plural, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 

@@ -19,21 +19,21 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.errors import ModelError
-from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import (
+from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine.models.nodes import (
     constant_value,
     imported_versions,
     is_constant,
     named_bodies,
     type_of_proto,
 )
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.ort_types import kind_of, to_notation
-from pyopnb.models.types import Types
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.types import ANY
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.models.ort_types import kind_of, to_notation
+from pyopnb.engine.models.types import Types
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.types import ANY
+from pyopnb.errors import ModelError
 
 __all__ = [
     "Constant",

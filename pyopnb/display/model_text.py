@@ -8,8 +8,8 @@ from onnx import NodeProto
 
 from pyopnb.display.model_boxes import GraphStyle
 from pyopnb.display.model_info import Scope, attrs_of, constant_text, title_of
-from pyopnb.ops.messages import one_line, plural, sanitize
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.messages import one_line, plural, sanitize
+from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["model_text"]
 

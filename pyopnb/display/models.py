@@ -19,12 +19,12 @@ from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colors import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.view import Canvas, View, view
+from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine.models.io import as_proto
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.messages import one_line, plural, sanitize, suggest
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import ModelError
-from pyopnb.models.index import GraphIndex
-from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import one_line, plural, sanitize, suggest
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["view_model", "view_session"]
 

@@ -7,11 +7,11 @@ import time
 
 from pyopnb.display.html import details, join, note, source
 from pyopnb.display.view import View, view
+from pyopnb.engine.ops.messages import plural, sanitize_source
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.registry import Registry
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.models.load import Loaded
-from pyopnb.ops.messages import plural, sanitize_source
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import Registry
-from pyopnb.ops.text_table import Table
 
 __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 

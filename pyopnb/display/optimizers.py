@@ -7,7 +7,7 @@ from pyopnb.diffs.traces.optimizers import OptimizerDiff
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, paragraph, source
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural
+from pyopnb.engine.ops.messages import plural
 
 __all__ = ["view_optimizers"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.engine.ops.messages import sanitize, suggest
+from pyopnb.engine.ops.result import Result
 from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize, suggest
-from pyopnb.ops.result import Result
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["choose_output", "is_number", "mean_of"]

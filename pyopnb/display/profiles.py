@@ -10,10 +10,10 @@ from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.view import View, view
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.text_table import Table
 from pyopnb.traces.profile import Profile
 from pyopnb.traces.spread import Spread, microseconds
 

@@ -6,7 +6,7 @@ from pyopnb.diffs.reduce import Reduction
 from pyopnb.display.budget import graph_view
 from pyopnb.display.html import escape, note, paragraph
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize
 
 __all__ = ["view_reduction"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from pyopnb.display.html import document
 from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.view import View
+from pyopnb.engine.ops.arguments import describe, is_path
+from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import describe, is_path
-from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["write"]
 

@@ -13,7 +13,7 @@ from pyopnb.display.svg.colors import INK
 from pyopnb.display.svg.shapes import Drawing, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural
+from pyopnb.engine.ops.messages import plural
 
 __all__ = ["view_sensitivity"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from pyopnb import display
 from pyopnb.display.save import write
 from pyopnb.display.view import View, view
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 
 __all__ = ["html", "plot", "save", "show"]
 

@@ -6,7 +6,7 @@ from pyopnb.diffs.stability import HEAD, Stability
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.view import View, view
-from pyopnb.ops.messages import plural
+from pyopnb.engine.ops.messages import plural
 
 __all__ = ["view_stability"]
 

@@ -14,7 +14,7 @@ from pyopnb.display.array_look import Limits
 from pyopnb.display.html import join
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
-from pyopnb.ops.result import Result
+from pyopnb.engine.ops.result import Result
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["SteadyColors"]
@@ -28,7 +28,7 @@ class SteadyColors:
 
     Examples
     --------
-    >>> from pyopnb.ops.result import Result
+    >>> from pyopnb.engine.ops.result import Result
     >>> colors = SteadyColors()
     >>> for end in (2.0, 1.0, 3.0):
     ...     html = colors.result_html(Result({"y": np.linspace(0, end, 400).reshape(20, 20)}))

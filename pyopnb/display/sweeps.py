@@ -17,7 +17,7 @@ from pyopnb.display.photographs import looks_like_photographs
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.view import View, charts_view, view
-from pyopnb.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["view_sweep"]

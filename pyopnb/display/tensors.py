@@ -20,9 +20,9 @@ from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View, view
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.result import Result
 from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.result import Result
 from pyopnb.traces.summary import Summary, summary_of
 
 __all__ = ["view_array", "view_arrays", "view_collection"]

@@ -18,8 +18,8 @@ from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
 from pyopnb.display.view import View, view
+from pyopnb.engine.models.nodes import is_constant
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import is_constant
 
 __all__ = ["view_trace_diff"]
 

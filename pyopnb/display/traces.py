@@ -13,10 +13,10 @@ from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, note
 from pyopnb.display.view import View, view
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.text_table import Table
 from pyopnb.traces.times import Times
 from pyopnb.traces.trace import Trace
 

@@ -25,11 +25,11 @@ from pyopnb.display.svg.colors import ColourScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
+from pyopnb.engine.models.holders import held_model
+from pyopnb.engine.ops.coerce import foreign_array, is_foreign_array
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.models.holders import held_model
-from pyopnb.ops.coerce import foreign_array, is_foreign_array
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["Canvas", "View", "charts_view", "picture_html", "view"]
 

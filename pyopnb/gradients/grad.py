@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
+from pyopnb.engine.models.external_data import with_data
+from pyopnb.engine.models.inline import inlined_functions
+from pyopnb.engine.models.io import ModelSource, to_model
+from pyopnb.engine.models.nodes import type_of_proto
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.installed import require
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest_key
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.feeds import check_feed, check_names
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
 from pyopnb.models.edit.replace import open_for_edit
-from pyopnb.models.external_data import with_data
-from pyopnb.models.inline import inlined_functions
-from pyopnb.models.io import ModelSource, to_model
-from pyopnb.models.nodes import type_of_proto
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.installed import require
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest_key
-from pyopnb.ops.registry import registry
-from pyopnb.runtime.feeds import check_feed, check_names
 
 __all__ = ["grad"]
 

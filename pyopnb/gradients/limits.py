@@ -12,8 +12,8 @@ from onnx import NodeProto, OperatorSetIdProto, helper, numpy_helper
 from onnx_ad import expand, fold
 from onnx_ad._graph import subgraphs
 
+from pyopnb.engine.models.nodes import type_of_proto
 from pyopnb.gradients.ranks import types_of
-from pyopnb.models.nodes import type_of_proto
 
 __all__ = ["bound", "expand_functions"]
 

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto, helper
 
-from pyopnb.models.nodes import (
+from pyopnb.engine.models.nodes import (
     Site,
     attribute_values,
     first_output,
@@ -16,12 +16,12 @@ from pyopnb.models.nodes import (
     type_proto,
     walk,
 )
-from pyopnb.models.op_inference import infer_types
-from pyopnb.ops.instantiate import instantiate
-from pyopnb.ops.names import fresh_name
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import ANY, TensorType, type_of
+from pyopnb.engine.models.op_inference import infer_types
+from pyopnb.engine.ops.instantiate import instantiate
+from pyopnb.engine.ops.names import fresh_name
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import ANY, TensorType, type_of
 
 __all__ = ["make_inputs", "name_outputs", "types_of", "with_ranks"]
 

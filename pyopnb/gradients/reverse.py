@@ -14,12 +14,12 @@ from onnx_ad.lower import lower
 from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
+from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import expand_functions
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import Rules
-from pyopnb.models.external_data import is_external
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["PREFIX", "reverse"]
 

@@ -17,15 +17,15 @@ from onnx_ad import UnsupportedOperator, _passes
 from onnx_ad._build import FLOAT_TYPES
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE
 
+from pyopnb.engine.models.nodes import first_output, full_name, type_of_proto, walk
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import canonical_domain, split_name
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.schema import Schema
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.limits import bound
-from pyopnb.models.nodes import first_output, full_name, type_of_proto, walk
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import canonical_domain, split_name
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
-from pyopnb.ops.schema import Schema
 
 __all__ = ["Rules"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.models.nodes import bodies, nodes_in
-from pyopnb.ops.names import fresh_name
+from pyopnb.engine.models.nodes import bodies, nodes_in
+from pyopnb.engine.ops.names import fresh_name
 
 __all__ = ["distinguish"]
 

@@ -8,7 +8,7 @@ from itertools import islice, repeat
 import numpy as np
 
 from pyopnb.diffs.tolerances import is_float
-from pyopnb.ops.types import TensorType
+from pyopnb.engine.ops.types import TensorType
 from pyopnb.testing.subject import Draws
 from pyopnb.testing.verify import Arrays, Trial
 from pyopnb.testing.verify.trials import size_trials, value_trials

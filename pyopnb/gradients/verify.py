@@ -17,13 +17,13 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from pyopnb.diffs.tolerances import TOLERANCES
+from pyopnb.engine.models.nodes import nodes_in, type_of_proto
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine.runtime.one_run import Runner, lone_runner
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.trials import example_inputs, trials_of_sizes, trials_of_values
-from pyopnb.models.nodes import nodes_in, type_of_proto
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import TensorType
-from pyopnb.runtime.one_run import Runner, lone_runner
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.gradients import unit
 from pyopnb.testing.verify import KernelError, Trial

@@ -12,8 +12,8 @@ from types import CodeType
 from onnx import NodeProto
 
 from pyopnb.display.lowered_source import LoweredLine, LoweredSource
+from pyopnb.engine.ops.op import Version
 from pyopnb.lowering.refusal import Refusal, SourceLine
-from pyopnb.ops.op import Version
 
 __all__ = ["annotate"]
 

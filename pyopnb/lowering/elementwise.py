@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.engine.models.ort_capabilities import compares_int64
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -18,7 +19,6 @@ from pyopnb.lowering.tensors import (
     served,
     served_dtype,
 )
-from pyopnb.models.ort_capabilities import compares_int64
 
 __all__ = [
     "absolute",

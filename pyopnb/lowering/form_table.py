@@ -10,9 +10,9 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.lowered_source import LoweredSource, view_lowered_source
 from pyopnb.display.view import View, view
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.testing.subject import OpExample
 
 __all__ = ["Form", "Forms", "view_forms"]

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.registry import find_op, registry
+from pyopnb.engine.runtime.one_run import kernel_runner
 from pyopnb.errors import InputError, PyopError
 from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import find_op, registry
-from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.subject import OpExample, Subject, read_examples
 from pyopnb.testing.verify.trials import free_sizes_of
 

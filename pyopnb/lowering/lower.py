@@ -8,14 +8,14 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
+from pyopnb.engine.models.holders import held_model
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import find_op
 from pyopnb.errors import InputError
 from pyopnb.lowering.models import lower_model
 from pyopnb.lowering.one_op import lower_op, remember
-from pyopnb.models.holders import held_model
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import find_op
 from pyopnb.testing.subject import read_examples
 
 __all__ = ["lower"]

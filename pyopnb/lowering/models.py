@@ -11,17 +11,11 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from pyopnb.errors import NotLowered, StayedInPython
-from pyopnb.lowering.newer_opset import raise_opset
-from pyopnb.lowering.one_op import called_on, lower_op, remember
-from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
-from pyopnb.lowering.written_form import opset_of_forms
-from pyopnb.models.build import type_outputs
-from pyopnb.models.edit.replace import open_for_edit
-from pyopnb.models.functions import function_key
-from pyopnb.models.inline import inlined_functions
-from pyopnb.models.io import to_model
-from pyopnb.models.nodes import (
+from pyopnb.engine.models.build import type_outputs
+from pyopnb.engine.models.functions import function_key
+from pyopnb.engine.models.inline import inlined_functions
+from pyopnb.engine.models.io import to_model
+from pyopnb.engine.models.nodes import (
     Site,
     attribute_values,
     constant_value,
@@ -30,11 +24,17 @@ from pyopnb.models.nodes import (
     type_of_proto,
     walk,
 )
-from pyopnb.models.types import Types
-from pyopnb.ops.messages import level_of_user, sanitize
-from pyopnb.ops.names import fresh_name
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
+from pyopnb.engine.models.types import Types
+from pyopnb.engine.ops.messages import level_of_user, sanitize
+from pyopnb.engine.ops.names import fresh_name
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
+from pyopnb.errors import NotLowered, StayedInPython
+from pyopnb.lowering.newer_opset import raise_opset
+from pyopnb.lowering.one_op import called_on, lower_op, remember
+from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
+from pyopnb.lowering.written_form import opset_of_forms
+from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.testing.subject import Draws, OpExample, Subject
 from pyopnb.traces.api import trace
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx.version_converter
 from onnx import ModelProto
 
+from pyopnb.engine.models.nodes import imported_versions, walk
+from pyopnb.engine.models.versions import changed_in
+from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.errors import NotLowered
-from pyopnb.models.nodes import imported_versions, walk
-from pyopnb.models.versions import changed_in
-from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.names import canonical_domain
 
 __all__ = ["raise_opset"]
 

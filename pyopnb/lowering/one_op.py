@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.display.lowered_source import LoweredSource, remember_source
+from pyopnb.engine.models.ort_capabilities import newest_opset
+from pyopnb.engine.ops.op import Op
 from pyopnb.errors import InputError
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.trace_op import LoweredOp, ranks_of, same_attrs, trace_op, without_warnings
 from pyopnb.lowering.verify import tries_empty, verify
 from pyopnb.lowering.written_form import compares_finite, written_form
-from pyopnb.models.ort_capabilities import newest_opset
-from pyopnb.ops.op import Op
 from pyopnb.testing.subject import OpExample, Subject
 
 __all__ = ["called_on", "lower_op", "remember", "source_of"]

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
+from pyopnb.engine.models.nodes import nodes_in
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, takes_empty
+from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.types import type_of
+from pyopnb.engine.runtime.one_run import kernel_runner
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
-from pyopnb.models.nodes import nodes_in
-from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
-from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.types import type_of
-from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.subject import OpExample, Subject
 from pyopnb.testing.verify import Arrays, Disagreement, KernelError, draw_trials
 from pyopnb.testing.verify import verify as compare

@@ -8,12 +8,12 @@ import numpy as np
 import onnx.parser
 from onnx import FunctionProto, ModelProto
 
+from pyopnb.engine.models.nodes import imported_versions, walk
+from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs
-from pyopnb.models.nodes import imported_versions, walk
-from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import TensorType, type_of
 from pyopnb.testing.subject import OpExample, Subject
 
 __all__ = ["FormInput", "compares_finite", "opset_of_forms", "written_form"]

@@ -1,11 +1,1 @@
-"""ModelProtos: built, read, ordered, typed, edited, saved and loaded."""
-
-from pyopnb.ops.installed import require
-
-# Here, as this is the first room that `import pyopnb` enters.
-require("onnx", "1.19", "onnx")
-require(
-    "onnxruntime",
-    "1.25",
-    "onnxruntime (or onnxruntime-gpu, -directml or -openvino, of which one is enough)",
-)
+"""What users do with a ModelProto: its text form, edits, files, and what the runtime lacks."""

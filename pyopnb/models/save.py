@@ -12,18 +12,18 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.engine.models.external_data import entries, is_external, original, read_data, taken_in
+from pyopnb.engine.models.io import FOLDER, ModelSource, read_model
+from pyopnb.engine.models.nodes import attribute_values, walk
+from pyopnb.engine.models.op_metadata import KeptOp, digest, write_ops
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.source import source_closure
 from pyopnb.errors import ModelError
-from pyopnb.models.external_data import entries, is_external, original, read_data, taken_in
-from pyopnb.models.io import FOLDER, ModelSource, read_model
-from pyopnb.models.nodes import attribute_values, walk
-from pyopnb.models.op_metadata import KeptOp, digest, write_ops
-from pyopnb.models.tensors import tensors
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
-from pyopnb.ops.source import source_closure
 
 __all__ = ["save"]
 
@@ -69,7 +69,7 @@ def save(
     Raises
     ------
     DefinitionError
-        An op uses something that cannot be saved with it; see `pyopnb.ops.source`.
+        An op uses something that cannot be saved with it; see `pyopnb.engine.ops.source`.
     ModelError
         There is no model, or the file cannot be written.
 

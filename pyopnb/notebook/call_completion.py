@@ -13,9 +13,9 @@ import onnx
 from onnx import ModelProto
 
 import pyopnb
+from pyopnb.engine.ops.registry import Registry, registry
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.notebook.commands import user_namespace
-from pyopnb.ops.registry import Registry, registry
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["attrs_of", "complete_call", "onnx_ops"]
 

@@ -12,14 +12,14 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
+from pyopnb.engine.ops.messages import closest, sanitize, sanitize_source
+from pyopnb.engine.ops.op import Version, find_version
+from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, check_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import history_table
-from pyopnb.ops.messages import closest, sanitize, sanitize_source
-from pyopnb.ops.op import Version, find_version
-from pyopnb.ops.registry import registry
 
 __all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace"]
 
@@ -216,7 +216,7 @@ def _catalog(shell: Any, args: Namespace) -> object:
 
 def _load(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.ops.module_files import load_module
+    from pyopnb.engine.ops.module_files import load_module
 
     for version in load_module(args.FILE):
         print(repr(version))
@@ -233,7 +233,7 @@ def _load(shell: Any, args: Namespace) -> object:
 
 
 def _save(shell: Any, args: Namespace) -> object:
-    from pyopnb.ops.module_files import save_module
+    from pyopnb.engine.ops.module_files import save_module
 
     for version in save_module(args.FILE, *args.OP, overwrite=args.overwrite):
         print(f"{sanitize(args.FILE)}: {version!r}")

@@ -17,15 +17,15 @@ from IPython.core.completer import (
 )
 from onnx import ModelProto
 
+from pyopnb.engine.models.io import as_proto
+from pyopnb.engine.models.nodes import first_output, walk
+from pyopnb.engine.ops.names import DEFAULT_DOMAIN
+from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import PyopError
-from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import first_output, walk
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.call_completion import complete_call
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
 from pyopnb.notebook.text_completion import complete_text
-from pyopnb.ops.names import DEFAULT_DOMAIN
-from pyopnb.ops.registry import registry
 
 __all__ = ["complete"]
 

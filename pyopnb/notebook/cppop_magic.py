@@ -7,6 +7,7 @@ from typing import Any, cast
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
 from pyopnb.compile.cpp import cpp_class
+from pyopnb.engine.ops.registry import registry
 from pyopnb.notebook.arguments import (
     CPPOP,
     full_op_name,
@@ -16,7 +17,6 @@ from pyopnb.notebook.arguments import (
 )
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
-from pyopnb.ops.registry import registry
 
 __all__ = ["CppopMagics"]
 

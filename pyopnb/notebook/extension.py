@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyopnb.display.netron.view import TARGET, clicked
+from pyopnb.engine.ops.progress import set_bar, set_panel
 from pyopnb.notebook import rebuilt, tracebacks
 from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
@@ -14,7 +15,6 @@ from pyopnb.notebook.patched import PatchedOps
 from pyopnb.notebook.progress import progress_bar, progress_panel
 from pyopnb.notebook.pyop_cell import OpRegistration, transform_lines
 from pyopnb.notebook.pyop_magic import PyopMagics
-from pyopnb.ops.progress import set_bar, set_panel
 
 __all__ = ["load", "unload"]
 

@@ -12,10 +12,10 @@ import threading
 import traceback
 from typing import Any
 
+from pyopnb.engine.ops.locks import locked
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import PyopError
 from pyopnb.notebook.listeners import ShellListener
-from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["FileWatcher"]
 
@@ -100,7 +100,7 @@ def _state(file: str) -> tuple[int, ...] | None:
 
 
 def _reload(file: str) -> None:
-    from pyopnb.ops.module_files import load_module
+    from pyopnb.engine.ops.module_files import load_module
 
     try:
         for version in load_module(file):

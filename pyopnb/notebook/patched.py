@@ -16,15 +16,15 @@ import textwrap
 from types import CodeType, FunctionType
 from typing import Any
 
+from pyopnb.engine.ops.class_source import class_source
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.op_run import written_class
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.running_text import functions_of, module_text, same_code, texts_of
+from pyopnb.engine.ops.schema import same_value
 from pyopnb.errors import PyopError
-from pyopnb.ops.class_source import class_source
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.op_run import written_class
-from pyopnb.ops.registry import registry
-from pyopnb.ops.running_text import functions_of, module_text, same_code, texts_of
-from pyopnb.ops.schema import same_value
 
 __all__ = ["PatchedOps"]
 

@@ -22,16 +22,16 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
+from pyopnb.engine.models.ort_capabilities import has_op
+from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.op_run import as_op, is_op_run, written_class
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.signature import schema_of
 from pyopnb.errors import DefinitionError
-from pyopnb.models.ort_capabilities import has_op
 from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
-from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.op_run import as_op, is_op_run, written_class
-from pyopnb.ops.registry import registry
-from pyopnb.ops.signature import schema_of
 
 __all__ = [
     "Cell",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
+from pyopnb.engine.ops.registry import registry
 from pyopnb.notebook.arguments import PYOP, parse_pyop_line
 from pyopnb.notebook.commands import COMMANDS, parse_command
 from pyopnb.notebook.pyop_cell import run_cell
 from pyopnb.notebook.table import registry_table
 from pyopnb.notebook.tracebacks import one_line_errors
-from pyopnb.ops.registry import registry
 
 __all__ = ["PyopMagics"]
 

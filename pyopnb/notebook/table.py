@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["history_table", "registry_table"]
 

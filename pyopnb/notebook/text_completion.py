@@ -6,8 +6,8 @@ import re
 
 import onnx
 
+from pyopnb.engine.ops.registry import registry
 from pyopnb.notebook.call_completion import attrs_of, onnx_ops
-from pyopnb.ops.registry import registry
 
 __all__ = ["complete_text"]
 

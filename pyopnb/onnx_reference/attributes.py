@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, helper
 
+from pyopnb.engine.models.nodes import attribute_of
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.ops.messages import closest, sanitize
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import attribute_of
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 

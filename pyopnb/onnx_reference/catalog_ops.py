@@ -5,11 +5,11 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from pyopnb.catalog.index import Entry, entries, entries_named, find_entry
+from pyopnb.engine.ops.class_source import class_source
+from pyopnb.engine.ops.names import canonical_domain, split_name
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
 from pyopnb.models.catalog_names import node_entry
-from pyopnb.ops.class_source import class_source
-from pyopnb.ops.names import canonical_domain, split_name
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
 
 __all__ = [
     "CATALOG_DOMAIN",

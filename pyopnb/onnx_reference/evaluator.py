@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.errors import ModelError
-from pyopnb.models.external_data import is_external, with_data
-from pyopnb.models.index import sort_nodes
-from pyopnb.models.inline import inlined_functions
-from pyopnb.models.nodes import (
+from pyopnb.engine.models.external_data import is_external, with_data
+from pyopnb.engine.models.index import sort_nodes
+from pyopnb.engine.models.inline import inlined_functions
+from pyopnb.engine.models.nodes import (
     Site,
     bodies,
     imported_versions,
@@ -27,16 +26,17 @@ from pyopnb.models.nodes import (
     nodes_in,
     path_of_function,
 )
-from pyopnb.models.tensors import tensors
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op import Op
+from pyopnb.errors import ModelError
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.operator import has_reference, node_kernel
 from pyopnb.onnx_reference.scan import scan_class
-from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.kernels import Kernel, runtime_kernel
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.op import Op
 
 __all__ = ["Evaluator"]
 

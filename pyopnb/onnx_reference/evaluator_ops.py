@@ -11,9 +11,9 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from pyopnb.ops.kernels import Kernel, runtime_kernel
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
+from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import registry
 
 __all__ = ["KernelMaker", "node_class", "reference_ops"]
 

@@ -17,14 +17,21 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog.index import find_entry
+from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.models.faults import node_faults
+from pyopnb.engine.models.inline import inlined_functions
+from pyopnb.engine.models.nodes import Site, bodies, type_proto
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.models.op_inference import infer_types, inferred_type
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.arguments import check_arguments, describe
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.locks import locked
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.engine.ops.names import MAX_OUTPUTS, canonical_domain, split_name
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.external_data import is_external
-from pyopnb.models.faults import node_faults
-from pyopnb.models.inline import inlined_functions
-from pyopnb.models.nodes import Site, bodies, type_proto
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.op_inference import infer_types, inferred_type
-from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.corrections.table import corrected_operators, correction_of
 from pyopnb.onnx_reference.evaluator_ops import node_class
@@ -32,13 +39,6 @@ from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.mends import as_defined
 from pyopnb.onnx_reference.refusals import refuse_wrong
 from pyopnb.onnx_reference.scan import scan_class
-from pyopnb.ops.arguments import check_arguments, describe
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
     "Evaluation",

@@ -8,8 +8,8 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["refuse_wrong"]
 

@@ -18,18 +18,18 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.catalog.index import Entry
+from pyopnb.engine.models.io import read_model
+from pyopnb.engine.models.nodes import Site, first_output, full_name, walk
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.names import DEFAULT_DOMAIN, split_name
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.edit.select import select_sites
-from pyopnb.models.io import read_model
-from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.names import DEFAULT_DOMAIN, split_name
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["SkeletonCell", "skeleton"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.ortx.definitions import (
     Opdef,
     PyCustomOpDef,
     default_opset_domain,
     onnx_op,
 )
-from pyopnb.runtime.callbacks import get_library_path
 
 __all__ = [
     "Opdef",

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.engine.ops.arguments import describe
+from pyopnb.engine.ops.attr_kinds import kind_of_class
+from pyopnb.engine.ops.class_source import function_source
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.schema import REQUIRED, Attr
+from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import DefinitionError, InputError, ResultError
-from pyopnb.ops.arguments import describe
-from pyopnb.ops.attr_kinds import kind_of_class
-from pyopnb.ops.class_source import function_source
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.registry import registry
-from pyopnb.ops.schema import REQUIRED, Attr
-from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
     "Opdef",

@@ -12,8 +12,8 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
-from pyopnb.ops.messages import sanitize
-from pyopnb.runtime.one_run import lone_runner
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.runtime.one_run import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of

@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted
 
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
 from pyopnb.sklearn.fitted import RunsInPython, filled

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.models.nodes import walk
-from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import plural
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.text_table import Table
-from pyopnb.ops.types import TensorType, tensor_type
+from pyopnb.engine.models.nodes import walk
+from pyopnb.engine.ops.locks import locked
+from pyopnb.engine.ops.messages import plural
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.ops.types import TensorType, tensor_type
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.samples import outputs_of

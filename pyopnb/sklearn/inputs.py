@@ -17,9 +17,9 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.errors import InputError, ModelError
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import hide_internal_frames, sanitize
 
 __all__ = [
     "SKL2ONNX_TYPES",

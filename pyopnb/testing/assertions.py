@@ -7,9 +7,9 @@ from typing import Any
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.base import MAX_LINES
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["assert_close"]
 

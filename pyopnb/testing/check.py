@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import find_op
-from pyopnb.ops.text_table import Table
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import find_op
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.testing.gradients import GradientReport, check_gradients
 from pyopnb.testing.subject import Subject, read_examples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception

@@ -12,17 +12,17 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from pyopnb.diffs.tolerances import is_float
+from pyopnb.engine.models.build import model, node
+from pyopnb.engine.models.nodes import attribute_values, set_attribute
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.instantiate import instantiate
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.returns import Output
+from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.engine.runtime.kernel import promised_outputs
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError, ResultError
-from pyopnb.models.build import model, node
-from pyopnb.models.nodes import attribute_values, set_attribute
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.instantiate import instantiate
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.op import Op
-from pyopnb.ops.returns import Output
-from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.kernel import promised_outputs
-from pyopnb.runtime.session.session import Session
 from pyopnb.testing.verify.trials import resize
 from pyopnb.testing.verify.values import Arrays
 

@@ -20,12 +20,12 @@ from onnx import ModelProto
 from pyopnb.diffs.arrays.mismatch import mismatch
 from pyopnb.diffs.arrays.ulp import rounding_error
 from pyopnb.diffs.tolerances import is_float
+from pyopnb.engine.models.build import model
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.engine.runtime.one_run import run_kernels
 from pyopnb.errors import PyopError, ResultError
-from pyopnb.models.build import model
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.one_run import run_kernels
 from pyopnb.testing.subject import OpExample, Subject, format_types
 from pyopnb.testing.verify.trials import free_sizes_of, other_sizes
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.errors import ModelError, PyopError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.torch.example import Example, enlarged, example_of, widened
 from pyopnb.torch.exporter import Conversion, convert
 from pyopnb.torch.holes import NoStandIn

@@ -12,11 +12,11 @@ import onnx_ir
 import torch
 from onnx import ModelProto
 
+from pyopnb.engine.models.ort_capabilities import has_op, newest_ir_version
+from pyopnb.engine.ops.messages import closest, plural, sanitize
+from pyopnb.engine.ops.names import fresh_name, split_name
+from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.ops.messages import closest, plural, sanitize
-from pyopnb.ops.names import fresh_name, split_name
-from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.ops.messages import sanitize
-from pyopnb.runtime.session.session import Session
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.testing.verify import KernelError, Trial, verify
 from pyopnb.testing.verify.jitter import precision_of
 from pyopnb.torch.arrays import to_array, to_tensor

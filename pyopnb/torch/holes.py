@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import Unwritable, as_list, encode, target_name
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of, path_of, submodule_of

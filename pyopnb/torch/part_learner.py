@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
 from pyopnb.torch.example import Example, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls

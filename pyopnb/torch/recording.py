@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
+from pyopnb.engine.ops.messages import hide_internal_frames, one_line, sanitize
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, example_of
 from pyopnb.torch.exporter import convert

@@ -9,10 +9,10 @@ from typing import Any
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from pyopnb.display.show import show
-from pyopnb.models.nodes import first_output, nodes_in
+from pyopnb.engine.models.nodes import first_output, nodes_in
+from pyopnb.engine.ops.messages import hide_internal_frames, plural
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.onnx_reference.skeleton import skeleton
-from pyopnb.ops.messages import hide_internal_frames, plural
-from pyopnb.ops.text_table import Table
 from pyopnb.torch.calls import op_name
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.sizes import FixedSize

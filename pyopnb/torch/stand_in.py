@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import ANY
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import ANY
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import DTYPES, as_list, decode, op_name, target_name
 

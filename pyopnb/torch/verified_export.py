@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from onnx import ModelProto
 
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import sanitize
 from pyopnb.torch.example import Example
 from pyopnb.torch.exporter import Conversion, export_program
 from pyopnb.torch.extremes import put_wrong_forms

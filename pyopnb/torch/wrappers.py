@@ -15,8 +15,8 @@ import torch
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.names import split_name
+from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.ops.names import split_name
 from pyopnb.torch.calls import (
     COMPLEX,
     DYNAMIC,

@@ -6,17 +6,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import ModelSource, read_model
+from pyopnb.engine.models.nodes import type_of_proto
+from pyopnb.engine.ops.arguments import check_arguments, describe
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.runtime.feeds import check_sizes, shared_dims
+from pyopnb.engine.runtime.one_run import session_for_run
+from pyopnb.engine.runtime.options import check_providers
+from pyopnb.engine.runtime.plan import is_op
+from pyopnb.engine.runtime.session.state import feeds_by_name
 from pyopnb.errors import InputError
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.nodes import type_of_proto
-from pyopnb.ops.arguments import check_arguments, describe
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.runtime.feeds import check_sizes, shared_dims
-from pyopnb.runtime.one_run import session_for_run
-from pyopnb.runtime.options import check_providers
-from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.session.state import feeds_by_name
 from pyopnb.traces.elsewhere import trace_elsewhere
 from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.reference import trace_on_reference

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import onnxruntime
 
-from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.runtime.plan import ClockedCall
+from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
+from pyopnb.engine.runtime.plan import ClockedCall
 
 __all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.io import ModelSource, to_model
-from pyopnb.models.onnx_schemas import is_onnx_domain
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.io import ModelSource, to_model
+from pyopnb.engine.models.onnx_schemas import is_onnx_domain
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.traces.reference import like_onnxruntime
 

@@ -20,18 +20,18 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TypeProto
 
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import ModelSource, to_model, without_weights
+from pyopnb.engine.models.nodes import type_of_proto, walk
+from pyopnb.engine.models.types import Types
+from pyopnb.engine.models.versions import changed_in
+from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.module_files import save_module
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.plan import is_op
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import ModelSource, to_model, without_weights
-from pyopnb.models.nodes import type_of_proto, walk
-from pyopnb.models.types import Types
-from pyopnb.models.versions import changed_in
-from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.module_files import save_module
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.registry import registry
-from pyopnb.runtime.plan import is_op
 from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
@@ -78,7 +78,7 @@ class OtherPython:
     ) -> list[dict[str, Any]]:
         """Run a model there on several feeds, in one session.
 
-        ``level`` is as for `pyopnb.runtime.one_run.run_each`.
+        ``level`` is as for `pyopnb.engine.runtime.one_run.run_each`.
         """
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"

@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pyopnb.engine.ops.arguments import describe
+from pyopnb.engine.ops.cache_folder import cache_folder
+from pyopnb.engine.ops.messages import closest, sanitize
+from pyopnb.engine.ops.progress import bar
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import describe
-from pyopnb.ops.cache_folder import cache_folder
-from pyopnb.ops.messages import closest, sanitize
-from pyopnb.ops.progress import bar
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]
 

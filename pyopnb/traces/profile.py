@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.engine.ops.arguments import check_arguments, describe, is_path
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
+from pyopnb.engine.ops.named_items import NamedItems
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.errors import InputError, UnknownName
-from pyopnb.ops.arguments import check_arguments, describe, is_path
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
-from pyopnb.ops.named_items import NamedItems
-from pyopnb.ops.text_table import Table
 from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds
 from pyopnb.traces.times import Times

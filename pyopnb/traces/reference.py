@@ -10,15 +10,15 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.io import ModelSource, to_model, without_weights
-from pyopnb.models.nodes import type_of_proto
-from pyopnb.models.ort_types import kind_of, to_notation
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.io import ModelSource, to_model, without_weights
+from pyopnb.engine.models.nodes import type_of_proto
+from pyopnb.engine.models.ort_types import kind_of, to_notation
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine.runtime.feeds import check_feed, check_names, check_sizes, shared_dims
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import TensorType
-from pyopnb.runtime.feeds import check_feed, check_names, check_sizes, shared_dims
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
 from pyopnb.traces.trace import Trace

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
+from pyopnb.engine.models.external_data import original
+from pyopnb.engine.models.io import ModelSource, read_model
+from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.runtime.exceptions import is_of_runtime
+from pyopnb.engine.runtime.ortvalues import from_ortvalue
+from pyopnb.engine.runtime.plan import Plan, PlannedNode
+from pyopnb.engine.runtime.session.config import CPU
+from pyopnb.engine.runtime.session.failed_run import name_node
+from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import InputError, ModelError, UnknownName
-from pyopnb.models.external_data import original
-from pyopnb.models.io import ModelSource, read_model
-from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.op import Version
-from pyopnb.runtime.exceptions import is_of_runtime
-from pyopnb.runtime.ortvalues import from_ortvalue
-from pyopnb.runtime.plan import Plan, PlannedNode
-from pyopnb.runtime.session.config import CPU
-from pyopnb.runtime.session.failed_run import name_node
-from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.constants import constants_behind
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
@@ -43,7 +43,7 @@ from pyopnb.traces.times import Times
 from pyopnb.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.session.session import Session
+    from pyopnb.engine.runtime.session.session import Session
 
 __all__ = [
     "LEVELS",
@@ -363,8 +363,8 @@ def unserved_outputs(proto: ModelProto) -> set[str]:
     A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
     """
     # Almost no trace needs these.
+    from pyopnb.engine.models.versions import new_imports
     from pyopnb.models.support.lacking import lacks
-    from pyopnb.models.versions import new_imports
 
     new = list(new_imports(proto))
     found = lacks(proto, new, optimized=False)

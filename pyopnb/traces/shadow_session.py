@@ -13,16 +13,16 @@ import onnx
 import onnxruntime
 from onnx import GraphProto, ModelProto
 
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import ModelSource, without_weights
+from pyopnb.engine.runtime.options import CHANGING
+from pyopnb.engine.runtime.plan import is_op
+from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import ModelError
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import ModelSource, without_weights
-from pyopnb.runtime.options import CHANGING
-from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.session.state import SessionState
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.session.build import Prepare
-    from pyopnb.runtime.session.session import Session
+    from pyopnb.engine.runtime.session.build import Prepare
+    from pyopnb.engine.runtime.session.session import Session
 
 __all__ = [
     "can_save",

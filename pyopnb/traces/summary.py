@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import TensorType, type_of
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.types import TensorType, type_of
 
 __all__ = ["BINS", "Summary", "summary_of"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import bodies, first_output, nodes_in, walk
-from pyopnb.ops.names import fresh_name
-from pyopnb.runtime.plan import Clock, ClockedCall, Plan
+from pyopnb.engine.models.io import without_weights
+from pyopnb.engine.models.nodes import bodies, first_output, nodes_in, walk
+from pyopnb.engine.ops.names import fresh_name
+from pyopnb.engine.runtime.plan import Clock, ClockedCall, Plan
 from pyopnb.traces.origins import origins
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.times import Times, times_of

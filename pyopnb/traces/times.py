@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
-from pyopnb.models.nodes import first_output
+from pyopnb.engine.models.nodes import first_output
 from pyopnb.traces.origins import Origin
 from pyopnb.traces.ort_profile import ProfiledRun
 

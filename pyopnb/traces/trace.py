@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import plural, sanitize, suggest_key
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.result import index_error
 from pyopnb.errors import UnknownName
-from pyopnb.models.external_data import is_external
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import plural, sanitize, suggest_key
-from pyopnb.ops.op import Version
-from pyopnb.ops.result import index_error
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.summary import Summary, summary_of

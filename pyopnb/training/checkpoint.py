@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pyopnb.engine.ops.atomic_write import atomic_write, check_writable, remove_abandoned
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.ops.atomic_write import atomic_write, check_writable, remove_abandoned
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]
 
@@ -60,7 +60,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            As from `pyopnb.ops.atomic_write`.
+            As from `pyopnb.engine.ops.atomic_write`.
         """
         if path.is_dir():
             target = path / f"step-{len(self.losses):08}{_SUFFIX}"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import sanitize, suggest
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.training.nodes import Nodes
 
 __all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "find_optimizer"]

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.io import read_model, to_model
+from pyopnb.engine.ops.arguments import check_arguments, describe, is_path
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.registry import find_op
+from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError
 from pyopnb.gradients.ranks import make_inputs
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.io import read_model, to_model
-from pyopnb.ops.arguments import check_arguments, describe, is_path
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.registry import find_op
-from pyopnb.ops.types import TensorType
-from pyopnb.runtime.session.session import Session
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_loss

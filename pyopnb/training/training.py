@@ -16,13 +16,13 @@ from onnx import ModelProto, numpy_helper
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.base import Comparable
+from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.engine.ops.progress import Panel, panel
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.recurrent import RecurrentSession
 from pyopnb.errors import InputError, NotFinite, RunRefused
-from pyopnb.models.index import GraphIndex
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
-from pyopnb.ops.progress import Panel, panel
-from pyopnb.ops.registry import registry
-from pyopnb.runtime.recurrent import RecurrentSession
 from pyopnb.traces.trace import Trace
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint

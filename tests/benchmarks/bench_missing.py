@@ -14,7 +14,7 @@ from onnx import helper
 from table import Row, milli, timed
 
 import pyopnb
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 NODES = 100_000
 KINDS = (

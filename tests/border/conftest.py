@@ -27,7 +27,7 @@ import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
 import numpy as np, onnxruntime, pyopnb
 from limits import LIMIT
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 from small_ops import chain
 
 def bare(model):

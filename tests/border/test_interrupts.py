@@ -11,7 +11,7 @@ import warnings
 warnings.simplefilter("ignore")
 from small_ops import Scale
 
-HERE = os.path.join(os.path.dirname(pyopnb.__file__), "runtime") + os.sep
+HERE = os.path.join(os.path.dirname(pyopnb.__file__), "engine", "runtime") + os.sep
 
 def define(kind="float32", plus=0):
     class Scaled(Scale):
@@ -30,7 +30,7 @@ def made():
 SWAPPING = {HERE + name for name in ("session.py", "built.py", "shared.py", "settings.py", "kernel.py", "exceptions.py")}
 
 def lines(action):
-    '''The lines of pyopnb/runtime that an action comes by; of modules that only make what is swapped, one in each function.'''
+    '''The lines of pyopnb/engine/runtime that an action comes by; of modules that only make what is swapped, one in each function.'''
     seen = {}
     def trace(frame, event, argument):
         code = frame.f_code
@@ -234,7 +234,7 @@ def test_after_an_interrupt_at_any_line_the_session_is_whole(fresh, case):
 # The last line of a `with` block is the one of its beginning, for the second time.
 AT_LOCKS = """
     PACKAGE = os.path.dirname(pyopnb.__file__) + os.sep
-    HERE = SWAPPING = PACKAGE + "ops/registry.py", PACKAGE + "ops/locks.py"
+    HERE = SWAPPING = PACKAGE + "engine/ops/registry.py", PACKAGE + "engine/ops/locks.py"
 
     def prepare():
         define()

@@ -11,7 +11,7 @@ import pytest
 from limits import LIMIT
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 OLD = np.float32([7, 7.5, 8, 8.5, 9, 9.5])
 OTHER = np.full(6, -1, np.float32)

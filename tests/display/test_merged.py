@@ -14,7 +14,7 @@ import pytest
 import pyopnb
 from pyopnb.diffs.models.change import Change
 from pyopnb.display.merged import merge
-from pyopnb.models.index import GraphIndex
+from pyopnb.engine.models.index import GraphIndex
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
 A = "net (float[4] x) => (float[4] y) { a = Abs(x)\n b = Exp(a)\n y = Neg(b) }"

@@ -17,8 +17,8 @@ from small_ops import chain
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
 from pyopnb.display.live_picture import script
+from pyopnb.engine.ops.text_table import row_key
 from pyopnb.errors import ModelError
-from pyopnb.ops.text_table import row_key
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
 HOSTILE = "<script>alert('x')</script>]]>&\"\x1b\u202e漢字" + "A" * 10_000

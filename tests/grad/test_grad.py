@@ -15,8 +15,8 @@ from precise_differences import assert_gradients, differences
 from small_gradients import SCALE, USER_RELU
 
 import pyopnb
+from pyopnb.engine.models.ort_capabilities import newest_opset
 from pyopnb.errors import ModelError
-from pyopnb.models.ort_capabilities import newest_opset
 
 # The tests judge the gradients themselves; what `grad` compares is the subject of test_verify.
 grad = partial(pyopnb.grad, verify=False)

@@ -28,10 +28,10 @@ python -m pip check
 
 echo "binder: a notebook, and a console in the root"
 jupyter execute notebooks/00_first_op.ipynb
-python -c "import pyopnb.runtime.session.session"
+python -c "import pyopnb.engine.runtime.session.session"
 
 echo "binder: postBuild fails where the bridge does not compile"
-sed -i '1i #error on purpose' pyopnb/runtime/bridge/bridge.cpp
+sed -i '1i #error on purpose' pyopnb/engine/runtime/bridge/bridge.cpp
 # One file after the other, the bridge first: what is compiled beside it would be compiled to its end, for nothing.
 if CMAKE_BUILD_PARALLEL_LEVEL=1 binder/postBuild >broken.log 2>&1; then fail "postBuild went on after an error of the compiler"; fi
 grep -q "on purpose" broken.log || fail "postBuild failed for another reason: $(tail -1 broken.log)"

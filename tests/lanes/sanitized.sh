@@ -14,7 +14,7 @@ runtime() {
 # Fails unless Python imports the build in `site`, and its modules hold the symbol: a lane must not pass on plain ones.
 instrumented() {
     local module
-    for module in "$site"/pyopnb/runtime/_bridge.*.so "$site"/pyopnb/diffs/arrays/_stats.*.so; do
+    for module in "$site"/pyopnb/engine/runtime/_bridge.*.so "$site"/pyopnb/diffs/arrays/_stats.*.so; do
         grep -q "$1" "$module" || { echo "$module is not built for this lane" >&2; return 1; }
     done
     PYTHONPATH=$site "$python" -P - "$site" <<'PY'

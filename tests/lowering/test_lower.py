@@ -16,9 +16,9 @@ import pytest
 from bodies import BODIES, REFUSED, example, source
 
 import pyopnb
+from pyopnb.engine.models.ort_capabilities import takes_empty
+from pyopnb.engine.ops.types import tensor_type
 from pyopnb.lowering.rules import TABLE, name_of
-from pyopnb.models.ort_capabilities import takes_empty
-from pyopnb.ops.types import tensor_type
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.models.nodes import type_of_proto as onnx_type
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.nodes import type_of_proto as onnx_type
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 
 @pytest.mark.parametrize(

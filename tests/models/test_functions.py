@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from onnx import FunctionProto, GraphProto, ModelProto, helper
 
 import pyopnb
-from pyopnb.models.attribute_limits import check_attributes
-from pyopnb.models.functions import MOST_DEEP, Expansion, check_functions, expansion
+from pyopnb.engine.models.attribute_limits import check_attributes
+from pyopnb.engine.models.functions import MOST_DEEP, Expansion, check_functions, expansion
 
 
 def function(name: str, *called: str, domain: str = "l") -> FunctionProto:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import GraphProto, NodeProto
 
 import pyopnb
-from pyopnb.models.index import CAPTURED, GraphIndex
+from pyopnb.engine.models.index import CAPTURED, GraphIndex
 
 NAMES = ["", "a", "b", "c", "d", "‮", "a b"]
 

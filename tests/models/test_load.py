@@ -18,7 +18,7 @@ from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.models.op_metadata import MAX_SOURCE, PREFIX, digest, read_ops
+from pyopnb.engine.models.op_metadata import MAX_SOURCE, PREFIX, digest, read_ops
 
 KEY = f"{PREFIX}demo::SoftClip"
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb.models.io import as_proto, open_readonly, read_model
-from pyopnb.models.names import check_names
-from pyopnb.models.tensors import is_repeated
+from pyopnb.engine.models.io import as_proto, open_readonly, read_model
+from pyopnb.engine.models.names import check_names
+from pyopnb.engine.models.tensors import is_repeated
 
 MARK = "QQQQ"
 BROKEN = MARK.encode().replace(b"Q", b"\xff")

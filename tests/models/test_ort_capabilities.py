@@ -6,7 +6,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from pyopnb.models.ort_capabilities import (
+from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
     newest_opset,
 )

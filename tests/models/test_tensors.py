@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto
 
 import pyopnb
-from pyopnb.models.external_data import original, stub
-from pyopnb.models.io import read_model, without_weights
-from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.engine.models.external_data import original, stub
+from pyopnb.engine.models.io import read_model, without_weights
+from pyopnb.engine.models.tensors import is_repeated, tensors
 
 
 def paths(kind: Any, depth: int) -> Iterator[tuple[str, ...]]:

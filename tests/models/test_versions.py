@@ -7,9 +7,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.models import ort_capabilities, versions
-from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_version
-from pyopnb.models.versions import changed_in, lower_versions, new_imports, runnable_versions
+from pyopnb.engine.models import ort_capabilities, versions
+from pyopnb.engine.models.ort_capabilities import newest_loaded_ir, newest_version
+from pyopnb.engine.models.versions import changed_in, lower_versions, new_imports, runnable_versions
 
 NEWER_IR = newest_loaded_ir() + 1
 

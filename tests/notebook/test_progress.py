@@ -8,8 +8,8 @@ import numpy as np
 from IPython.utils.capture import capture_output
 
 import pyopnb
+from pyopnb.engine.ops import progress
 from pyopnb.notebook.progress import progress_bar
-from pyopnb.ops import progress
 
 
 def test_the_bar_of_a_cell(bare):

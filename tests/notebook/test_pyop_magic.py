@@ -11,8 +11,8 @@ from small_ops import soft_clip_cell
 
 import pyopnb
 from pyopnb import registry
+from pyopnb.engine.ops.text_table import Table
 from pyopnb.notebook.commands import COMMANDS
-from pyopnb.ops.text_table import Table
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 

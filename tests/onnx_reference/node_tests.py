@@ -20,10 +20,10 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 import pyopnb
+from pyopnb.engine.ops.dtypes import DTYPES, dtype
+from pyopnb.engine.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 from pyopnb.models.support.missing import missing
 from pyopnb.onnx_reference.fill import Filled, fill
-from pyopnb.ops.dtypes import DTYPES, dtype
-from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 
 __all__ = [
     "EXCEPTIONS",

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
+from pyopnb.engine.models.nodes import walk
 from pyopnb.errors import PyopError
-from pyopnb.models.nodes import walk
 from pyopnb.onnx_reference.corrections.table import corrected_operators
 
 F = np.float32
@@ -502,7 +502,7 @@ def test_texts_of_the_model_stay_data(model: ModelProto) -> None:
     names: dict[str, Any] = {"__name__": "cell"}
     exec(body, names)
     (cls,) = (value for value in names.values() if isinstance(value, type))
-    pyopnb.ops.signature.schema_of(cls)  # and it is a class that can be an op
+    pyopnb.engine.ops.signature.schema_of(cls)  # and it is a class that can be an op
 
 
 def test_the_check_of_statements_can_fail() -> None:
@@ -526,7 +526,9 @@ def through_skeleton(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     mine.opset_import.extend(
         [helper.make_opsetid("", 17), helper.make_opsetid(op.domain, 1)][: 2 if op.domain else 1]
     )
-    mine.ir_version = min(mine.ir_version, pyopnb.models.ort_capabilities.newest_ir_version())
+    mine.ir_version = min(
+        mine.ir_version, pyopnb.engine.models.ort_capabilities.newest_ir_version()
+    )
     return node_tests.run(pyopnb.Session(mine), mine, feeds)
 
 

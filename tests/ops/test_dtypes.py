@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pyopnb.ops.dtypes import DTYPES, dtype
+from pyopnb.engine.ops.dtypes import DTYPES, dtype
 
 
 @pytest.mark.parametrize("row", DTYPES, ids=str)

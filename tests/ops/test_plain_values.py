@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pyopnb.engine.ops.dtypes import DTYPES, dtype
+from pyopnb.engine.ops.plain_values import is_plain, plain_array
 from pyopnb.errors import InputError
-from pyopnb.ops.dtypes import DTYPES, dtype
-from pyopnb.ops.plain_values import is_plain, plain_array
 
 INTEGERS = [row for row in DTYPES if row.name.lstrip("u").startswith("int")]
 FLOATS = [row for row in DTYPES if "float" in row.name]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pyopnb.ops import progress
+from pyopnb.engine.ops import progress
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from limits import LIMIT
 
 import pyopnb
 from pyopnb import pyop
+from pyopnb.engine.ops.op import MAX_VERSIONS
+from pyopnb.engine.ops.registry import Registry
 from pyopnb.errors import DefinitionError, UnknownName
-from pyopnb.ops.op import MAX_VERSIONS
-from pyopnb.ops.registry import Registry
 
 
 def made(body="pass"):

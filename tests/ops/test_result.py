@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pyopnb.engine.ops.result import Result
 from pyopnb.errors import UnknownName
-from pyopnb.ops.result import Result
 
 Y = np.float32([-1, 2])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.ops.returns import origin_of
+from pyopnb.engine.ops.returns import origin_of
 
 X = np.zeros(2, np.float32)
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyopnb import TensorType
+from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.ops.types import ANY, tensor_type, type_of
 from pyopnb.errors import InputError
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.types import ANY, tensor_type, type_of
 
 symbols = st.from_regex(r"[A-Za-z_][\w.:/-]{0,10}", fullmatch=True)
 dims = st.one_of(st.none(), st.integers(0, 2**63 - 1), symbols)

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
-from pyopnb.ops.types import tensor_type
+from pyopnb.engine.ops.types import tensor_type
 from pyopnb.ortx import (
     Opdef,
     PyCustomOpDef,

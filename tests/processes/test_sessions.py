@@ -14,8 +14,8 @@ import pytest
 import remote_work
 
 import pyopnb
+from pyopnb.engine.ops.class_source import class_source
 from pyopnb.errors import Filled
-from pyopnb.ops.class_source import class_source
 
 X = np.float32([1, -2])
 

@@ -62,7 +62,7 @@ def test_paths_and_names_are_there(page):
 
 
 def test_that_a_wrong_path_and_a_wrong_name_are_seen():
-    assert not (ROOT / paths_in("see `pyopnb/runtime/brdige/attrs.h`").pop()).exists()
+    assert not (ROOT / paths_in("see `pyopnb/engine/runtime/brdige/attrs.h`").pop()).exists()
     assert all(map(is_unknown, ["pyopnb.Sesion", "pyopnb.sklearn.konvert"]))
     assert not any(map(is_unknown, ["pyopnb.Session.run", "pyopnb.sklearn.convert"]))
 
@@ -142,9 +142,9 @@ def ext(monkeypatch):
 def test_rooms_that_import_upwards_or_are_too_many_are_refused(ext):
     rooms = ext("rooms")
     check, order = rooms.check, rooms.floors()
-    check(order, {("runtime", "models"): 3, ("models", "ops"): 1})
-    with pytest.raises(ValueError, match=r"do not lead down: models -> runtime"):
-        check(order, {("runtime", "models"): 3, ("models", "runtime"): 1})
+    check(order, {("traces", "models"): 3, ("models", "engine"): 1})
+    with pytest.raises(ValueError, match=r"do not lead down: models -> traces"):
+        check(order, {("traces", "models"): 3, ("models", "traces"): 1})
     with pytest.raises(ValueError, match=rf"{rooms.MOST + 1} rooms, and {rooms.MOST} are the most"):
         check([[str(number)] for number in range(rooms.MOST + 1)], {})
 

@@ -50,7 +50,7 @@ def session_of(op_type):
 def test_a_feed_passes_two_files(soft_clip):
     session, x = session_of("::Abs"), np.float32([1, 2, -4])
     session(x=x)
-    files = {"runtime/session/session.py", "runtime/session/state.py"}
+    files = {"engine/runtime/session/session.py", "engine/runtime/session/state.py"}
     assert files_that_see([x], lambda: session(x=x)) == files
     assert files_that_see([x], lambda: session(x)) == files
     assert files_that_see([x], lambda: session.run(None, {"x": x})) == files
@@ -62,10 +62,10 @@ def test_a_batch_passes_at_most_five_files(soft_clip):
     assert len(files_that_see([x], lambda: pyopnb.sweep(session, x, limit=[1.0, 2.0]))) <= 5
 
 
-def test_a_trace_and_its_tensors_enter_four_rooms(soft_clip):
+def test_a_trace_and_its_tensors_enter_three_rooms(soft_clip):
     x = np.float32([1, 2, -4])
     a, b = (session_of(op_type).trace(x=x) for op_type in ("::Abs", "::Neg"))
     things = [a, b, *(tensor for trace in (a, b) for _, tensor in trace.items())]
     files = files_that_see(things, lambda: pyopnb.diff(a, b))
     rooms = {file.partition("/")[0] for file in files}
-    assert rooms == {"diffs", "traces", "runtime", "ops"}
+    assert rooms == {"diffs", "traces", "engine"}

@@ -16,7 +16,7 @@ HEAVY = [
     for package in contract.get("forbidden_modules", [])
     if not package.startswith(("pyopnb", "onnxruntime"))
 ]
-LIGHT = ["ops", "models", "runtime", *pyopnb._PACKAGES]
+LIGHT = ["engine", "engine.runtime", "models", *pyopnb._PACKAGES]
 MODULES = ["pyopnb", *(f"pyopnb.{name}" for name in LIGHT)]
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 
 def test_native_module_is_the_environments_own():

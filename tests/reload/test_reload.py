@@ -16,8 +16,8 @@ from limits import LIMIT
 from small_ops import chain
 
 import pyopnb
+from pyopnb.engine.runtime import _bridge
 from pyopnb.errors import SessionRebuilt
-from pyopnb.runtime import _bridge
 
 X = np.float32([1, 2, 3])
 
@@ -337,7 +337,7 @@ def test_an_op_is_redefined_while_another_thread_builds_for_it():
 GROWTH = """
 import gc, linecache, os, sys
 import numpy as np, onnxruntime, pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 def define(add):
     text = f"class Op:\\n    def compute(self, x):\\n        return x + {add}\\n"
@@ -371,7 +371,7 @@ def rounds(count):
     states = _bridge.counters()["states"]
     return states, sys.getallocatedblocks(), len(gc.get_objects()), resident
 
-kept = pyopnb.ops.op.MAX_VERSIONS
+kept = pyopnb.engine.ops.op.MAX_VERSIONS
 rounds(2 * kept)  # the history fills up
 before = rounds(kept)
 print(*(late - early for early, late in zip(before, rounds(1000))))

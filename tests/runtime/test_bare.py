@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import pyopnb
-from pyopnb.runtime import callbacks
+from pyopnb.engine.runtime import callbacks
 
 X = np.float32([[1, 2], [3, 4]])
 

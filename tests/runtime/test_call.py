@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.runtime import call, node_kernel
+from pyopnb.engine.runtime import call, node_kernel
 
 X = np.float32([1, -2])
 

@@ -17,7 +17,7 @@ from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 
 def quietly(reference, feeds):

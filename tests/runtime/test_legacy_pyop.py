@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 F = TensorProto.FLOAT
 X = np.float32([[1, 2], [3, 4]])

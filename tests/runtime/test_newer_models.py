@@ -10,13 +10,17 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
+from pyopnb.engine.models import versions
+from pyopnb.engine.models.ort_capabilities import (
+    newest_ir_version,
+    newest_loaded_ir,
+    newest_version,
+)
+from pyopnb.engine.models.versions import new_imports
+from pyopnb.engine.runtime import notices
 from pyopnb.errors import Filled
-from pyopnb.models import versions
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, newest_version
 from pyopnb.models.support import lacking, refusal
-from pyopnb.models.versions import new_imports
 from pyopnb.onnx_reference import fill
-from pyopnb.runtime import notices
 
 F = np.float32
 X = F([1, -2])

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 
 class PlusOne:

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from onnx import helper
 
 import pyopnb
-from pyopnb.ops.dtypes import DTYPES
+from pyopnb.engine.ops.dtypes import DTYPES
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

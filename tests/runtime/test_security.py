@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 F = TensorProto.FLOAT
 NAMES = ("trap_a", "trap_b", "trap_pkg", "trap_pkg.inner", "subprocess_like")

@@ -11,7 +11,7 @@ import pytest
 import small_ops
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 X = np.float32([1, 2])
 

@@ -3,12 +3,12 @@
 import ast
 from pathlib import Path
 
-import pyopnb.runtime
-from pyopnb.runtime import _bridge
+import pyopnb.engine.runtime
+from pyopnb.engine.runtime import _bridge
 
 
 def _stub():
-    return ast.parse((Path(pyopnb.runtime.__file__).parent / "_bridge.pyi").read_text())
+    return ast.parse((Path(pyopnb.engine.runtime.__file__).parent / "_bridge.pyi").read_text())
 
 
 def test_the_stub_names_what_the_module_has():

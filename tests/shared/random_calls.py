@@ -25,9 +25,9 @@ import numpy as np
 from limits import LIMIT
 
 import pyopnb
+from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.runtime import _bridge
 from pyopnb.errors import SessionRebuilt
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.runtime import _bridge
 
 __all__ = ["EPOCH", "Report", "epoch", "main", "random_calls"]
 

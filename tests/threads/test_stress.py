@@ -19,7 +19,7 @@ from limits import LIMIT
 from small_ops import chain
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 THREADS = 8
 SECONDS = float(os.environ.get("PYOPNB_STRESS_SECONDS", "2"))

@@ -11,7 +11,7 @@ from small_ops import chain
 from together import together
 
 import pyopnb
-from pyopnb.runtime import _bridge
+from pyopnb.engine.runtime import _bridge
 
 THREADS, RUNS = 4, 60
 X = np.arange(6, dtype=np.float32)

@@ -8,7 +8,7 @@ from small_gradients import SCALE, USER_RELU
 
 import pyopnb
 import pyopnb.torch
-from pyopnb.models.ort_capabilities import newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_opset
 
 INFER = "    def infer(self, x, *more): return x\n    def backward"
 SQUARES = """

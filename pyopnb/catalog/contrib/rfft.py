@@ -8,7 +8,7 @@ NumPy's numpy.fft, to 1e-5 (float32).
 import numpy as np
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.ops.types import TensorType
+from pyopnb.engine.ops.types import TensorType
 
 NAMES = ("com.microsoft::Rfft",)
 

@@ -7,7 +7,7 @@ against NumPy's slices, exactly.
 
 import numpy as np
 
-from pyopnb.ops.types import TensorType
+from pyopnb.engine.ops.types import TensorType
 
 NAMES = ("::Split",)
 VERSIONS = (1,)

@@ -6,7 +6,7 @@ Defined in onnx/onnx v1.2.2, docs/Changelog.md, Tile-1. Tested against NumPy's t
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import item_of
-from pyopnb.ops.types import TensorType
+from pyopnb.engine.ops.types import TensorType
 
 NAMES = ("::Tile",)
 VERSIONS = (1,)

@@ -11,7 +11,7 @@ from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, parts
 from pyopnb.diffs.base import ToleranceDiff
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.ops.progress import tracking
+from pyopnb.engine.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
 

@@ -11,9 +11,9 @@ from zipfile import ZipFile
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from pyopnb.engine.models.io import format_advice, guess_format, similar_path
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
-from pyopnb.models.io import format_advice, guess_format, similar_path
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from pyopnb.diffs.arrays.parts import parts
 from pyopnb.diffs.arrays.report import format_index, verb
 from pyopnb.diffs.tolerances import Tolerances, relative_tolerance
-from pyopnb.ops.messages import plural
+from pyopnb.engine.ops.messages import plural
 
 __all__ = ["mismatch"]
 

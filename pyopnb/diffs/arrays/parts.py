@@ -12,12 +12,12 @@ import numpy as np
 from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, quick_stats, scale_of
 from pyopnb.diffs.documents import from_plain, read_fields, to_plain
 from pyopnb.diffs.tolerances import Tolerances
+from pyopnb.engine.ops.coerce import foreign_array, is_foreign_array
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError
-from pyopnb.ops.coerce import foreign_array, is_foreign_array
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.result import Result
-from pyopnb.ops.types import type_of
 
 __all__ = ["VERDICTS", "Part", "largest_difference", "named", "parts"]
 

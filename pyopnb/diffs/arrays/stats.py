@@ -20,9 +20,9 @@ from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.pairs import Pairs, pairs_of
 from pyopnb.diffs.arrays.tolerance import Frontier
 from pyopnb.diffs.arrays.ulp import smallest_normal, tabulate
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.progress import advance
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.progress import advance
 
 __all__ = [
     "ODD",

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
-from pyopnb.models.onnx_schemas import default_attribute, find_schema
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.registry import registry
+from pyopnb.engine.models.onnx_schemas import default_attribute, find_schema
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.registry import registry
 
 __all__ = ["Defaults", "attribute_key", "differing_attributes", "format_attribute"]
 

@@ -14,11 +14,11 @@ from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import Tolerances
+from pyopnb.engine.models.io import ModelSource
+from pyopnb.engine.models.nodes import full_name, path_of_body, type_of_proto, walk
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.types import ANY
 from pyopnb.errors import InputError
-from pyopnb.models.io import ModelSource
-from pyopnb.models.nodes import full_name, path_of_body, type_of_proto, walk
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import ANY
 
 __all__ = ["GraphComparison", "find_changes"]
 

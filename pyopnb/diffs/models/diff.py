@@ -13,8 +13,8 @@ from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.models.io import open_readonly
-from pyopnb.ops.messages import plural
+from pyopnb.engine.models.io import open_readonly
+from pyopnb.engine.ops.messages import plural
 
 __all__ = ["ModelDiff", "diff_models", "format_change"]
 

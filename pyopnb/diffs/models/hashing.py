@@ -18,10 +18,10 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
-from pyopnb.models.external_data import entries, original, with_data
-from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import constant_value
-from pyopnb.ops.names import canonical_domain
+from pyopnb.engine.models.external_data import entries, original, with_data
+from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine.models.nodes import constant_value
+from pyopnb.engine.ops.names import canonical_domain
 
 __all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
 

@@ -19,15 +19,15 @@ from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optim
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
+from pyopnb.engine.models.external_data import take_in_all
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import read_model, to_model
+from pyopnb.engine.ops.arguments import check_arguments, check_by_name
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.plan import is_op
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.external_data import take_in_all
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import read_model, to_model
-from pyopnb.ops.arguments import check_arguments, check_by_name
-from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.registry import registry
-from pyopnb.runtime.plan import is_op
 from pyopnb.traces.elsewhere import other_python
 from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.initializers import Initializers

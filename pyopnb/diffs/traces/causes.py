@@ -15,9 +15,9 @@ from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
-from pyopnb.models.nodes import full_name, named_bodies
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.op import Version
+from pyopnb.engine.models.nodes import full_name, named_bodies
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.op import Version
 
 __all__ = ["find_causes", "op_versions"]
 

@@ -24,10 +24,10 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
+from pyopnb.engine.models.nodes import full_name
+from pyopnb.engine.ops.messages import sanitize, suggest
+from pyopnb.engine.ops.progress import advance, tracking
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import full_name
-from pyopnb.ops.messages import sanitize, suggest
-from pyopnb.ops.progress import advance, tracking
 from pyopnb.traces.trace import Trace
 
 __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]

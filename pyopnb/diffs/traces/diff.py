@@ -27,8 +27,8 @@ from pyopnb.diffs.traces.steps import (
     format_versions,
     same_values,
 )
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.named_items import NamedItems
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.named_items import NamedItems
 
 __all__ = ["TraceDiff"]
 

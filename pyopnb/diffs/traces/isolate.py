@@ -19,17 +19,17 @@ from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
-from pyopnb.models.external_data import is_external, with_data
-from pyopnb.models.nodes import full_name, nodes_in, type_proto
-from pyopnb.models.tensors import tensors
+from pyopnb.engine.models.external_data import is_external, with_data
+from pyopnb.engine.models.nodes import full_name, nodes_in, type_proto
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.progress import advance
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.types import type_of
+from pyopnb.engine.runtime.one_run import run_each
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.progress import advance
-from pyopnb.ops.registry import registry
-from pyopnb.ops.types import type_of
-from pyopnb.runtime.one_run import run_each
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Isolated", "Isolation", "Run", "as_made", "runner"]

@@ -10,13 +10,13 @@ from onnx import GraphProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.models.inline import inline_ops
-from pyopnb.models.io import read_model
-from pyopnb.models.nodes import first_output
-from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.runtime.plan import is_op
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import read_model
+from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.progress import advance, tracking
+from pyopnb.engine.runtime.plan import is_op
 from pyopnb.traces.optimized_run import OptimizedRun, optimization_levels, run_optimized
 from pyopnb.traces.origins import origins
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyopnb.diffs.arrays.report import format_number
-from pyopnb.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize
 
 __all__ = ["QuantizedTensor"]
 

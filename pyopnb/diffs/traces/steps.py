@@ -12,7 +12,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.diffs.documents import write_fields
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize
 
 __all__ = [
     "AMPLIFIES",

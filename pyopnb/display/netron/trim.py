@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_attribute
 
-from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import first_output, walk
-from pyopnb.models.tensors import tensors
-from pyopnb.ops.messages import plural
-from pyopnb.ops.names import fresh_name
+from pyopnb.engine.models.io import without_weights
+from pyopnb.engine.models.nodes import first_output, walk
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.messages import plural
+from pyopnb.engine.ops.names import fresh_name
 
 __all__ = ["Trimmed", "trim"]
 

@@ -23,10 +23,10 @@ from pyopnb.display.show import show
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.colors import text_colour
 from pyopnb.display.view import Canvas, View
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError, PyopError
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
-from pyopnb.runtime.session.session import Session
 from pyopnb.traces.trace import Trace
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]

@@ -9,10 +9,8 @@ from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.errors import ModelError
-from pyopnb.models.edit.select import Where, select_sites
-from pyopnb.models.io import ModelSource, read_model, to_model
-from pyopnb.models.nodes import (
+from pyopnb.engine.models.io import ModelSource, read_model, to_model
+from pyopnb.engine.models.nodes import (
     Site,
     add_imports,
     attribute_values,
@@ -20,15 +18,17 @@ from pyopnb.models.nodes import (
     linked_attributes,
     nodes_in,
 )
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.types import Types
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.names import canonical_domain, split_name
-from pyopnb.ops.op import Op
-from pyopnb.ops.registry import find_op, registry
-from pyopnb.ops.schema import Schema
-from pyopnb.ops.types import ANY, TensorType
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.models.types import Types
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.names import canonical_domain, split_name
+from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.registry import find_op, registry
+from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.errors import ModelError
+from pyopnb.models.edit.select import Where, select_sites
 
 __all__ = ["open_for_edit", "put_ops", "replace"]
 

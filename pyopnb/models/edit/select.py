@@ -7,10 +7,10 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
+from pyopnb.engine.models.nodes import Site, full_name, walk
+from pyopnb.engine.models.taps import TAP_DOMAIN
+from pyopnb.engine.ops.messages import closest, sanitize
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import Site, full_name, walk
-from pyopnb.models.taps import TAP_DOMAIN
-from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["Where", "select_sites"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
+from pyopnb.engine.models.functions import function_key
+from pyopnb.engine.models.index import sort_nodes
+from pyopnb.engine.models.markers import remove_markers
+from pyopnb.engine.models.nodes import Site, path_of_function, walk
 from pyopnb.errors import ModelError
-from pyopnb.models.functions import function_key
-from pyopnb.models.index import sort_nodes
-from pyopnb.models.markers import remove_markers
-from pyopnb.models.nodes import Site, path_of_function, walk
 
 __all__ = ["Retry", "failing_node"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyopnb.models.ort_capabilities import Operator, RuntimeKernel, kernels, port_at
-from pyopnb.models.ort_types import join_types, to_notation
+from pyopnb.engine.models.ort_capabilities import Operator, RuntimeKernel, kernels, port_at
+from pyopnb.engine.models.ort_types import join_types, to_notation
 
 __all__ = [
     "Kinds",

@@ -1,7 +1,7 @@
 """Find the nodes that the installed ONNX Runtime lacks something for, by the types of all values.
 
-The types are those of `pyopnb.models.types`: ONNX's inference, the ops' own ``infer``, and the type
-variables of the runtime's operators. Calls of local functions are written out for it, as the
+The types are as in `pyopnb.engine.models.types`: ONNX's inference, the ops' own ``infer``, and the
+type variables of the runtime's operators. Calls of local functions are written out for it, as the
 runtime does, so that a node in a function is judged in each call.
 """
 
@@ -21,16 +21,15 @@ from onnx import (
     helper,
 )
 
-from pyopnb.models.catalog_names import node_entry, node_refusal
-from pyopnb.models.faults import nearest_op
-from pyopnb.models.index import GraphIndex, sort_nodes
-from pyopnb.models.inline import inlined_functions
-from pyopnb.models.io import without_weights
-from pyopnb.models.markers import PREFIX
-from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.operator_functions import function_of, model_of_call
-from pyopnb.models.ort_capabilities import (
+from pyopnb.engine.models.faults import nearest_op
+from pyopnb.engine.models.index import GraphIndex, sort_nodes
+from pyopnb.engine.models.inline import inlined_functions
+from pyopnb.engine.models.io import without_weights
+from pyopnb.engine.models.markers import PREFIX
+from pyopnb.engine.models.nodes import Site, full_name, imported_versions, is_constant, walk
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.models.operator_functions import function_of, model_of_call
+from pyopnb.engine.models.ort_capabilities import (
     Operator,
     kernel_refusal,
     newest_version,
@@ -39,7 +38,13 @@ from pyopnb.models.ort_capabilities import (
     port_at,
     schema_domains,
 )
-from pyopnb.models.ort_types import kind_of, to_notation
+from pyopnb.engine.models.ort_types import kind_of, to_notation
+from pyopnb.engine.models.types import Types
+from pyopnb.engine.models.versions import NewImport, changed_in, runnable_versions
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.registry import registry
+from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.support.kernels import (
     Kinds,
     float16_as_float32,
@@ -48,11 +53,6 @@ from pyopnb.models.support.kernels import (
     unserved_types,
 )
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
-from pyopnb.models.types import Types
-from pyopnb.models.versions import NewImport, changed_in, runnable_versions
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.registry import registry
 
 __all__ = ["lacks"]
 

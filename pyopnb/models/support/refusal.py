@@ -11,21 +11,21 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
+from pyopnb.engine.models.faults import catalog_hint, find_faults
+from pyopnb.engine.models.functions import function_key
+from pyopnb.engine.models.nodes import Site, bodies, imported_versions, walk
+from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.engine.models.ort_capabilities import newest_version
+from pyopnb.engine.models.ort_types import to_notation
+from pyopnb.engine.models.versions import FILL, new_imports
+from pyopnb.engine.ops.coerce import cast_expression
+from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
-from pyopnb.models.faults import catalog_hint, find_faults
-from pyopnb.models.functions import function_key
-from pyopnb.models.nodes import Site, bodies, imported_versions, walk
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.ort_capabilities import newest_version
-from pyopnb.models.ort_types import to_notation
 from pyopnb.models.support.lacking import lacks
 from pyopnb.models.support.unsupported import MIXED, Unsupported
-from pyopnb.models.versions import FILL, new_imports
-from pyopnb.ops.coerce import cast_expression
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.names import canonical_domain
 
 __all__ = ["explain_refusal"]
 

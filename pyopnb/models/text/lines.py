@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyopnb.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize
 
 __all__ = ["BLANK", "QUOTED", "caret", "position_of", "where"]
 

@@ -24,10 +24,10 @@ from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
+from pyopnb.engine.models.nodes import bodies
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import bodies
 from pyopnb.models.text.lines import QUOTED, where
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["AS_WRITTEN", "apply_notes", "note_lines"]
 

@@ -11,20 +11,20 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 
+from pyopnb.engine.models.build import ints_to_floats, type_outputs
+from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.models.faults import ModelFault, find_faults
+from pyopnb.engine.models.index import sort_nodes
+from pyopnb.engine.models.nodes import first_output, nodes_in
+from pyopnb.engine.models.opsets import import_domains
+from pyopnb.engine.models.tensors import tensors
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.errors import ModelError
-from pyopnb.models.build import ints_to_floats, type_outputs
-from pyopnb.models.external_data import is_external
-from pyopnb.models.faults import ModelFault, find_faults
-from pyopnb.models.index import sort_nodes
-from pyopnb.models.nodes import first_output, nodes_in
-from pyopnb.models.opsets import import_domains
-from pyopnb.models.tensors import tensors
 from pyopnb.models.text.lines import BLANK, QUOTED, caret, position_of, where
 from pyopnb.models.text.notes import apply_notes
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, quote
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 
 __all__ = ["complete", "parse", "read_text"]
 

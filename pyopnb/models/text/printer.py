@@ -24,10 +24,10 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.models.text.notes import note_lines
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.messages import sanitize
 
 __all__ = ["DEEPEST", "TEXT_NAMES", "format_model", "quote"]
 

@@ -11,16 +11,16 @@ import onnx
 from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.models.io import as_proto
+from pyopnb.engine.models.nodes import forget_inferred
+from pyopnb.engine.models.tensors import is_repeated, tensors
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.external_data import is_external
-from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import forget_inferred
-from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.models.text.notes import AS_WRITTEN
 from pyopnb.models.text.parse import complete, read_text
 from pyopnb.models.text.printer import format_model
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
 
 __all__ = ["text"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.schema import REQUIRED, Attr
+from pyopnb.engine.ops.types import TensorType
 from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.schema import REQUIRED, Attr
-from pyopnb.ops.types import TensorType
 
 __all__ = ["Control", "attr_control", "feed_control"]
 

@@ -13,19 +13,19 @@ import numpy as np
 
 from pyopnb.diffs.api import diff
 from pyopnb.display.steady import SteadyColors
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.ops.schema import REQUIRED, Attr
+from pyopnb.engine.ops.text_table import Table
+from pyopnb.engine.ops.types import ANY
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.ops.names import split_name
-from pyopnb.ops.registry import registry
-from pyopnb.ops.result import Result
-from pyopnb.ops.schema import REQUIRED, Attr
-from pyopnb.ops.text_table import Table
-from pyopnb.ops.types import ANY
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["Interact", "interact"]
 

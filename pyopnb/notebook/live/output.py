@@ -15,18 +15,18 @@ import ipywidgets
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.steady import SteadyColors
+from pyopnb.engine.ops.locks import locked
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.runtime.options import quiet_options
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report
 from pyopnb.notebook.live.run import Run, run_session, set_attrs
 from pyopnb.notebook.live.shown import Shown
 from pyopnb.notebook.live.worker import Worker
-from pyopnb.ops.locks import locked
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.result import Result
-from pyopnb.runtime.options import quiet_options
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["LiveOutput"]
 

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyopnb.ops
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError
 from pyopnb.notebook.live.shown import Shown, shown_by
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.result import Result
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["Run", "require_session", "run_session", "set_attrs"]
 
-_PACKAGE = str(Path(pyopnb.ops.__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, eq=False)

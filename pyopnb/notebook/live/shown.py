@@ -14,7 +14,7 @@ from IPython.core.getipython import get_ipython
 
 from pyopnb.display.html import image, pre
 from pyopnb.display.show import show
-from pyopnb.ops.result import Result
+from pyopnb.engine.ops.result import Result
 
 __all__ = ["Shown", "shown_by"]
 

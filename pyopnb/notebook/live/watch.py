@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.messages import hide_internal_frames
+from pyopnb.engine.ops.result import Result
+from pyopnb.engine.runtime.session.session import Session
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
-from pyopnb.ops.result import Result
-from pyopnb.runtime.session.session import Session
 
 __all__ = ["Watch", "watch"]
 

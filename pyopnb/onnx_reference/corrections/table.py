@@ -10,6 +10,7 @@ from typing import Any
 from onnx import AttributeProto, helper
 
 from pyopnb.catalog.index import entries, entries_named
+from pyopnb.engine.ops.names import split_name
 from pyopnb.onnx_reference.attributes import default_of, has_default
 from pyopnb.onnx_reference.corrections import (
     convolution,
@@ -29,7 +30,6 @@ from pyopnb.onnx_reference.corrections import (
     texts,
     trees,
 )
-from pyopnb.ops.names import split_name
 
 __all__ = ["corrected_operators", "correction_of"]
 

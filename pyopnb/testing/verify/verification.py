@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import type_of
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.types import type_of
 from pyopnb.testing.verify.rounding import Function, Judge, KernelError, Settle, call_original, run
 from pyopnb.testing.verify.trials import Trial, reverse
 from pyopnb.testing.verify.values import Arrays, each

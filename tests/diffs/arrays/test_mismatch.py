@@ -10,7 +10,7 @@ import pytest
 
 from pyopnb.diffs.arrays.mismatch import mismatch
 from pyopnb.diffs.arrays.ulp import rounding_error
-from pyopnb.ops.dtypes import DTYPES
+from pyopnb.engine.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from pyopnb import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.stats import array_stats
-from pyopnb.ops.dtypes import DTYPES
+from pyopnb.engine.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")
 SAME, VALUE, CLOSE, DIFFERENT, NOT = (

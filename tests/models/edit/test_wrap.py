@@ -16,8 +16,8 @@ import onnxruntime
 import pytest
 
 import pyopnb
+from pyopnb.engine.ops.types import tensor_type
 from pyopnb.models.edit.wrap import Seen
-from pyopnb.ops.types import tensor_type
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 

@@ -10,15 +10,15 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 
 import pyopnb
 from pyopnb import missing
-from pyopnb.models.faults import exists
-from pyopnb.models.nodes import nodes_in, walk
-from pyopnb.models.opsets import import_domains
-from pyopnb.models.ort_capabilities import (
+from pyopnb.engine.models.faults import exists
+from pyopnb.engine.models.nodes import nodes_in, walk
+from pyopnb.engine.models.opsets import import_domains
+from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
     newest_opset,
     newest_version,
 )
-from pyopnb.models.versions import lower_versions
+from pyopnb.engine.models.versions import lower_versions
 
 _KERNEL = {"no kernel", "no kernel for dtype"}
 

@@ -19,7 +19,7 @@ from limits import LIMIT
 from onnx import helper, numpy_helper
 
 import pyopnb
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 
 STORY = """\
 (float[N,3] x) => (float[N,3] y) {
@@ -80,7 +80,9 @@ def test_the_name(text: str, given: str | None, name: str) -> None:
 )
 def test_types(written: str, dtype: str, dims: Any) -> None:
     tensor = pyopnb.parse(f"({written} x) => (y) {{ y = Abs(x) }}").graph.input[0].type.tensor_type
-    assert tensor.elem_type == next(r.onnx for r in pyopnb.ops.dtypes.DTYPES if r.name == dtype)
+    assert tensor.elem_type == next(
+        r.onnx for r in pyopnb.engine.ops.dtypes.DTYPES if r.name == dtype
+    )
     assert tensor.HasField("shape") == (dims is not None)
     assert [
         d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim

@@ -12,7 +12,7 @@ from onnx import AttributeProto, TypeProto, helper, numpy_helper
 
 import pyopnb
 from audit.cases import Case
-from pyopnb.ops.dtypes import dtype
+from pyopnb.engine.ops.dtypes import dtype
 
 __all__ = ["NoJudge", "kernel_results", "model_of", "plain_results"]
 

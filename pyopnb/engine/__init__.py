@@ -1,0 +1,1 @@
+"""What makes a Python class run in ONNX Runtime: ops, the models of sessions, the runtime."""

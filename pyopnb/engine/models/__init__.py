@@ -1,0 +1,11 @@
+"""ModelProtos: built, read, ordered, typed, edited, saved and loaded."""
+
+from pyopnb.engine.ops.installed import require
+
+# Here, as this is the first room that `import pyopnb` enters.
+require("onnx", "1.19", "onnx")
+require(
+    "onnxruntime",
+    "1.25",
+    "onnxruntime (or onnxruntime-gpu, -directml or -openvino, of which one is enough)",
+)

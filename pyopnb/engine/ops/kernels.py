@@ -1,0 +1,32 @@
+"""ONNX Runtime's kernels for the rooms below the one that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onnx import NodeProto
+
+from pyopnb.engine.ops.handed_down import handed_down
+from pyopnb.engine.ops.op import Op
+
+__all__ = ["Kernel", "runtime_kernel"]
+
+Kernel = Callable[..., Sequence[Any]]
+"""A function of a node's inputs that returns its outputs; None stands for one that is left out."""
+
+
+def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> Kernel:
+    """Return what ONNX Runtime computes for a node, as a function of arrays.
+
+    Parameters
+    ----------
+    node : NodeProto
+        Its attributes count; its inputs are those of each call.
+    versions : mapping
+        Of the domains that the model imports.
+    op : Op, optional
+        What runs the node, if it is an op's.
+    """
+    kernel: Kernel = handed_down("node_kernel")(node, versions, op)
+    return kernel

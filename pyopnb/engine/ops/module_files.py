@@ -1,0 +1,169 @@
+"""Ops as a Python file: written from a notebook, and run when the user names it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
+from pyopnb.engine.ops.exec_module import define_all, exec_source
+from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
+from pyopnb.engine.ops.op import Version
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.ops.source import source_closure
+from pyopnb.errors import DefinitionError, UnknownName
+
+__all__ = ["load_module", "save_module"]
+
+_HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
+
+
+@hide_internal_frames
+@check_arguments
+def save_module(
+    path: str | os.PathLike[str], *ops: str, overwrite: bool = False
+) -> tuple[Version, ...]:
+    """Write ops of the registry as a module that defines them when it is imported.
+
+    What the classes use comes along: imports, functions and classes whose text is known, and
+    plain constants (numbers, strings, containers of these, small arrays). Anything else that they
+    use is refused by name.
+
+    Parameters
+    ----------
+    path : path
+        It ends in ``.py``. A file that this function wrote, and that was not
+        changed since, is replaced.
+    *ops : str
+        Names of ops; all of the registry if none is given.
+    overwrite : bool
+        Replace any other file as well.
+
+    Returns
+    -------
+    tuple of Version
+        The ops that were written.
+
+    Raises
+    ------
+    UnknownName
+        There is no such op, or the registry is empty.
+    DefinitionError
+        The file would not be self-contained: see `pyopnb.engine.ops.source`. Or a file of
+        somebody else is there.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pyopnb
+    >>> @pyopnb.pyop("doctest::Thrice")
+    ... class Thrice:
+    ...     def compute(self, x):
+    ...         return x * 3
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "ops.py")
+    >>> _ = save_module(path, "doctest::Thrice")
+    >>> print("".join(path.read_text().splitlines(keepends=True)[1:]))
+    import pyopnb
+    <BLANKLINE>
+    <BLANKLINE>
+    @pyopnb.pyop("doctest::Thrice")
+    class Thrice:
+        def compute(self, x):
+            return x * 3
+    <BLANKLINE>
+    >>> [str(version) for version in load_module(path)]
+    ['doctest::Thrice, version 2']
+    >>> folder.cleanup()
+    """
+    target = Path(os.fspath(path))
+    if target.suffix != ".py":
+        raise DefinitionError(
+            "file",
+            expected="a name that ends in .py",
+            got=sanitize(str(path)),
+            next=sanitize(f"{target.stem}.py"),
+        )
+    # A gradient op is written by the class of the op that it belongs to, once.
+    selected = {}
+    for op in [registry[name] for name in ops] if ops else registry:
+        selected[op.definer.name] = op.definer
+    if not selected:
+        raise UnknownName(
+            "registry", expected="an op to write", got="none", next="define it: %%pyop"
+        )
+    if not overwrite and target.exists() and not _is_ours(target):
+        raise DefinitionError(
+            f"file {sanitize(str(path))}",
+            expected="a new name",
+            got="a file that was written or changed by somebody else",
+            next="another name, or overwrite=True (%pyop save: --overwrite)",
+        )
+    versions = tuple(op.current for op in selected.values())
+    # The whole text is made before the file is touched, as an op can be refused.
+    text = source_closure(versions)
+    check_writable(target)
+    with atomic_write(target) as file:
+        file.stream.write(f"{_HEAD}{_checksum(text)}\n{text}".encode())
+    return versions
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether `save_module` wrote a file, and nobody changed it since."""
+    try:
+        first, _, text = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return first == f"{_HEAD}{_checksum(text)}"
+
+
+@hide_internal_frames
+@check_arguments
+def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
+    """Run a Python file and define its ops, the classes under ``@pyopnb.pyop``.
+
+    They are defined after all of the file ran; a file that raises defines nothing.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    tuple of Version
+        In the order of the file.
+
+    Raises
+    ------
+    DefinitionError
+        There is no such file, or no op in it.
+    Exception
+        What the file raises, as itself.
+    """
+    __tracebackhide__ = True
+    file = Path(os.fspath(path)).absolute()
+    where = f"file {sanitize(str(path))}"
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        next_ = f"a path from {sanitize(os.getcwd())}"
+        raise DefinitionError(
+            where, expected="a Python file", got="no such file", next=next_
+        ) from None
+    except OSError as error:
+        raise DefinitionError(
+            where, expected="a file that can be read", got=sanitize(error.strerror or str(error))
+        ) from None
+    name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
+    definitions = exec_source(name, str(file), data)
+    if not definitions:
+        raise DefinitionError(
+            where, expected="an op", got="none", next="@pyopnb.pyop above the class"
+        )
+    return define_all(definitions)

@@ -1,0 +1,130 @@
+"""What one run gave, by name."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any
+
+import numpy as np
+
+from pyopnb.engine.ops.arguments import check_by_name, describe
+from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.engine.ops.messages import sanitize, suggest_key
+from pyopnb.engine.ops.types import type_of
+from pyopnb.errors import InputError, UnknownName
+
+__all__ = ["Result", "index_error"]
+
+
+class Result(Displayable):
+    """The outputs of one run: arrays by name, in the order of the model's outputs.
+
+    Parameters
+    ----------
+    arrays : Mapping
+        What each output is: an array, a list of arrays for a sequence, None for an empty optional.
+
+    Examples
+    --------
+    >>> result = Result({"y": np.zeros(2, np.float32), "n": np.int64(2)})
+    >>> y, n = result
+    >>> result["y"] is y, result[0] is y, "y" in result, len(result), list(result.keys())
+    (True, True, True, 2, ['y', 'n'])
+    >>> result
+    y: float32[2]
+    [0. 0.]
+    n: int64[]
+    2
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        check_by_name(arrays, "Result, arrays", '{"y": y}')
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, str):
+            if key in self._arrays:
+                return self._arrays[key]
+            raise UnknownName(
+                "result",
+                expected=", ".join(map(sanitize, self._arrays)) or "no outputs",
+                got=sanitize(key),
+                next=suggest_key(key, self._arrays),
+            )
+        try:
+            return list(self._arrays.values())[key]
+        except TypeError:
+            raise index_error("result", "output", key) from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._arrays.values())
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is an output of this name."""
+        return isinstance(name, str) and name in self._arrays
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an output by name, or something else if there is none of that name.
+
+        Parameters
+        ----------
+        name : str
+        default : object, optional
+
+        Returns
+        -------
+        object
+        """
+        return self._arrays.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the outputs; ``dict(result)`` needs it.
+
+        Returns
+        -------
+        KeysView of str
+        """
+        return self._arrays.keys()
+
+    # Completion of ``result["``.
+    _ipython_key_completions_ = keys  # IPython's protocol, for ``result["``
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return pairs of name and array.
+
+        Returns
+        -------
+        ItemsView
+        """
+        return self._arrays.items()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the outputs without their names.
+
+        Returns
+        -------
+        ValuesView
+        """
+        return self._arrays.values()
+
+    def __repr__(self) -> str:
+        texts = [_format_output(name, value) for name, value in self._arrays.items()]
+        return "\n".join(texts) or "no outputs"
+
+
+def index_error(where: str, noun: str, key: object) -> InputError:
+    """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
+    return InputError(where, expected=f"the name of one {noun}", got=describe(key))
+
+
+def _format_output(name: str, value: Any) -> str:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"{sanitize(name)}: {type(value).__name__}\n{value!r}"
+    # A result is shown at the end of a cell, so a large array is cut short.
+    with np.printoptions(threshold=100, edgeitems=3):
+        return f"{sanitize(name)}: {type_of(value)}\n{value}"

@@ -1,0 +1,220 @@
+"""Build ONNX Runtime's session of a model, retrying until it knows all dtypes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import onnxruntime
+from onnx import ModelProto
+
+from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.io import ModelSource
+from pyopnb.engine.models.markers import add_markers, remove_markers
+from pyopnb.engine.models.nodes import declared_scalars, forget_inferred
+from pyopnb.engine.ops.handed_down import handed_down
+from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.callbacks import get_library_path
+from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
+from pyopnb.engine.runtime.options import CHANGING, LENT, session_options, writes_files
+from pyopnb.engine.runtime.plan import Plan, is_op, planned_nodes
+from pyopnb.engine.runtime.session.config import CPU, SessionConfig
+from pyopnb.engine.runtime.session.state import Feeds, SessionState
+from pyopnb.engine.runtime.settings import Setting, Settings
+from pyopnb.errors import RunRefused
+
+__all__ = ["Prepare", "build_state"]
+
+Prepare = Callable[[Plan, ModelProto], None]
+"""Changes a plan, and the session's own copy of the model, before each attempt to build."""
+
+
+def build_state(
+    config: SessionConfig,
+    source: ModelSource,
+    *,
+    epoch: int | None = None,
+    setting: Setting | None = None,
+    prepare: Prepare | None = None,
+) -> SessionState:
+    """Build ONNX Runtime's session of a model, with the ops of an epoch and the attrs of a setting.
+
+    Parameters
+    ----------
+    config : SessionConfig
+    source : ModelSource
+        Its proto is changed.
+    epoch : int, optional
+        The registry's current one if not given.
+    setting : Setting, optional
+        Attrs that differ from the model's.
+    prepare : callable, optional
+
+    Returns
+    -------
+    SessionState
+    """
+    __tracebackhide__ = True
+    plan = _plan(config, source, registry.epoch if epoch is None else epoch, setting or Setting())
+    runtime: onnxruntime.InferenceSession | BaseException
+    while True:
+        if prepare is not None:
+            prepare(plan, source.proto)
+        runtime = _attempt(config, source, plan)
+        # Each attempt shows which dtypes have to be declared before ONNX Runtime infers.
+        if not plan.learn():
+            break
+    # There is nothing more to learn, so the exception of the last attempt stands.
+    if isinstance(runtime, BaseException):
+        raise runtime
+    return SessionState(
+        config=config,
+        runtime=runtime,
+        feeds=Feeds(runtime, declared_scalars(source.proto)),
+        ops=tuple(sorted({node.op.name for node in plan.nodes})),
+        kernels=plan.kernels,
+        settings=plan.settings,
+        epoch=plan.epoch,
+        seen=plan.epoch,
+        folder=source.folder,
+        taken_out=source.taken_out,
+        only_cpu=runtime.get_providers() == [CPU],
+    )
+
+
+def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setting) -> Plan:
+    """Plan which nodes run through which ops, with the attrs that were changed."""
+    __tracebackhide__ = True
+    forget_inferred(source.proto)
+    source.proto = inline_ops(source.proto, is_op(source.proto, config.modules, config.ops))
+    nodes = planned_nodes(source.proto, config.modules, epoch, config.ops)
+    # A session that is built again keeps what `set_attrs` has changed.
+    for number, values in setting.changes.items():
+        nodes[number].values.update(values)
+    if config.is_parallel and nodes:
+        # On ONNX Runtime's own threads, no documented feature says which run a call belongs to.
+        raise RunRefused(
+            "session with ExecutionMode.ORT_PARALLEL",
+            expected="a model without Python ops, or ORT_SEQUENTIAL",
+            got=f"a model with {nodes[0].op.name}",
+            next="options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL",
+        )
+    return Plan(nodes, epoch, Settings(Setting({}, setting.changes, setting.model)))
+
+
+def _attempt(
+    config: SessionConfig, source: ModelSource, plan: Plan
+) -> onnxruntime.InferenceSession | BaseException:
+    """Make ONNX Runtime's session; return its exception if the plan can fix the cause."""
+    __tracebackhide__ = True
+    add_markers(source.proto, [node.numbered for node in plan.nodes])
+    options = session_options(config.options, source)
+    keywords = dict(config.keywords)
+    if config.is_cpu_only:
+        # Falling back from the CPU to the CPU only repeats the failure and prints it.
+        keywords.setdefault("enable_fallback", 0)
+
+    def make_runtime(model: bytes | str) -> onnxruntime.InferenceSession:
+        __tracebackhide__ = True
+        if model is not source.given:
+            options.register_custom_ops_library(get_library_path())
+        # A trace may be changing the user's options in another thread.
+        with nullcontext() if config.options is None else CHANGING:
+            return _runtime_of(model, options, config, keywords)
+
+    def load_again(proto: ModelProto) -> str:
+        model = proto.SerializeToString()
+        try:
+            call_runtime(plan.epoch, make_runtime, (model,), plan=plan)
+        except Exception as error:  # what ONNX Runtime raises has no common base class
+            return str(error)
+        return ""
+
+    given = source.given
+    if plan.nodes or given is None:
+        given = source.proto.SerializeToString()
+    try:
+        runtime = call_runtime(
+            plan.epoch, make_runtime, (given,), plan=plan, always=not plan.wanted
+        )
+    except Exception as error:
+        if plan.wanted:
+            return error
+        if source.absent is not None and "external" in str(error).lower():
+            raise source.absent from error
+        _explain(config, source.proto, error, None if writes_files(options) else load_again)
+        raise
+    # Weights in memory that is lent to ONNX Runtime have to live as long as its session.
+    runtime._lent = LENT.get(options)
+    if source.taken_out:
+        weakref.finalize(runtime._sess, keep_owners, runtime._lent).atexit = False
+    return runtime
+
+
+_DROPPED = "Failed to find node output or a constant initializer producing output: "
+_DROPPING = ("MatMul_BatchNormalization_Fusion", "EmbedLayerNormFusion")
+"""Optimizers of ONNX Runtime that remove a tensor although it is an output of the model."""
+
+
+def _runtime_of(
+    model: Any, options: onnxruntime.SessionOptions, config: SessionConfig, keywords: dict[str, Any]
+) -> onnxruntime.InferenceSession:
+    """Make ONNX Runtime's session, without the optimizers that drop one of its outputs.
+
+    Its ``_left_out`` says which they are.
+    """
+
+    def make(disabled: Sequence[str], left_out: str) -> onnxruntime.InferenceSession:
+        names = [*(keywords.get("disabled_optimizers") or ()), *disabled]
+        more = {**keywords, "disabled_optimizers": names} if names else keywords
+        runtime = onnxruntime.InferenceSession(
+            model, options, config.providers, config.provider_options, **more
+        )
+        runtime._left_out = left_out
+        return runtime
+
+    try:
+        return make((), "")
+    except RuntimeError as error:
+        _, found, output = str(error).partition(_DROPPED)
+        if not found:
+            raise
+    reason = f"would drop output {sanitize(output.rstrip('.'))}"
+    for names in ((_DROPPING[0],), (_DROPPING[1],), _DROPPING):
+        try:
+            return make(names, f"{' and '.join(names)}, which {reason}")
+        except RuntimeError as error:
+            if _DROPPED not in str(error):
+                raise
+    # Only without optimizations can no other one do so.
+    level = options.graph_optimization_level
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return make((), f"optimizations, which {reason}")
+    finally:
+        options.graph_optimization_level = level
+
+
+def _explain(
+    config: SessionConfig,
+    proto: ModelProto,
+    error: Exception,
+    load_again: Callable[[ModelProto], str] | None,
+) -> None:
+    """Explain why ONNX Runtime refused, or name the node that its message is about."""
+    __tracebackhide__ = True
+    if not is_of_runtime(error):
+        return  # an op's own exception says enough
+    marked = ModelProto()
+    marked.CopyFrom(proto)
+    remove_markers(proto)
+    explanation = handed_down("refusal")(proto, str(error), filled=config.filled)
+    if explanation is not None:
+        raise explanation from None
+    where = handed_down("failing_node")(marked, str(error), load_again)
+    if where is not None:
+        add_note(error, f"in {where}")
