@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 PYTHONS = [
     "border/test_interrupts.py",
     "border/test_lifetime.py",
-    "border/test_misbehaviour.py",
+    "border/test_misbehavior.py",
     "border/test_random_calls.py",
     "border/test_reuse.py",
     "diffs/test_ops.py",
@@ -62,7 +62,7 @@ PYTHONS = [
 ]
 # What the oldest NumPy, onnx, onnxruntime, IPython, ipywidgets, netron or matplotlib may change.
 LIBRARIES = [
-    "border/test_misbehaviour.py",
+    "border/test_misbehavior.py",
     "diffs/arrays",
     "diffs/traces",
     "display/netron",

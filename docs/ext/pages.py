@@ -1,7 +1,7 @@
 """Add to Sphinx the directives that read the code, and the checks that fail the build.
 
 ``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class;
-``.. benchmarks::`` the newest results; ``.. catalogue::`` the operators of the catalogue;
+``.. benchmarks::`` the newest results; ``.. catalog::`` the operators of the catalog;
 ``.. operators::`` those of ONNX in the reference;
 ``.. public-names::`` a table of all public names. The build fails if rooms import each other in a
 circle or upwards, if a public name or method has no entry in the reference, or if a link inside the
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
-import catalogue
+import catalog
 import executed
 import gallery
 import internal_links
@@ -46,7 +46,7 @@ __all__ = ["setup"]
 
 
 class CellLexer(IPython3Lexer):  # type: ignore[misc]  # it has no types
-    """Colour IPython's cells, and the Python below ``%%pyop``."""
+    """Color IPython's cells, and the Python below ``%%pyop``."""
 
     tokens = {  # noqa: RUF012  # as Pygments has it
         "root": [
@@ -122,16 +122,16 @@ def _row(cells: Sequence[str]) -> nodes.row:
     return nodes.row("", *(nodes.entry("", nodes.paragraph("", cell)) for cell in cells))
 
 
-class Catalogue(SphinxDirective):
-    """The operators of the catalogue, from its files and what was measured of them."""
+class Catalog(SphinxDirective):
+    """The operators of the catalog, from its files and what was measured of them."""
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(catalogue.RESULTS))
-        return [_table(catalogue.COLUMNS, catalogue.rows()), *self._refused()]
+        self.env.note_dependency(str(catalog.RESULTS))
+        return [_table(catalog.COLUMNS, catalog.rows()), *self._refused()]
 
     def _refused(self) -> list[nodes.Node]:
         title = "Those that cannot run, and what to do instead:"
-        return [nodes.paragraph("", title), _table(catalogue.REFUSED, catalogue.refused())]
+        return [nodes.paragraph("", title), _table(catalog.REFUSED, catalog.refused())]
 
 
 class Operators(SphinxDirective):
@@ -231,7 +231,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("rooms", Rooms)
     app.add_directive("messages", Messages)
     app.add_directive("benchmarks", Benchmarks)
-    app.add_directive("catalogue", Catalogue)
+    app.add_directive("catalog", Catalog)
     app.add_directive("operators", Operators)
     app.add_directive("public-names", PublicNames)
     app.connect("source-read", _show_as_executed)

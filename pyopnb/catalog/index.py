@@ -1,4 +1,4 @@
-"""Find entries of the catalogue and of installed packs by the operator names in model files."""
+"""Find entries of the catalog and of installed packs by the operator names in model files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True)
 class Entry:
-    """An operator of the catalogue.
+    """An operator of the catalog.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Entry:
     versions : tuple of int
         For an operator of ONNX, the versions that it runs; empty if the version does not matter.
     pack : str
-        The installed pack that it comes from, ``"pyopnb"`` for the catalogue's own.
+        The installed pack that it comes from, ``"pyopnb"`` for the catalog's own.
     """
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class EntryRefusal:
-    """An operator that the catalogue cannot run.
+    """An operator that the catalog cannot run.
 
     Attributes
     ----------
@@ -92,17 +92,17 @@ class EntryRefusal:
     instead: str
 
     def __str__(self) -> str:
-        return f"pyopnb's catalogue cannot run it, because {self.reason}. Try: {self.instead}"
+        return f"pyopnb's catalog cannot run it, because {self.reason}. Try: {self.instead}"
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Import all files of the catalogue.
+    """Import all files of the catalog.
 
     Returns
     -------
     tuple of Entry
-        The catalogue's own operators in the order of their file names, then those of installed
+        The catalog's own operators in the order of their file names, then those of installed
         packs.
     """
     loaded = []
@@ -123,7 +123,7 @@ def _files() -> tuple[tuple[str, ModuleType], ...]:
             files += _files_of(point.name, importlib.import_module(point.value))
         except Exception as error:  # a pack is others' code, and can raise anything
             text = (
-                f"the pack {point.name} of pyopnb's catalogue does not load: "
+                f"the pack {point.name} of pyopnb's catalog does not load: "
                 f"{type(error).__name__}: {error}"
             )
             warnings.warn(text, stacklevel=level_of_user())
@@ -142,13 +142,13 @@ def _files_of(pack: str, package: ModuleType) -> Iterator[tuple[str, ModuleType]
 
 @cache
 def refusals() -> tuple[EntryRefusal, ...]:
-    """Import all files of the catalogue that say why an operator cannot run."""
+    """Import all files of the catalog that say why an operator cannot run."""
     modules = [module for _, module in _files() if hasattr(module, "REFUSAL")]
     return tuple(EntryRefusal(module.NAMES, module.REFUSAL, module.INSTEAD) for module in modules)
 
 
 def find_refusal(name: str) -> EntryRefusal | None:
-    """Return why the catalogue cannot run an operator; None if it can or does not know the name."""
+    """Return why the catalog cannot run an operator; None if it can or does not know the name."""
     for refusal in refusals():
         if name in refusal.names:
             return refusal
@@ -175,7 +175,7 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
     Returns
     -------
     Entry or None
-        None if the catalogue has no such operator.
+        None if the catalog has no such operator.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
         _told.add(name)
         packs = ", ".join(entry.pack for entry in matches)
         warnings.warn(
-            f"{name} is in several packs of pyopnb's catalogue: {packs}. "
+            f"{name} is in several packs of pyopnb's catalog: {packs}. "
             f"That of {matches[0].pack} serves. "
             f'Try: pyopnb.catalog.prefer("{matches[1].pack}")',
             stacklevel=level_of_user(),
@@ -215,7 +215,7 @@ def prefer(*packs: str) -> None:
     Parameters
     ----------
     *packs : str
-        Names of packs, the preferred one first; ``"pyopnb"`` is the catalogue itself. Without
+        Names of packs, the preferred one first; ``"pyopnb"`` is the catalog itself. Without
         names, the default order is restored. Nodes that are already filled keep their op.
 
     Raises

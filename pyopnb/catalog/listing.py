@@ -1,4 +1,4 @@
-"""The catalogue as a table."""
+"""The catalog as a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 4
 
 
 def search(text: str = "") -> Table:
-    """List the operators of the catalogue whose names, domains or descriptions contain a text.
+    """List the operators of the catalog whose names, domains or descriptions contain a text.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def diff(
         1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. If you pass some of
         the three, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
         leaves the other two as they are. It is the default for two traces made by ONNX Runtime at
-        different levels of optimisation, or if torch made one of them, because their kernels add up
+        different levels of optimization, or if torch made one of them, because their kernels add up
         in different orders. Only ``atol`` applies to integers, and no tolerance to bools and
         strings. NaN agrees with NaN at the same index, and an infinity with an infinity of the same
         sign.

@@ -165,7 +165,7 @@ class Tolerances(NamedTuple):
             return entry.rtol, entry.atol, scaled
         absolute = float(self.atol or 0.0)
         if name.startswith(_INTEGER_PREFIXES):
-            # A relative tolerance would let large ids pass as their neighbours.
+            # A relative tolerance would let large ids pass as their neighbors.
             return 0.0, absolute, 0.0
         return float(self.rtol or 0.0), absolute, scaled
 

@@ -23,7 +23,7 @@ from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, escape, join, pre
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.view import View, picture_html, view
 from pyopnb.engine.ops.text_table import Table
@@ -35,7 +35,7 @@ _ROWS = 100
 # A longer line of the headline is cut after this many characters.
 _LINE = 400
 _LABELS = ("where", "how much")
-# Colors of medium lightness, legible on white and on black; a sign says the same without colour.
+# Colors of medium lightness, legible on white and on black; a sign says the same without color.
 _GOOD, _BAD, _UNKNOWN = "#2f8f4e", "#d1453b", "#b7791f"
 _SIGNS = {
     "bit-identical": ("✓", _GOOD),
@@ -107,10 +107,10 @@ def headline_html(thing: DiffBase) -> str:
 
 
 def badge(verdict: str) -> str:
-    """Write a verdict as a sign, a word and a colour."""
-    colour = _SIGNS.get(verdict, ("·", "#808080"))[1]
+    """Write a verdict as a sign, a word and a color."""
+    color = _SIGNS.get(verdict, ("·", "#808080"))[1]
     shape = "display:inline-block;padding:0 9px;margin:2px 4px 2px 0;border-radius:9px"
-    style = f"{shape};border:1px solid {colour};color:{colour};font-weight:600;white-space:nowrap"
+    style = f"{shape};border:1px solid {color};color:{color};font-weight:600;white-space:nowrap"
     return f'<span style="{style}">{escape(verdict_text(verdict))}</span>'
 
 
@@ -180,7 +180,7 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
     if facts is None or facts.matrix is None or facts.count < 2:
         return []
     sizes = facts.picture()
-    # Elements that are not finite on one side have one colour; the table says what they are.
+    # Elements that are not finite on one side have one color; the table says what they are.
     sizes = np.where(np.isinf(sizes), np.nan, sizes)
     positive = sizes[sizes > 0]
     low = float(positive.min(initial=np.inf))
@@ -188,9 +188,9 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
     high = max(float(positive.max(initial=0.0)), float(facts.largest or 0))
     if limits is not None:
         low, high = limits
-    scale = ColourScale(low if limits else 0.0, high or 1.0)
+    scale = ColorScale(low if limits else 0.0, high or 1.0)
     if high > 20 * low > 0:
-        scale = ColourScale(low, high, log=True)
+        scale = ColorScale(low, high, log=True)
     # Division that rounds up: the last cell may cover fewer elements.
     rows = -(-facts.matrix[0] // sizes.shape[0])
     columns = -(-facts.matrix[1] // sizes.shape[1])

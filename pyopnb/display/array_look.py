@@ -25,7 +25,7 @@ class ArrayLook:
     rgb : bool, optional
         Whether three or four channels are one picture.
     limits : (float, float), optional
-        The numbers of the first and the last colour.
+        The numbers of the first and the last color.
     """
 
     rgb: bool | None = None

@@ -11,7 +11,7 @@ from pyopnb.display.array_curve import curve_of, is_curve
 from pyopnb.display.array_look import ArrayLook, Limits, squeeze, title_of_array
 from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs
 from pyopnb.display.svg.chart import Chart
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
@@ -206,11 +206,11 @@ def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple
 
 def _scale(
     matrices: Sequence[np.ndarray], summary: Summary, limits: Limits | None, is_complex: bool
-) -> tuple[ColourScale, str]:
+) -> tuple[ColorScale, str]:
     """Choose the colors of a sheet, and say which number is beyond them."""
     if limits is not None:
         low, high = limits
-        return ColourScale(low, high, kind="diverging" if low == -high else "grey"), ""
+        return ColorScale(low, high, kind="diverging" if low == -high else "gray"), ""
     sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
     sizes = sizes[np.isfinite(sizes)]
     high = float(sizes.max(initial=0))
@@ -223,11 +223,11 @@ def _scale(
         high = 1.5 * typical
         words = f"The farthest from 0 is {max(summary.least, summary.greatest, key=abs):.4g}."
     if is_complex:
-        return ColourScale(0.0, high), words
+        return ColorScale(0.0, high), words
     low = float(summary.least or 0)
     if low < 0:
-        return ColourScale(-high, high, kind="diverging"), words
-    # Numbers that are never negative are grey, as in a photograph.
+        return ColorScale(-high, high, kind="diverging"), words
+    # Numbers that are never negative are gray, as in a photograph.
     if not high / 2 < low < math.inf:
         low = 0.0
-    return ColourScale(low, high, kind="grey"), words
+    return ColorScale(low, high, kind="gray"), words

@@ -6,7 +6,7 @@
 (() => {
   'use strict';
 
-  // Of words that an image shows on a page that may be light or dark. In the page itself they have the page's colour.
+  // Of words that an image shows on a page that may be light or dark. In the page itself they have the page's color.
   const INK = '#757b82';
 
   const STYLE = `

@@ -14,7 +14,7 @@ from pyopnb.display.model_info import (
     title_of,
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.engine.models.nodes import first_output
 from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.registry import registry
@@ -44,7 +44,7 @@ class GraphStyle:
     notes : mapping
         By the names of tensors. The first line is the tensor's value, which replaces its
         type; it may be empty.
-    scale : ColourScale, optional
+    scale : ColorScale, optional
         The colors of the values.
     """
 
@@ -53,7 +53,7 @@ class GraphStyle:
     names: bool
     legend: str
     notes: Mapping[str, str]
-    scale: ColourScale | None
+    scale: ColorScale | None
 
 
 def graph_of(scope: Scope, style: GraphStyle) -> BoxGraph:

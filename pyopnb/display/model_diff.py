@@ -166,8 +166,8 @@ def _source_diff(lines: tuple[str, ...]) -> str:
     for line in lines[:_MOST_LINES]:
         style = ""
         if line[:1] in _BACKGROUNDS:
-            colour = _BACKGROUNDS[line[:1]]
-            style = f' style="display:inline-block;width:100%;background-color:{colour}"'
+            color = _BACKGROUNDS[line[:1]]
+            style = f' style="display:inline-block;width:100%;background-color:{color}"'
         body += f"<span{style}>{html.escape(sanitize_source(line)[:_LONGEST])}</span>\n"
     if len(lines) > _MOST_LINES:
         body += f"and {len(lines) - _MOST_LINES:,} more lines"

@@ -110,7 +110,7 @@ def view_model(
     scale = scale_for(values.values(), log=log, unit=unit) if values else None
     names = len(proto.graph.node) <= _NAMES_UP_TO
     style = GraphStyle(values, badges, names, legend, notes or {}, scale)
-    # A constant that has a colour or a mark stays a box, as it could not be seen otherwise.
+    # A constant that has a color or a mark stays a box, as it could not be seen otherwise.
     for scope in scopes.values():
         scope.fold({*values, *badges})
     graph = graph_of(main, style)
@@ -172,17 +172,17 @@ def _canvas(proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle) -> Ca
         for node in scope.nodes:
             value = style.values.get(id(node))
             mark = style.marks.get(id(node), "")
-            colour = ""
+            color = ""
             if mark:
-                colour = mark_look(mark)[0]
+                color = mark_look(mark)[0]
             if scale is not None and value is not None:
-                colour = scale.colour(value)
+                color = scale.color(value)
             about = [mark] if mark else []
             for name in node.output:
                 if style.notes.get(name):
                     about.append(f"{name}: {style.notes[name].strip()}")
-            if colour or about:
-                nodes.append((node, colour, text_lines(about)))
+            if color or about:
+                nodes.append((node, color, text_lines(about)))
     return Canvas(proto, tuple(nodes), scale, style.legend)
 
 

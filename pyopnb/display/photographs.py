@@ -81,7 +81,7 @@ def photographs(
         with np.errstate(all="ignore"):
             shares = (planes - low) / ((high - low) or 1.0)
             pixels = np.rint(255 * np.clip(shares, 0, 1))
-            # A pixel that is not finite gets the colour that NaN has in heat maps.
+            # A pixel that is not finite gets the color that NaN has in heat maps.
             pixels[~np.isfinite(planes).all(axis=-1)] = (*SPECIAL["NaN"], 255)[:channels]
             pictures.append(pixels.astype(np.uint8))
     model = "RGB"

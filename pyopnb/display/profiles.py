@@ -48,7 +48,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     Raises
     ------
     InputError
-        The profile cannot be coloured like that.
+        The profile cannot be colored like that.
     """
     if by not in _LEGENDS:
         expected = " or ".join(_LEGENDS)

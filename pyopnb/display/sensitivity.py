@@ -21,7 +21,7 @@ __all__ = ["view_sensitivity"]
 _BYTES = 60_000
 # The picture has at most this many bars; their names and the longest bar are this wide, in pixels.
 _BARS, _NAMES, _LONGEST, _ROW = 30, 200, 240, 18
-_COLOUR = "#0077bb"
+_COLOR = "#0077bb"
 
 
 @view.register(Sensitivity)
@@ -63,7 +63,7 @@ def _draw(thing: Sensitivity, title: str) -> Drawing:
         length = _LONGEST * max(0.0, node.gain) / nodes[0].gain
         name = fit(node.name, 11, _NAMES - 8)
         shapes.append(Text(_NAMES - 8, y + 12, name, 11, INK, "end"))
-        shapes.append(Rectangle(_NAMES, y + 2, length, _ROW - 6, fill=_COLOUR))
+        shapes.append(Rectangle(_NAMES, y + 2, length, _ROW - 6, fill=_COLOR))
         shapes.append(Text(_NAMES + length + 6, y + 12, f"{node.gain:+.2f}", 11, INK))
     chart = Chart(width, len(nodes) * _ROW, shapes, "gain at the outputs in float, dB")
     return page([chart], title)

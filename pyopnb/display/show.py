@@ -37,7 +37,7 @@ def show(thing: Any, **options: Any) -> View:
         or `pyopnb.registry`.
     **options
         - for anything with a graph: ``colors={output: number}`` and ``marks={output: text}``
-          colour and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
+          color and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
           the mouse;
         - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colors mean;
         - for a profile: ``by="time"`` or ``"python"``;
@@ -46,7 +46,7 @@ def show(thing: Any, **options: Any) -> View:
           trainings into the same charts;
         - for a sweep: ``output=`` chooses the output to draw;
         - for a diff of arrays: ``limits=(low, high)`` for the colors of the errors;
-        - for arrays: ``limits=(low, high)`` are the numbers of the first and last colour, or the
+        - for arrays: ``limits=(low, high)`` are the numbers of the first and last color, or the
           ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
           are one picture, which otherwise depends on shape, dtype and range; ``name=`` names a
           single array.

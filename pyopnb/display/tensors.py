@@ -15,7 +15,7 @@ from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
@@ -244,10 +244,10 @@ def _table(matrix: np.ndarray) -> str:
     """Write numbers on their heat map's colors, half as strong, so that digits can be read."""
     numbers = to_floats(matrix)
     most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    colors = ColourScale(-most, most, kind="diverging").pixels(numbers)
+    colors = ColorScale(-most, most, kind="diverging").pixels(numbers)
     body = ""
     for values, row in zip(matrix, colors.tolist(), strict=True):
-        cells = [_cell(value, *colour) for value, colour in zip(values, row, strict=True)]
+        cells = [_cell(value, *color) for value, color in zip(values, row, strict=True)]
         body += f"<tr>{''.join(cells)}</tr>"
     table = f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'
     # A narrow page scrolls the table and not itself.
@@ -257,8 +257,8 @@ def _table(matrix: np.ndarray) -> str:
 def _cell(value: Any, red: int, green: int, blue: int, opacity: int) -> str:
     is_float = isinstance(value, (np.floating, np.complexfloating))
     text = escape(f"{value:.4g}" if is_float else value, 40)
-    colour = f"rgba({red},{green},{blue},{opacity / 510:.2f})"
-    return f'<td style="{_CELL};background-color:{colour}">{text}</td>'
+    color = f"rgba({red},{green},{blue},{opacity / 510:.2f})"
+    return f'<td style="{_CELL};background-color:{color}">{text}</td>'
 
 
 def _texts_html(value: np.ndarray) -> str:

@@ -91,12 +91,12 @@ def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int
 
 
 def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
-    """Make the options of a view that shows the errors; a node without one has no colour."""
+    """Make the options of a view that shows the errors; a node without one has no color."""
     names = {name for node in model.graph.node for name in node.output if name}
     colors = {}
     marks = {}
     if thing.quantization:
-        # The more noise, the warmer the colour.
+        # The more noise, the warmer the color.
         for row in thing.quantization:
             if row.sqnr is not None and math.isfinite(row.sqnr) and row.b in names:
                 colors[row.b] = -row.sqnr

@@ -47,7 +47,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     Raises
     ------
     InputError
-        The trace cannot be coloured like that.
+        The trace cannot be colored like that.
     """
     by = by or ("time" if thing.times else "size")
     if thing.times:
@@ -142,7 +142,7 @@ def _colors(thing: Trace, by: str) -> dict[str, float]:
         if summary is None or summary.kind != "number" or not summary.count:
             continue
         if summary.has_nonfinite or summary.least is None:
-            # The scale draws numbers that are not finite in a separate colour.
+            # The scale draws numbers that are not finite in a separate color.
             numbers[name] = math.inf
         elif by == "std":
             numbers[name] = float(summary.std or 0.0)

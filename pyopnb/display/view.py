@@ -21,7 +21,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.display.html import image, join, paragraph
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
@@ -48,14 +48,14 @@ class Canvas:
     nodes : tuple of (NodeProto, str, str)
         Nodes of it with their colors as ``#rrggbb``, which may be empty, and the text of their
         cards.
-    scale : ColourScale or None
+    scale : ColorScale or None
         What the colors mean, and ``legend`` of what.
     legend : str
     """
 
     model: ModelProto
     nodes: tuple[tuple[NodeProto, str, str], ...]
-    scale: ColourScale | None
+    scale: ColorScale | None
     legend: str
 
 

@@ -35,7 +35,7 @@ def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
     dims = tuple(map(_known, items))
     parts: list[Tensor] = []
     for varies, sizes_of_part in groupby(items, is_traced):
-        # Neighbouring constants are one constant.
+        # Neighboring constants are one constant.
         if varies:
             parts.extend(map(_size_vector, sizes_of_part))
         else:

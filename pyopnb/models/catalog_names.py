@@ -1,4 +1,4 @@
-"""The operators of the catalogue that nodes of a model mean."""
+"""The operators of the catalog that nodes of a model mean."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSIONS = range(1, 2**31)
 
 
 def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
-    """Find the operator of the catalogue that a node means.
+    """Find the operator of the catalog that a node means.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
     Returns
     -------
     Entry or None
-        None if the catalogue has no operator of this name, or only one with other inputs.
+        None if the catalog has no operator of this name, or only one with other inputs.
     """
     domain = canonical_domain(node.domain)
     if (
@@ -45,12 +45,12 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
 
 
 def node_refusal(node: NodeProto) -> EntryRefusal | None:
-    """Return why the catalogue cannot run a node's operator; None if it can or does not know it."""
+    """Return why the catalog cannot run a node's operator; None if it can or does not know it."""
     return find_refusal(full_name(node))
 
 
 def misuse(node: NodeProto, version: int | None = None) -> str:
-    """Say which inputs or attrs of a node the catalogue's operator does not accept.
+    """Say which inputs or attrs of a node the catalog's operator does not accept.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
     Returns
     -------
     str
-        Empty if it takes all, or if the catalogue does not know the operator.
+        Empty if it takes all, or if the catalog does not know the operator.
     """
     refusal = node_refusal(node)
     if refusal is not None:
@@ -71,7 +71,7 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
         return ""
     entry = node_entry(node, version)
     if entry is None:
-        return f"the catalogue's {name} does not take {plural(len(node.input), 'input')}"
+        return f"the catalog's {name} does not take {plural(len(node.input), 'input')}"
     known = []
     for parameter in inspect.signature(entry.op_class).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -80,5 +80,5 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
     for attribute in node.attribute:
         if attribute.name not in known:
             expected = ", ".join(known) or "no attrs"
-            return f"the catalogue's {name} takes {expected}, not {sanitize(attribute.name)}"
+            return f"the catalog's {name} takes {expected}, not {sanitize(attribute.name)}"
     return ""

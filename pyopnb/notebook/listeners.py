@@ -46,7 +46,7 @@ def close_all(shell: Any) -> None:
 def is_ours(part: object) -> bool:
     """Tell whether this room defined the object.
 
-    The module's name decides: a package that was imported again must recognise the objects of the
+    The module's name decides: a package that was imported again must recognize the objects of the
     earlier import in the shell.
     """
     return (getattr(part, "__module__", None) or "").startswith("pyopnb.notebook.")

@@ -41,7 +41,7 @@ class PatchedOps(ast.NodeTransformer):
         self.close = registry.subscribe(self._note)
 
     def _note(self, version: Version) -> None:
-        is_ours = version.cls.__module__.startswith("pyopnb.")  # as the catalogue's are
+        is_ours = version.cls.__module__.startswith("pyopnb.")  # as the catalog's are
         if version.gradient_of is None and not is_ours and _file_of(version.cls) is not None:
             self._looks[version.op] = _Look(version)
 

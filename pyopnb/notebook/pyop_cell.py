@@ -48,7 +48,7 @@ _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
 
 def transform_lines(lines: list[str]) -> list[str]:
-    """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognises.
+    """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognizes.
 
     This is an input transformer of IPython. ``%%pyop`` without a body is left as it is: a prompt
     then waits for the body, as for any cell magic.

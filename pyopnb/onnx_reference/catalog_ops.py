@@ -1,4 +1,4 @@
-"""Nodes that an operator of the catalogue can run, and the ops that run them."""
+"""Nodes that an operator of the catalog can run, and the ops that run them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def redefine_catalog_op(node: NodeProto) -> None:
 
 
 def is_for_version(node: NodeProto, version: int | None) -> bool:
-    """Tell whether the catalogue has a node's operator in its old version.
+    """Tell whether the catalog has a node's operator in its old version.
 
     It has the old versions that ONNX's reference runs wrongly.
     """
@@ -70,7 +70,7 @@ def op_named(name: str, inputs: int | None = None) -> Op | None:
     -------
     Op or None
         In the domain of `CATALOG_DOMAIN`, so that plain sessions see no op of that name; None if
-        the catalogue does not have it, or only versions of it that no new model has.
+        the catalog does not have it, or only versions of it that no new model has.
     """
     domain, op_type = split_name(name if "::" in name else f"::{name}")
     for entry in entries_named(f"{domain}::{op_type}"):
@@ -90,7 +90,7 @@ def _old_entry(class_name: str) -> Entry | None:
 
 
 def is_catalog_domain(domain: str) -> bool:
-    """Tell whether a node of this domain was filled from the catalogue."""
+    """Tell whether a node of this domain was filled from the catalog."""
     return domain == CATALOG_DOMAIN or domain.startswith(f"{CATALOG_DOMAIN}.")
 
 

@@ -1,4 +1,4 @@
-"""Replace nodes that ONNX Runtime lacks by ONNX's reference implementation or the catalogue."""
+"""Replace nodes that ONNX Runtime lacks by ONNX's reference implementation or the catalog."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fill(
     """Return a copy of a model in which Python ops run every node that the runtime lacks.
 
     The stand-in is ONNX's reference implementation, such as ``onnx.reference::Celu_12`` for version
-    12 of Celu. For operators that ONNX does not define, it is an operator of the catalogue, such as
+    12 of Celu. For operators that ONNX does not define, it is an operator of the catalog, such as
     ``pyopnb.catalog.TRT::EfficientNMS_TRT``. If you have an op with the node's own name, it comes
     first. If the model's opset is too new for the runtime, it is lowered: a node whose operator has
     not changed since, or only in its allowed types, still runs in the runtime; any other runs in
@@ -241,7 +241,7 @@ class _Filling:
             if node_entry(node, version) is None:
                 lack = lack_of_reference(node, version) if version is not None else ""
                 reason = f": {lack}" if lack else ""
-                return f"neither ONNX's reference implementation nor the catalogue has it{reason}"
+                return f"neither ONNX's reference implementation nor the catalog has it{reason}"
         for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):
                 uncarried = self._types.uncarried(site.scope, name)

@@ -70,7 +70,7 @@ def reference(
     ----------
     op : str
         ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``; in other domains, an operator of the
-        catalogue.
+        catalog.
     *inputs : array, or list of arrays for a sequence
         None leaves out an optional input. With types in place of arrays, as ``infer`` gets them,
         the types of the outputs are returned.

@@ -70,7 +70,7 @@ def skeleton(
     Returns
     -------
     SkeletonCell
-        A str. For an operator of the catalogue, it is the source that `fill` runs. If the installed
+        A str. For an operator of the catalog, it is the source that `fill` runs. If the installed
         ONNX Runtime lacks the operator, the cell defines it and the model then runs. Otherwise the
         cell defines an op in the domain ``pyopnb``, for use with `replace`. All nodes of an
         operator share one class, so types and defaults in the cell hold for all of them.
@@ -112,7 +112,7 @@ def skeleton(
         if row.site is not None and row.site.node == site.node:
             is_missing = True
     usage = OperatorUsage(proto, sites)
-    # The catalogue has old versions that the reference refuses.
+    # The catalog has old versions that the reference refuses.
     version = None if usage.schema is None else usage.schema.since_version
     entry = node_entry(site.node, version)
     if is_missing and not usage.has_reference and entry is not None:
@@ -152,10 +152,10 @@ def _op_name(site: Site) -> tuple[str, str]:
 
 
 def _catalog_cell(entry: Entry, domain: str, op_type: str) -> str:
-    """Write the whole file of an operator of the catalogue, so that it can be read and changed."""
+    """Write the whole file of an operator of the catalog, so that it can be read and changed."""
     lines = entry.source.splitlines()
     for statement in ast.parse(entry.source).body:
-        # The names are how the catalogue finds the file; the first line of the cell has the node's.
+        # The names are how the catalog finds the file; the first line of the cell has the node's.
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "NAMES":
             del lines[statement.lineno - 1 : statement.end_lineno + 1]  # type: ignore[operator]
             break

@@ -222,7 +222,7 @@ def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
     # A lazy layer gets its sizes in its first call.
     if torch.nn.parameter.is_lazy(tensor):
         suggestion = "module(*args) once, which gives the lazy layers their sizes"
-        got = "one of a lazy layer, not initialised"
+        got = "one of a lazy layer, not initialized"
         raise ModelError(where, expected=expected, got=got, next=suggestion)
     suggestion = "load the weights: module.load_state_dict(…)"
     if tensor.is_meta:

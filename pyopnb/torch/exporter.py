@@ -163,7 +163,7 @@ def _call_exporter(program: Any, example: Example) -> Any:
             exported = torch.onnx.export(program, (), **arguments)
         except onnx_ir.passes.PassError:
             # onnxscript's constant folding fails over a split with a size that may change, as
-            # chunk(2) of a dynamic dimension is. Its optimiser is not needed to be right.
+            # chunk(2) of a dynamic dimension is. Its optimizer is not needed to be right.
             _forget_pending_sizes(program)
             exported = torch.onnx.export(program, (), optimize=False, **arguments)
     write_fixed_sizes(exported.model.graph)

@@ -289,7 +289,7 @@ def _remark(call: Any, mended: Mapping[Any, str]) -> str:
     name = submodule_of(call) or sanitize(str(call.target))
     if any(target in str(call.target) for target in _BATCH_STATISTICS):
         return (
-            f"training mode: {name} normalises by the batch in torch, "
+            f"training mode: {name} normalizes by the batch in torch, "
             "and by its running statistics as exported"
         )
     return f"random: {name} draws other numbers in each run" if _draws(call) else ""

@@ -182,9 +182,9 @@ class Report(Sequence[Hole]):
 
     @cached_property
     def picture(self) -> Any:
-        """Draw the model with the nodes in torch coloured.
+        """Draw the model with the nodes in torch colored.
 
-        The colour shows their share of the time if that was measured.
+        The color shows their share of the time if that was measured.
         """
         colors, notes = {}, {}
         for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):

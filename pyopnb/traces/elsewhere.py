@@ -170,7 +170,7 @@ class OtherProcess:
         feeds : sequence of mapping
             The runs of each session.
         sessions : sequence of (sequence of str, str)
-            Of each the tensors that it gives, and its level of optimisation.
+            Of each the tensors that it gives, and its level of optimization.
 
         Raises
         ------
@@ -491,7 +491,7 @@ def trace_elsewhere(
         values=arrays,
         initializers=Initializers(lambda: (complete.graph.initializer, None)),
         versions={op: registry[op].current for op in _nodes_with_ops(complete).values()},
-        runtime=f"{name} on {processor}, {amount} optimisations",
+        runtime=f"{name} on {processor}, {amount} optimizations",
         exposure=exposure,
         other_python=python,
     )

@@ -1,4 +1,4 @@
-"""Run a model at a level of ONNX Runtime's optimisations, and tell which graph ran."""
+"""Run a model at a level of ONNX Runtime's optimizations, and tell which graph ran."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OptimizedRun:
 
 
 def optimization_levels() -> list[str]:
-    """List the levels at which ONNX Runtime optimises, the lowest first."""
+    """List the levels at which ONNX Runtime optimizes, the lowest first."""
     # Which levels there are depends on the version.
     levels = onnxruntime.GraphOptimizationLevel.__members__
     enabling = [name for name in levels if name != "ORT_DISABLE_ALL"]
@@ -44,7 +44,7 @@ def optimization_levels() -> list[str]:
 def run_optimized(
     model: Any, feeds: Mapping[str, Any], level: str, disabled: Sequence[str] = ()
 ) -> OptimizedRun:
-    """Run a model once at a level of optimisation, without some graph transformers."""
+    """Run a model once at a level of optimization, without some graph transformers."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _INFO
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
@@ -73,7 +73,7 @@ def session_at(
     threads: int = 0,
     providers: Sequence[Any] | None = None,
 ) -> Session:
-    """Make a quiet session at a level of optimisation, on some threads; 0 are all."""
+    """Make a quiet session at a level of optimization, on some threads; 0 are all."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)

@@ -36,7 +36,7 @@ class Origin:
 def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     """Group the nodes of an optimized graph with those of the graph that it was made of.
 
-    Tensors keep their names through ONNX Runtime's optimisations unless they are optimized away,
+    Tensors keep their names through ONNX Runtime's optimizations unless they are optimized away,
     and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
     nodes tell more, as in a chain of convolutions whose tensors all have another layout; where the
     edges of the two graphs speak against a name, the executed nodes stay together.
@@ -195,7 +195,7 @@ class _Origins:
                 seen.update(near)
 
     def _spread(self, indices: Iterable[int], near: Mapping[int, list[int]], *, last: bool) -> None:
-        """Give nodes the label of a neighbour that the labels of all other neighbours lead to.
+        """Give nodes the label of a neighbor that the labels of all other neighbors lead to.
 
         Unless ``last``, it is the label that these come from.
         """
@@ -229,7 +229,7 @@ class _Origins:
                 for end in kernels_by_node[reader]:
                     if start != end and (start, end) not in self.edges:
                         self.groups.join(start, end)
-        # A kernel of no known node did a part of what its neighbours seem to have done.
+        # A kernel of no known node did a part of what its neighbors seem to have done.
         for root, producers in self.producers.items():
             tied = [*producers, *self.consumers[root]]
             if root not in self.names and not nodes_by_kernel.keys() >= set(tied):
@@ -243,11 +243,11 @@ class _Origins:
         orphans = []
         for index in self.copies:
             # A copy belongs to the node that it was inserted for.
-            neighbour = next(self._neighbours(index), None)
-            if neighbour is None:
+            neighbor = next(self._neighbors(index), None)
+            if neighbor is None:
                 orphans.append(index)
             else:
-                copies[self.groups.root(neighbour)].append(index)
+                copies[self.groups.root(neighbor)].append(index)
         result = []
         for kernels in self.groups.members():
             nodes = {index for kernel in kernels for index in nodes_by_kernel.get(kernel, ())}
@@ -257,14 +257,14 @@ class _Origins:
             result.append(Origin((), tuple(orphans)))
         return result
 
-    def _neighbours(self, copy: int) -> Iterator[int]:
+    def _neighbors(self, copy: int) -> Iterator[int]:
         """Yield the kernels around a copy, those first that it was inserted for."""
         name = self.ran.nodes[copy].input[0]
         root = self.tensors.root(name)
-        neighbours = [self.producers[root], self.consumers[root]]
+        neighbors = [self.producers[root], self.consumers[root]]
         # A tensor of the user's was converted for those that read it, any other one back
         # for the user's graph.
         if self._is_known(name):
-            neighbours.reverse()
-        for kernels in neighbours:
+            neighbors.reverse()
+        for kernels in neighbors:
             yield from kernels

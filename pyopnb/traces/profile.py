@@ -75,17 +75,17 @@ class NodeProfile:
 
     @cached_property
     def total(self) -> Spread:
-        """Summarise ``totals``."""
+        """Summarize ``totals``."""
         return Spread.of(self.totals)
 
     @cached_property
     def kernel(self) -> Spread:
-        """Summarise ``kernels``."""
+        """Summarize ``kernels``."""
         return Spread.of(self.kernels)
 
     @cached_property
     def python(self) -> Spread | None:
-        """Summarise ``pythons``."""
+        """Summarize ``pythons``."""
         if self.pythons is None:
             return None
         return Spread.of(self.pythons)
@@ -124,7 +124,7 @@ class Profile(NamedItems, Displayable):
         How many runs were wanted; there are less if they were interrupted, or were too much for
         ONNX Runtime's profile.
     runtime : str
-        What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
+        What ran the model: ``"onnxruntime 1.31.1, all optimizations"``.
     logs : list of RunLog
         What ran when, for `to_chrome`.
     remarks : list of str
@@ -161,12 +161,12 @@ class Profile(NamedItems, Displayable):
 
     @cached_property
     def wall(self) -> Spread:
-        """Summarise ``walls``."""
+        """Summarize ``walls``."""
         return Spread.of(self.walls)
 
     @cached_property
     def python(self) -> Spread:
-        """Summarise ``pythons``."""
+        """Summarize ``pythons``."""
         return Spread.of(self.pythons)
 
     @cached_property

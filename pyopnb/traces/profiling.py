@@ -70,7 +70,7 @@ def profile(
     Notes
     -----
     The runs use a second session, which is built for them with the same providers and options and
-    is released afterwards. So ONNX Runtime optimises it as it does yours, with no tensors recorded;
+    is released afterwards. So ONNX Runtime optimizes it as it does yours, with no tensors recorded;
     meanwhile, the weights are in memory twice. Up to 20 more runs without a profile measure what
     the profile itself costs, which is some microseconds per node. Ops have new instances in all of
     these runs, so that state on ``self`` in your session does not change. Sessions that are not

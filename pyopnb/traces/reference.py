@@ -45,7 +45,7 @@ def trace_on_reference(
     named_feeds : dict
         Feeds by name.
     only, keep
-        The tensors to look at, and whether they are kept or only summarised. The evaluator itself
+        The tensors to look at, and whether they are kept or only summarized. The evaluator itself
         holds all of them at once.
     ops : iterable of Op
         Those that nodes may call.

@@ -437,7 +437,7 @@ def _copy_feed(value: Any) -> Any:
 
 
 def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
-    """Name what runs a session's model: onnxruntime's version and its level of optimisation."""
+    """Name what runs a session's model: onnxruntime's version and its level of optimization."""
     # ONNX Runtime's default where the user gave no options.
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     if not optimized:
@@ -447,7 +447,7 @@ def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
     name = level.name.removeprefix("ORT_").removeprefix("ENABLE_").lower()
     amount = "no" if level == _DISABLED else name
     runtime = runtime_name(onnxruntime.__version__, state.runtime.get_providers())
-    return f"{runtime}, {amount} optimisations"
+    return f"{runtime}, {amount} optimizations"
 
 
 def _special_providers(state: SessionState) -> list[tuple[str, dict[str, Any]]]:

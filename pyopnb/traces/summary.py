@@ -135,7 +135,7 @@ class Summary:
 
 
 def summary_of(value: Any) -> Summary:
-    """Summarise a tensor block by block, in constant memory.
+    """Summarize a tensor block by block, in constant memory.
 
     Parameters
     ----------

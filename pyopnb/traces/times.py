@@ -75,7 +75,7 @@ class Times(dict[str, NodeTime]):
     total : float
         The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
     looking : float
-        The time, outside ``total``, in which the trace itself summarised tensors and recorded
+        The time, outside ``total``, in which the trace itself summarized tensors and recorded
         bodies.
     unprofiled : float or None
         How long the normal run took with which the trace was compared, including the conversion of

@@ -73,7 +73,7 @@ class Trace(Displayable):
     versions : dict
         The `Version` of each op that served the run, by the op's name.
     runtime : str
-        Where the model ran: ``"onnxruntime 1.31.1, all optimisations"``.
+        Where the model ran: ``"onnxruntime 1.31.1, all optimizations"``.
     exposure : Exposure or None
         How the outputs of a normal run differ from those of this run; None if they were not
         compared.

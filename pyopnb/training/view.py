@@ -105,7 +105,7 @@ def _charts(
     losses: dict[str, _Points] = {}
     metrics: dict[str, _Points] = {}
     marks: list[tuple[float, str]] = []
-    # The same mean for all of them, so that no curve is smoother than its neighbour.
+    # The same mean for all of them, so that no curve is smoother than its neighbor.
     count = smooth or max(map(_default_window, records.values()))
     for name, record in records.items():
         # A training alone needs no name before those of its lines.

@@ -34,6 +34,6 @@ rows = table.show(chain.from_iterable(theme.rows() for theme in themes))
 if len(sys.argv) == 1:
     results.append(rows, results.machine())
     print(f"\nAppended to {results.RESULTS}")
-    # After the rows are kept: it runs the tests of the catalogue, and writes a table of its own.
+    # After the rows are kept: it runs the tests of the catalog, and writes a table of its own.
     catalog_agreement.measure()
     print(f"\nWritten to {catalog_agreement.RESULTS}")

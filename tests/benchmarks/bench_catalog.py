@@ -1,4 +1,4 @@
-"""Operators of the catalogue beside the kernels of ONNX Runtime that are nearest to them, on the same numbers."""
+"""Operators of the catalog beside the kernels of ONNX Runtime that are nearest to them, on the same numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How far each operator of the catalogue is from its references, and how long both take.
+"""How far each operator of the catalog is from its references, and how long both take.
 
 The examples and the references are those of tests/catalog: its tests run here, and what they call
 and compare is written down. catalog.csv beside this file keeps the table, and the page of the
-catalogue shows it. This alone: ``python tests/benchmarks/catalog_agreement.py``.
+catalog shows it. This alone: ``python tests/benchmarks/catalog_agreement.py``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Call:
 
 
 class Recorder:
-    """A plugin of pytest that writes down what the tests of the catalogue call and compare."""
+    """A plugin of pytest that writes down what the tests of the catalog call and compare."""
 
     def __init__(self) -> None:
         # Calls of the test that runs: their outputs must live, so that no two are at one address.
@@ -212,7 +212,7 @@ def _difference(actual: np.ndarray, desired: np.ndarray) -> tuple[float, str]:
 
 
 def measure(tests: Path = TESTS) -> list[dict[str, str]]:
-    """Run the tests of the catalogue, print the table of agreement, and write it to catalog.csv."""
+    """Run the tests of the catalog, print the table of agreement, and write it to catalog.csv."""
     recorder = Recorder()
     with (
         mock.patch.object(pyopnb, "call", partial(recorder.call, pyopnb.call)),
@@ -230,7 +230,7 @@ def measure(tests: Path = TESTS) -> list[dict[str, str]]:
         arguments = ["-q", "-p", "no:cacheprovider", *warnings, str(tests)]
         code = pytest.main(arguments, plugins=[recorder])
     if code:
-        raise RuntimeError("the tests of the catalogue fail: nothing is written down")
+        raise RuntimeError("the tests of the catalog fail: nothing is written down")
     pairs = recorder.by_form | recorder.by_kernel
     rows = []
     for file in sorted({*recorder.differences, *pairs}):

@@ -78,7 +78,7 @@ def test_an_op_that_runs_a_session_when_it_dies(fresh, make):
     """).clean("[ 2. -4.  6.]\n" + ("RuntimeError True\n" if make != "bare" else "Fail True\n"))
 
 
-@pytest.mark.plain  # as an exception, test_misbehaviour.py has it; here the exit code counts
+@pytest.mark.plain  # as an exception, test_misbehavior.py has it; here the exit code counts
 def test_sys_exit_in_compute_ends_the_program(fresh):
     done = fresh("""
         op("exit::Exit", lambda self, x: sys.exit(7))

@@ -1,6 +1,6 @@
 """Runs inside runs without end: ONNX Runtime recurses on the C stack, which no RecursionError of Python's guards.
 
-Apart from test_misbehaviour.py, because each level unwinds through all outer ones, which takes
+Apart from test_misbehavior.py, because each level unwinds through all outer ones, which takes
 minutes where every allocation is traced.
 """
 

@@ -38,7 +38,7 @@ pyopnb.watch(session, x=np.linspace(-6, 6, 121, dtype=np.float32))"""
 OPS, WATCHED = 1, 2
 WIDTH, HEIGHT = 900, 656
 STATUS = 30  # the height of JupyterLab's line at the bottom
-COLOURS = 64
+COLORS = 64
 # Milliseconds: of a letter, of a picture that is read, and of the last one before
 # the loop begins again.
 LETTER, READ, LAST = 60, 1600, 4500
@@ -65,7 +65,7 @@ class Recording:
         both = Image.new("RGB", (width, 2 * height))
         both.paste(self.pictures[0], (0, 0))
         both.paste(self.pictures[-1], (0, height))
-        palette = both.quantize(COLOURS)
+        palette = both.quantize(COLORS)
         still = [
             picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in self.pictures
         ]

@@ -149,10 +149,10 @@ def test_in_a_notebook_that_was_run_it_answers(page):
     output.locator(BOXES).nth(2).click()
     expect(output.locator(".card")).to_contain_text("b: float32[1,3]")
     page.theme("JupyterLab Dark")
-    colour = page.page.locator(".jp-RenderedHTML").first.evaluate(
+    color = page.page.locator(".jp-RenderedHTML").first.evaluate(
         "area => getComputedStyle(area).color"
     )
-    expect(output.locator("svg text").first).to_have_css("fill", colour)
+    expect(output.locator("svg text").first).to_have_css("fill", color)
     page.screenshot("graph-live-dark")
     output.locator(".card").get_by_role("button", name="tensors").click()
     expect(output.locator("tr[data-pyopnb]").last).to_be_visible()

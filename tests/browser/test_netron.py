@@ -36,7 +36,7 @@ def clicked(node):
 view""",
 )
 
-COLOURED = (
+COLORED = (
     """\
 import numpy as np, pyopnb
 before = pyopnb.parse("(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }")
@@ -54,7 +54,7 @@ def write_files(root):
     (root / "demo.onnx").write_bytes(model.SerializeToString())
     (root / "no.onnx").write_bytes(b"\x08\x0dthis is no model")
     write_notebook(root / "live.ipynb", *LIVE)
-    write_notebook(root / "coloured.ipynb", *COLOURED)
+    write_notebook(root / "colored.ipynb", *COLORED)
     saved = pyopnb.netron(model, name="</script>'\"<b>saved")._repr_mimebundle_()
     write_notebook(root / "saved.ipynb", "view  # nothing was run here", outputs={0: [saved]})
 
@@ -127,7 +127,7 @@ def test_a_file_opens_from_the_file_browser(page, server):
 
 @pytest.mark.everywhere  # test_graph.py has those of a trace
 def test_traces_and_diffs_have_their_colors(page):
-    page.open_notebook("coloured.ipynb")
+    page.open_notebook("colored.ipynb")
     page.run_all()
     page.expect(page.errors, [])
     for theme in ("Light", "Dark"):
@@ -149,5 +149,5 @@ def test_traces_and_diffs_have_their_colors(page):
                 expect(same.locator(".node-item-type path")).to_have_css(
                     "fill", "rgb(117, 123, 130)"
                 )
-            page.screenshot(f"netron-coloured-{number}-{theme.lower()}")
+            page.screenshot(f"netron-colored-{number}-{theme.lower()}")
     expect(frame.locator("#pyopnb-legend")).to_contain_text("largest |a-b|")

@@ -1,4 +1,4 @@
-"""Call entries of the catalogue as ops of the registry, which ONNX Runtime runs; and what tests judge them by."""
+"""Call entries of the catalog as ops of the registry, which ONNX Runtime runs; and what tests judge them by."""
 
 import numpy as np
 

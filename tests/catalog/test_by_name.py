@@ -1,4 +1,4 @@
-"""Operators of the catalogue are used by the names that they have in model files."""
+"""Operators of the catalog are used by the names that they have in model files."""
 
 import numpy as np
 import onnx
@@ -55,7 +55,7 @@ def test_a_name_that_nobody_has_is_refused_as_before():
         ("ai.onnx.contrib::SentencepieceTokenizer", "Try: pip install onnxruntime-extensions"),
     ],
 )
-def test_a_call_that_the_catalogue_cannot_run_says_why(name, said):
+def test_a_call_that_the_catalog_cannot_run_says_why(name, said):
     with pytest.raises(pyopnb.errors.UnknownName, match=said):
         pyopnb.call(name, np.ones(2, "f"))
 
@@ -131,7 +131,7 @@ def test_a_value_that_no_definition_has_is_refused(name, inputs, attrs, said):
         pyopnb.call(name, *inputs, **attrs)
 
 
-def test_the_catalogue_is_a_table_that_can_be_searched(shell):
+def test_the_catalog_is_a_table_that_can_be_searched(shell):
     assert len(pyopnb.catalog().rows) >= len(entries())
     (row,) = pyopnb.catalog("rotated TRTBatched").rows
     assert row[:2] == ("TRTBatchedRotatedNMS", "mmdeploy")
@@ -183,7 +183,7 @@ def test_the_command_line_lists_fills_and_lowers(tmp_path, capsys):
     assert main(["fill", model, "-o", plain]) == 0
     expected = pyopnb.Session(plain)(feeds())
     assert main(["fill", model, "--lower", "--feeds", arrays, "-o", plain]) == 0
-    assert "by the catalogue" in capsys.readouterr().err
+    assert "by the catalog" in capsys.readouterr().err
     pyopnb.registry.clear()
     results = onnxruntime.InferenceSession(plain).run(None, feeds())
     for array, result in zip(expected.values(), results, strict=True):

@@ -244,7 +244,7 @@ def test_points_of_heat_maps_are_between_pixels():
             near(points[0, :3, number], [10 + (x + 0.5) * 2, 20 + (y + 0.5) * 4, 10], 1e-4)
         exponentials = np.exp(maps[0, number].astype(float))
         near(points[0, 3, number], exponentials.max() / exponentials.sum(), 1e-4)
-    # At the corner, both neighbours along an axis are the mirrored ones, and the slope is 0.
+    # At the corner, both neighbors along an axis are the mirrored ones, and the slope is 0.
     near(points[0, :2, 1], [10 + 7.5 * 2, 20 + 0.5 * 4], 1e-4)
     flat = run(f"{C2}HeatmapMaxKeypoint", np.ones((1, 1, 4, 4), np.float32), box)
     np.testing.assert_allclose(flat[0, :, 0], [10 + 0.5 * 4, 20 + 0.5 * 8, 1, 0])

@@ -1,4 +1,4 @@
-"""What each file of the catalogue is."""
+"""What each file of the catalog is."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ def test_a_file_is_one_operator_that_says_where_it_is_defined(entry):
     ]
     assert classes == [entry.op_class]
     assert entry.op_class.__doc__
-    # The page of the catalogue lists which version or commit of which file each follows, where it
+    # The page of the catalog lists which version or commit of which file each follows, where it
     # knowingly differs, by what it was tested, and how well it agrees.
     story, _, tested = module.__doc__.replace("\n", " ").partition("Tested against ")
     _, _, story = story.partition("Defined ")

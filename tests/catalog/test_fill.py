@@ -1,4 +1,4 @@
-"""Models with operators that no runtime serves run with fill=True, by the catalogue."""
+"""Models with operators that no runtime serves run with fill=True, by the catalog."""
 
 import warnings
 
@@ -52,12 +52,10 @@ def feeds():
 def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(domain):
     model = detector(domain, plugin_version="1", background_class=-1, score_activation=0)
     if domain != "":
-        with pytest.raises(
-            pyopnb.PyopError, match="fill=True, which runs it by pyopnb's catalogue"
-        ):
+        with pytest.raises(pyopnb.PyopError, match="fill=True, which runs it by pyopnb's catalog"):
             pyopnb.Session(model)
     session, warned = filled_session(model)
-    assert any("1 Python node, run by the catalogue" in text and "'nms'" in text for text in warned)
+    assert any("1 Python node, run by the catalog" in text and "'nms'" in text for text in warned)
     results = session(**feeds())
     count = int(results["num_dets"][0, 0])
     assert 0 < count <= 5 and results["det_classes"].dtype == np.int32
@@ -66,7 +64,7 @@ def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(dom
     assert (np.diff(results["det_scores"][0, :count]) <= 0).all()
 
 
-def test_missing_says_what_the_catalogue_has():
+def test_missing_says_what_the_catalog_has():
     nodes = [
         pyopnb.node("acme::Swoosh", "x", "a"),
         pyopnb.node("com.microsoft::BiasAdd", ["a", "b", "x"], "y"),
@@ -80,7 +78,7 @@ def test_missing_says_what_the_catalogue_has():
     assert "BiasAdd" in of_catalog
 
 
-def test_an_op_of_the_users_goes_before_the_catalogue():
+def test_an_op_of_the_users_goes_before_the_catalog():
     class EfficientNMS_TRT:
         def __init__(self, score_threshold: float, iou_threshold: float, max_output_boxes: int):
             self.most = max_output_boxes
@@ -127,7 +125,7 @@ def test_a_bag_of_embeddings_runs_as_dlrm_has_it(domain, outputs):
     del model.graph.node[0].output[outputs:]
     indices = {"i": np.int64([3, 1, 1]), "o": np.int64([0, 1])}
     session, warned = filled_session(model)
-    assert any("by the catalogue" in line for line in warned)
+    assert any("by the catalog" in line for line in warned)
     assert session(**indices)["z"].tolist() == [[9, 10, 11], [6, 8, 10]]
     with pytest.warns(pyopnb.errors.Filled):
         plain = pyopnb.lower(pyopnb.fill(model), indices, strict=True)
@@ -157,7 +155,7 @@ def test_the_source_opens_as_a_cell_that_serves_from_then_on(domain, shell):
         cell.replace("kept = suppress(", "kept = suppress(\n            # Edited.")
     ).raise_error()
     edited, warned = filled_session(model)
-    assert not any("catalogue" in text for text in warned)
+    assert not any("catalog" in text for text in warned)
     for name, array in edited(**feeds()).items():
         equal(array, filled(**feeds())[name])
 
@@ -175,7 +173,7 @@ def test_the_cell_of_a_second_name_serves_nodes_of_that_name(shell):
 
 
 def test_kernels_of_the_runtime_are_left_alone():
-    """com.microsoft::Gelu has a kernel, and the catalogue has a namesake of nothing that runs."""
+    """com.microsoft::Gelu has a kernel, and the catalog has a namesake of nothing that runs."""
     model = pyopnb.model(
         [
             pyopnb.node("com.microsoft::Gelu", "x", "y"),
@@ -184,7 +182,7 @@ def test_kernels_of_the_runtime_are_left_alone():
         {"x": "float32[2,3,4]", "b": "float32[4]"},
         {"z": "float32[2,3,4]"},
     )
-    with pytest.warns(pyopnb.errors.Filled, match="1 Python node, run by the catalogue"):
+    with pytest.warns(pyopnb.errors.Filled, match="1 Python node, run by the catalog"):
         filled = pyopnb.fill(model)
     assert [node.domain for node in filled.graph.node] == [
         "com.microsoft",

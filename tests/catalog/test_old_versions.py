@@ -44,11 +44,11 @@ def old_model(op, opset, inputs, outputs=1, **attrs):
 
 
 def run_old(op, opset, *inputs, outputs=1, **attrs):
-    """Run a node of an old opset as users do; the catalogue must be what runs it."""
+    """Run a node of an old opset as users do; the catalog must be what runs it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         session = pyopnb.Session(old_model(op, opset, inputs, outputs, **attrs), fill=True)
-    assert any("by the catalogue" in str(warning.message) for warning in caught)
+    assert any("by the catalog" in str(warning.message) for warning in caught)
     feeds = {f"i{number}": array for number, array in enumerate(inputs) if array is not None}
     results = session(feeds)
     return [results[f"o{number}"] for number in range(outputs)]

@@ -1,4 +1,4 @@
-"""Packages that are installed can add operators to the catalogue."""
+"""Packages that are installed can add operators to the catalog."""
 
 import subprocess
 import sys

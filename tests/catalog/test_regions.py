@@ -1,4 +1,4 @@
-"""Sampling, regions and deformable convolutions of the catalogue against ONNX Runtime's kernels and loops."""
+"""Sampling, regions and deformable convolutions of the catalog against ONNX Runtime's kernels and loops."""
 
 import numpy as np
 import pytest

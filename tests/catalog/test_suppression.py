@@ -1,4 +1,4 @@
-"""The suppressions of the catalogue against ONNX Runtime's NonMaxSuppression and against loops by the definition."""
+"""The suppressions of the catalog against ONNX Runtime's NonMaxSuppression and against loops by the definition."""
 
 import ml_dtypes
 import numpy as np

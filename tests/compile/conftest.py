@@ -1,6 +1,6 @@
 """One cache of compiled libraries for all tests of this folder, so that each text is compiled once.
 
-They are compiled without optimisations, which takes a fifth less; what %%cppop gives as it comes is
+They are compiled without optimizations, which takes a fifth less; what %%cppop gives as it comes is
 tried in tests/notebook.
 """
 

@@ -110,8 +110,8 @@ def _rewritten(write: Callable[[Path, Path], Any]) -> ModelProto:
         return onnx.load(after)
 
 
-@entry("transformer quantised")
-def _quantised() -> Made:
+@entry("transformer quantized")
+def _quantized() -> Made:
     from onnxruntime.quantization import quantize_dynamic
 
     with warnings.catch_warnings():
@@ -121,13 +121,13 @@ def _quantised() -> Made:
 
 @entry("transformer optimized")
 def _optimized() -> Made:
-    def optimise(before: Path, after: Path) -> None:
+    def optimize(before: Path, after: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.optimized_model_filepath = str(after)
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
 
-    model = _rewritten(optimise)
+    model = _rewritten(optimize)
     # onnxruntime writes an import of every domain that a session of the process had; pyopnb's
     # private ones are not kept.
     kept = [entry for entry in model.opset_import if not entry.domain.startswith("pyopnb:")]

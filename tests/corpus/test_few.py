@@ -12,7 +12,7 @@ FEW = [
     "onnx range_float_type_positive_delta_expanded",
     "onnx ai_onnx_ml_tree_ensemble_single_tree",
     "transformer",
-    "transformer quantised",
+    "transformer quantized",
 ]
 
 

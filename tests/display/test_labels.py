@@ -63,7 +63,7 @@ def _box(text: Any, x: float, y: float, rule: str) -> Box:
 def check(svg: str) -> None:
     """No word leaves the picture or touches another."""
     width, height = map(float, re.search(r'width="(\d+)" height="(\d+)"', svg).groups())
-    # Left to right, so that only neighbours have to be compared.
+    # Left to right, so that only neighbors have to be compared.
     boxes = sorted(labels(svg))
     assert boxes
     for left, top, right, bottom, text in boxes:

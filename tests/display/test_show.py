@@ -67,8 +67,8 @@ def test_unknown_options_are_named() -> None:
         (X, "nam", "show, ndarray: expected one of "),
         (
             pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"),
-            "colour",
-            "got colour=. Try: colors",
+            "color",
+            "got color=. Try: colors",
         ),
         (pyopnb.registry, "by", "show, Registry: expected no options, got by=."),
     ):

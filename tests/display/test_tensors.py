@@ -158,7 +158,7 @@ def test_many_outputs_stay_small(survives: Any) -> None:
 # ---- pictures: in their proportions, in their colors
 
 
-def grey(view: Any) -> np.ndarray:
+def gray(view: Any) -> np.ndarray:
     seen = pixels(png(view))
     assert (seen == seen[..., :1]).all()
     return seen[..., 0].astype(float)
@@ -176,7 +176,7 @@ def test_circles_are_round(scale: int) -> None:
     view = pyopnb.show(circles().repeat(scale, 0).repeat(scale, 1))
     size = re.search(r'<image [^>]*width="([\d.]+)" height="([\d.]+)"', view.svg)
     assert size.groups() == ("256", "128")
-    left = grey(view)[:, :128] > 127
+    left = gray(view)[:, :128] > 127
     rows, columns = np.nonzero(left)
     assert np.ptp(rows) == pytest.approx(np.ptp(columns), abs=2)
 
@@ -186,7 +186,7 @@ PHOTOGRAPH = photograph("china.jpg")
 
 def layouts() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
     unit = (PHOTOGRAPH / 255).astype(np.float32)
-    normalised = (unit - np.float32([0.485, 0.456, 0.406])) / np.float32([0.229, 0.224, 0.225])
+    normalized = (unit - np.float32([0.485, 0.456, 0.406])) / np.float32([0.229, 0.224, 0.225])
     opaque = np.dstack([PHOTOGRAPH, np.full(PHOTOGRAPH.shape[:2], 255, np.uint8)])
     return {
         "HWC uint8": (PHOTOGRAPH, {}),
@@ -201,7 +201,7 @@ def layouts() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
         "CHWA": (opaque.transpose(2, 0, 1), {"rgb": True}),
         "int16": (PHOTOGRAPH.astype(np.int16), {"rgb": True}),
         "limits": (unit * 3 - 1, {"rgb": True, "limits": (-1, 2)}),
-        "normalised": (normalised.transpose(2, 0, 1)[None], {"rgb": True}),
+        "normalized": (normalized.transpose(2, 0, 1)[None], {"rgb": True}),
     }
 
 
@@ -214,7 +214,7 @@ def test_photographs_have_their_colors(name: str, survives: Any) -> None:
     seen = pixels(png(view))
     with Image.fromarray(PHOTOGRAPH) as picture:
         wanted = np.asarray(picture.resize(seen.shape[1::-1], Image.Resampling.BOX)).astype(float)
-    if name == "normalised":  # each channel by its own numbers, and one black and white for all
+    if name == "normalized":  # each channel by its own numbers, and one black and white for all
         assert np.corrcoef(seen.ravel(), wanted.ravel())[0, 1] > 0.98
     else:
         assert (
@@ -248,7 +248,7 @@ def test_what_is_no_photograph(value: np.ndarray) -> None:
 
 def test_fixed_limits() -> None:
     view = pyopnb.show(np.linspace(0, 1, 400).reshape(20, 20), limits=(0.5, 2))
-    assert grey(view)[0, 0] == 0 and grey(view).max() == pytest.approx(255 / 3, abs=2)
+    assert gray(view)[0, 0] == 0 and gray(view).max() == pytest.approx(255 / 3, abs=2)
     one, other = (pyopnb.show(np.full((20, 20), value), limits=(-1, 1)) for value in (0.25, 0.75))
     assert one.svg != other.svg and re.findall(">-?[0-9]<", one.svg) == re.findall(
         ">-?[0-9]<", other.svg

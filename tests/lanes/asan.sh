@@ -37,7 +37,7 @@ logs=build/asan/leaks
 rm -rf "$logs" && mkdir -p "$logs"
 unset PYTHONMALLOC
 PYOPNB_SCRIPTS_ASAN_OPTIONS=$options:detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=20:exitcode=0:log_path=$PWD/$logs/log \
-    ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border/test_misbehaviour.py "${shortened[@]}"
+    ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border/test_misbehavior.py "${shortened[@]}"
 unset LD_PRELOAD
 if ! ls "$logs"/log.* >/dev/null 2>&1; then
     echo "asan: the leak run recorded nothing, not even Python's own: it did not look" >&2

@@ -19,7 +19,7 @@ trap 'rm -rf "$copy"' EXIT
 tar --exclude='./.*' --exclude=./build --exclude='*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
 cd "$copy"
 export PATH=$venv/bin:$PATH
-# It is built to see that it can be, and not to be fast: without optimising, the compiler takes half the time.
+# It is built to see that it can be, and not to be fast: without optimizing, the compiler takes half the time.
 export SKBUILD_CMAKE_DEFINE="CMAKE_CXX_FLAGS_RELEASE=-O0 -DNDEBUG"
 
 echo "binder: postBuild"

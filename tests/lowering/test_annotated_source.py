@@ -16,10 +16,10 @@ def half(x):
 
 class Norm:
     def compute(self, x: "float32[2,3]"):
-        centred = half(x - x.mean(-1, keepdims=True))
+        centered = half(x - x.mean(-1, keepdims=True))
         # Nothing becomes of this line.
         shape = x.shape
-        return np.exp(centred) * np.exp(-centred) * np.float32(shape[0])
+        return np.exp(centered) * np.exp(-centered) * np.float32(shape[0])
 
 
 class Branch:
@@ -48,8 +48,8 @@ def line(source, text):
 def test_each_line_has_the_operators_that_it_became(norm):
     forms = pyopnb.forms(Norm, X)
     lines = forms.source.lines
-    assert line(forms.source, "centred = half").operators == ("ReduceMean", "Sub")
-    assert line(forms.source, "np.exp(centred)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
+    assert line(forms.source, "centered = half").operators == ("ReduceMean", "Sub")
+    assert line(forms.source, "np.exp(centered)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
     assert line(forms.source, "shape = x.shape").operators == ()
     assert not any(item.reason for item in lines)
     # The lines of what compute calls follow.
@@ -87,7 +87,7 @@ def test_a_line_of_a_helper_can_be_the_one(branch):
 
 def test_a_function_is_shown_with_its_source_also_in_a_model(norm):
     text = pyopnb.show(pyopnb.lower(Norm, X)).text
-    assert "centred = half(x - x.mean(-1, keepdims=True))" in text
+    assert "centered = half(x - x.mean(-1, keepdims=True))" in text
     assert "# ReduceMean, Sub" in text
     assert "# Exp × 2, Neg, Mul × 2" in text
     model = pyopnb.model(pyopnb.node("lines::Norm", "x", "y"), {"x": "float32[2,3]"}, "y")

@@ -164,7 +164,7 @@ def test_what_nobody_knows_is_left_and_named() -> None:
     assert (
         len(nodes) == 2
         and "node 's' (com.example::Scale)" in str(left[0])
-        and "nor the catalogue has it" in left[0].reason
+        and "nor the catalog has it" in left[0].reason
     )
 
     class Scale:

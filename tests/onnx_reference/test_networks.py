@@ -72,7 +72,7 @@ def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
     assert error <= tolerance
 
 
-def normalised(x: np.ndarray, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
+def normalized(x: np.ndarray, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
     """LRN as ONNX's text defines it."""
     square, sums = x.astype(np.float64) ** 2, np.zeros(x.shape)
     for c in range(x.shape[1]):
@@ -87,8 +87,8 @@ def test_lrn_is_that_of_its_definition(batch: int) -> None:
     # onnx's own class loops over the batch where it means the channels.
     x = np.random.default_rng(0).standard_normal((batch, 5, 9, 9), np.float32) * 50
     attrs = {"size": 3, "alpha": 0.01, "beta": 0.75, "bias": 1.0}
-    expected = normalised(x, **attrs)
+    expected = normalized(x, **attrs)
     assert np.allclose(pyopnb.reference("::LRN", x, **attrs), expected, rtol=1e-5)
     defaults = pyopnb.reference("::LRN", x, size=3)
-    assert np.allclose(defaults, normalised(x, 3, 1e-4, 0.75, 1.0), rtol=1e-5)
-    assert np.allclose(pyopnb.call("::LRN", x, **attrs), normalised(x, **attrs), rtol=1e-5)
+    assert np.allclose(defaults, normalized(x, 3, 1e-4, 0.75, 1.0), rtol=1e-5)
+    assert np.allclose(pyopnb.call("::LRN", x, **attrs), normalized(x, **attrs), rtol=1e-5)

@@ -30,7 +30,7 @@ def test_dir_holds_what_is_public():
 def test_no_two_classes_have_one_name():
     files_by_name = {}
     package = Path(pyopnb.__file__).parent
-    # An entry of the catalogue is a cell of its own, and its class is named as the operator.
+    # An entry of the catalog is a cell of its own, and its class is named as the operator.
     entries = {path for path in package.glob("catalog/*/*.py") if path.parent.name != "cores"}
     for path in sorted(set(package.rglob("*.py")) - entries):
         for node in ast.parse(path.read_text()).body:

@@ -13,7 +13,7 @@ void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
 GROUP_NORM = """
 #include <numeric>
 
-// Normalise each group of channels; scale and bias are those of the channel.
+// Normalize each group of channels; scale and bias are those of the channel.
 void GroupNorm(Input<float> x, Input<float> scale, Input<float> bias, Output<float> y, int64_t num_groups, float eps = 1e-5f) {
   const int64_t batch = x.dim(0), channels = x.dim(1);
   if (num_groups < 1 || channels % num_groups)

@@ -321,7 +321,7 @@ class Epoch:
         nests: bool = True,
         versions: dict[str, int] | None = None,
     ) -> None:
-        """One run and its judgement; ``versions`` are the first ones that it may see, where ops are redefined meanwhile."""
+        """One run and its judgment; ``versions`` are the first ones that it may see, where ops are redefined meanwhile."""
         x = self.feed(graph) if versions is None else _FIXED[graph.kind][graph.rank].copy()
         before = x.copy()
         plan = self.plan(graph, chosen, nests=nests)

@@ -1,4 +1,4 @@
-"""ATen nodes and torch's functions of the catalogue, against torch."""
+"""ATen nodes and torch's functions of the catalog, against torch."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def run_aten(operator, *inputs, **options):
     [
         ("logcumsumexp", [np.int64(1)], lambda x: torch.logcumsumexp(x, 1)),
         ("roll", [np.int64([1, -2]), np.int64([2, 3])], lambda x: x.roll((1, -2), (2, 3))),
-        # A file of the catalogue in NumPy.
+        # A file of the catalog in NumPy.
         ("adaptive_avg_pool2d", [np.int64([3, 2])], torch.nn.AdaptiveAvgPool2d((3, 2))),
     ],
 )

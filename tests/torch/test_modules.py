@@ -130,7 +130,7 @@ class Recurrent(nn.Module):
         return self.gru(y)[0], h + torch.special.i1(c)
 
 
-class FakeQuantised(nn.Module):
+class FakeQuantized(nn.Module):
     def __init__(self):
         super().__init__()
         self.line = nn.Linear(4, 3)
@@ -234,7 +234,7 @@ MODULES = {
     Shared: (lambda: batches(4, sizes=(3, 1)), BATCH, ["aten.special_i0e"], {}),
     Layers: (lambda: batches(3, 6, 6), BATCH, [], {}),
     Recurrent: (lambda: batches(5, 3, sizes=(2, 2)), None, ["aten.special_i1"], {}),
-    FakeQuantised: (lambda: [(some(3, 4),), (some(3, 4) * 5,)], None, set(), {}),
+    FakeQuantized: (lambda: [(some(3, 4),), (some(3, 4) * 5,)], None, set(), {}),
     Signals: (lambda: batches(32, sizes=(2, 4)), BATCH, set(), {"atol": 1e-4}),
     Roots: (
         lambda: batches(4, sizes=(3, 5)),

@@ -81,7 +81,7 @@ class Tree(nn.Module):
         return self.node(left, right, ids, 0)
 
 
-class Quantised(nn.Module):
+class Quantized(nn.Module):
     def forward(self, x):
         return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
 
@@ -210,10 +210,10 @@ CASES = [
     (Lists(), (N,), [(numbers(4, 3),), (numbers(7, 3),)]),
     (Steps(), (N,), [(numbers(5, 3),), (numbers(1, 3),), (numbers(9, 3),)]),
     (Steps(), (N,), [(numbers(1, 3),), (numbers(4, 3),)]),
-    (Quantised(), (N,), [(numbers(4),), (numbers(9) * 3,)]),
+    (Quantized(), (N,), [(numbers(4),), (numbers(9) * 3,)]),
     (nn.Sequential(nn.ReLU(), Bins()), None, [(numbers(4, 2),), (numbers(4, 2, seed=1),)]),
     (Scatters(), None, [(numbers(3, 3),), (numbers(3, 3, seed=1),)]),
-    (nn.Sequential(nn.ReLU(), Quantised()), None, [(numbers(4),), (numbers(4, seed=1),)]),
+    (nn.Sequential(nn.ReLU(), Quantized()), None, [(numbers(4),), (numbers(4, seed=1),)]),
     (Overwrites(), (N,), [(numbers(4, 3),), (numbers(5, 3),)]),
 ]
 

@@ -22,7 +22,7 @@ from pyopnb.torch.recording import Recorder
 
 
 class Net(nn.Module):
-    """Convolutions with normalisation and a way around them, then a block of attention."""
+    """Convolutions with normalization and a way around them, then a block of attention."""
 
     def __init__(self):
         super().__init__()
@@ -226,9 +226,9 @@ def test_modules_in_training_mode_are_said_to_differ():
     trained = pyopnb.torch.trace(module, (torch.randn(16, 4) + 1,))
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     found = pyopnb.diff(trained, session_trace(trained.model, trained.feeds))
-    normalised, dropped = found.origins
-    assert normalised.changes[0] == (
-        "training mode: norm (BatchNorm1d) normalises by the batch in torch, and by its running statistics as exported"
+    normalized, dropped = found.origins
+    assert normalized.changes[0] == (
+        "training mode: norm (BatchNorm1d) normalizes by the batch in torch, and by its running statistics as exported"
     )
     assert dropped.nondeterministic
     assert dropped.changes[0] == "random: drop (Dropout) draws other numbers in each run"
@@ -327,7 +327,7 @@ def test_what_is_refused_says_what_to_type(net, in_torch):
         pyopnb.diff(in_torch, session_trace(other, {"image": in_torch.feeds["image"]}))
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
     """By the statistics of the batch, where the exporter writes the running ones."""
 
     def forward(self, x, mean, variance):
@@ -337,21 +337,21 @@ class Normalised(nn.Module):
 @pytest.mark.everywhere  # 12 s; test_bodies_and_ops_in_the_place_of_torch aligns such a node as well
 def test_what_export_leaves_to_torch_is_the_same_node_in_the_trace():
     args = torch.randn(4, 3), torch.zeros(3), torch.ones(3)
-    mine = pyopnb.torch.trace(Normalised().eval(), args)
+    mine = pyopnb.torch.trace(Normalized().eval(), args)
     assert [node.op_type for node in mine.model.graph.node] == ["Exp", "batch_norm", "Tanh"]
     (remark,) = mine.remarks.values()
     assert remark.startswith(
         "export leaves torch.ops.aten.batch_norm.default to torch: with the example"
     )
     with pytest.warns(pyopnb.torch.StandIns):
-        model = pyopnb.torch.export(Normalised().eval(), args)
+        model = pyopnb.torch.export(Normalized().eval(), args)
     found = pyopnb.diff(mine, session_trace(model, mine.feeds))
     assert found.ok
     assert len(found.steps) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         as_exported = torch.onnx.export(
-            Normalised().eval(), args, dynamo=True, verbose=False
+            Normalized().eval(), args, dynamo=True, verbose=False
         ).model_proto
     found = pyopnb.diff(mine, session_trace(as_exported, mine.feeds))
     assert found.origin.op == "::BatchNormalization"

@@ -98,7 +98,7 @@ class Lists(Locked):
         return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
 
 
-class Quantised(Locked):
+class Quantized(Locked):
     def forward(self, x):
         return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
 
@@ -280,7 +280,7 @@ MODULES = [
         ],
     ),
     (
-        Quantised().eval,
+        Quantized().eval,
         (X,),
         {"dynamic_shapes": ({0: "n"},)},
         [".dequantize()`: expected ops whose sizes torch knows"],

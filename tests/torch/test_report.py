@@ -94,11 +94,11 @@ def test_the_report_has_a_row_for_each_node_with_its_time(example):
     table = repr(report)
     assert "share of the time" in table.splitlines()[0]
     assert "torch.cond" in table.splitlines()[-1]
-    coloured = set()
+    colored = set()
     for line in str(report.picture).splitlines():
         if re.search(r" \[\d", line):
-            coloured.add("torch." in line)
-    assert coloured == {True}
+            colored.add("torch." in line)
+    assert colored == {True}
 
 
 def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):

@@ -51,7 +51,7 @@ def test_an_op_without_a_kernel_runs_in_torch(whole):
     np.testing.assert_array_equal(result, expected)
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
     """By the statistics of the batch, where the exporter takes the running ones. Torch writes to these."""
 
     def forward(self, x, mean, variance):
@@ -61,7 +61,7 @@ class Normalised(nn.Module):
 def test_an_op_with_other_numbers_runs_in_torch(exported):
     mean, variance = torch.zeros(3), torch.ones(3)
     assert exported(
-        Normalised(), (torch.randn(4, 3), mean, variance), (torch.randn(4, 3), mean, variance)
+        Normalized(), (torch.randn(4, 3), mean, variance), (torch.randn(4, 3), mean, variance)
     ) == ["aten.batch_norm"]
     assert (mean.tolist(), variance.tolist()) == ([0, 0, 0], [1, 1, 1])
 

@@ -70,9 +70,9 @@ def test_the_tensors_are_those_of_this_process_and_the_trace_says_what_ran():
     assert pyopnb.diff(trace, here).verdict == "bit-identical"
     version = onnxruntime.__version__
     assert trace.runtime.startswith(f"onnxruntime {version} on ")
-    assert trace.runtime.endswith(", all optimisations") and trace.exposure.same
+    assert trace.runtime.endswith(", all optimizations") and trace.exposure.same
     plain = pyopnb.trace(model(), x=X, on=Path(sys.executable), optimized=False)
-    assert plain.runtime.endswith(", no optimisations") and plain.exposure is None
+    assert plain.runtime.endswith(", no optimizations") and plain.exposure is None
     assert list(pickle.loads(pickle.dumps(trace))) == list(trace)
 
 

@@ -129,7 +129,7 @@ def test_the_users_options_and_attrs_hold(tmp_path):
         session, onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([1, 2])), runs=2
     )
     assert [node.node for node in found.nodes] == ["a", "b", "y"] and found.runtime.endswith(
-        "no optimisations"
+        "no optimizations"
     )
     assert (tmp_path / "mine.onnx").stat().st_mtime_ns == written and not options.enable_profiling
     assert found.model.graph.node[1].attribute[0].f == 3

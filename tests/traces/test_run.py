@@ -75,7 +75,7 @@ def test_every_tensor_of_a_run(chain):
     assert [node.op_type for node in trace.model.graph.node] == ["Exp", "Neg", "Abs"] and len(
         trace.model.graph.output
     ) == 1
-    assert "onnxruntime" in trace.runtime and "all optimisations" in trace.runtime
+    assert "onnxruntime" in trace.runtime and "all optimizations" in trace.runtime
     assert trace.exposure.same and trace.exposure.compared == 1
 
 
@@ -125,7 +125,7 @@ def test_dtypes_that_onnxruntime_has_no_arrays_for():
 
 
 @pytest.mark.skipif(not hasattr(TensorProto, "INT2"), reason="the installed onnx has no int2")
-def test_dtypes_that_no_tap_can_have_are_summarised_all_the_same():
+def test_dtypes_that_no_tap_can_have_are_summarized_all_the_same():
     model = parsed(f"a = Cast<to = {TensorProto.INT2}>(x)\ny = Cast<to = 1>(a)", opset=25, ir=13)
     try:
         session = pyopnb.Session(model)
@@ -234,7 +234,7 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     assert "recording the tensors changed y (by at most" in repr(trace)
     assert session.trace(x=x, only="a").exposure is not None
     unoptimized = session.trace(x=x, optimized=False)
-    assert unoptimized.exposure is None and "no optimisations" in unoptimized.runtime
+    assert unoptimized.exposure is None and "no optimizations" in unoptimized.runtime
     assert set(unoptimized.times) == {"a", "b", "c", "d", "y"}
     assert (
         len(session.trace(x=x, only=["y"]).times)

@@ -42,7 +42,7 @@ def convolutions() -> Network:
     ]
     weights = {"w": drawn(16, 3, 3, 3), "b": drawn(16), "v": drawn(32, 16, 3, 3), "d": drawn(32)}
     # Not the newest opset: a runtime may know one before it has kernels for what
-    # quantisation puts into it.
+    # quantization puts into it.
     return pyopnb.model(nodes, {"x": "float32[N,3,64,64]"}, "y", opset=21, initializers=weights), {
         "x": drawn(2, 3, 64, 64)
     }
@@ -60,10 +60,10 @@ class Examples(CalibrationDataReader):
         return self.left.pop() if self.left else None
 
 
-def quantised(make: Callable[[], Network], folder: Any) -> Network:
-    """ONNX Runtime's own quantisation: QuantizeLinear and DequantizeLinear around every node."""
+def quantized(make: Callable[[], Network], folder: Any) -> Network:
+    """ONNX Runtime's own quantization: QuantizeLinear and DequantizeLinear around every node."""
     model, fed = make()
-    path = folder / "quantised.onnx"
+    path = folder / "quantized.onnx"
     logging.disable()
     try:
         quantize_static(model, path, Examples(fed), quant_format=QuantFormat.QDQ)
@@ -181,8 +181,8 @@ def test_networks_of_these_tests(make: Callable[[], Network], level: str) -> Non
 
 
 @pytest.mark.parametrize("make", [convolutions, attention], ids=lambda make: make.__name__)
-def test_quantised_networks(make: Callable[[], Network], tmp_path: Any) -> None:
-    model, fed = quantised(make, tmp_path)
+def test_quantized_networks(make: Callable[[], Network], tmp_path: Any) -> None:
+    model, fed = quantized(make, tmp_path)
     whole(model, fed)
     times = whole(model, fed, only=model.graph.output[0].name)
     assert (

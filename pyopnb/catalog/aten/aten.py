@@ -40,7 +40,7 @@ class ATen:
         return self._by_torch(inputs)
 
     def _in_numpy(self, inputs):
-        """Return the operator of the catalogue that is the function; None if there is none."""
+        """Return the operator of the catalog that is the function; None if there is none."""
         entry = find_entry(f"org.pytorch.aten::{self.operator}", len(inputs))
         return None if entry is None else entry.op_class()
 

@@ -1,1 +1,1 @@
-"""The algorithms that several operators of the catalogue share."""
+"""The algorithms that several operators of the catalog share."""

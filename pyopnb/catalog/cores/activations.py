@@ -74,4 +74,4 @@ def activate(
         exponentials = x - x.max(axis=axis, keepdims=True)
         exponentials = np.exp(exponentials)
         return exponentials / exponentials.sum(axis=axis, keepdims=True)
-    raise ValueError(f"activation: expected one that pyopnb's catalogue knows, got {name!r}")
+    raise ValueError(f"activation: expected one that pyopnb's catalog knows, got {name!r}")

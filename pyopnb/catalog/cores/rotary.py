@@ -25,7 +25,7 @@ def rotate(
     cosine, sine : ndarray
         float32[...,R], with 2·R ≤ D; channels after the first 2·R stay.
     is_interleaved : bool
-        Whether the two channels of a pair are neighbours; otherwise they are R apart.
+        Whether the two channels of a pair are neighbors; otherwise they are R apart.
 
     Returns
     -------

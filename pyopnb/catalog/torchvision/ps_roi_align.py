@@ -24,7 +24,7 @@ class ps_roi_align:
         bins = (int(pooled_height.item()), int(pooled_width.item()))
         scale = np.float32(spatial_scale.item())
         images = x.astype(np.float32)
-        # The bins of a channel of the result are neighbouring channels of the input.
+        # The bins of a channel of the result are neighboring channels of the input.
         channels = np.arange(x.shape[1], dtype=np.int32)
         channels = channels.reshape(-1, *bins)
         down, across = np.mgrid[: bins[0], : bins[1]]

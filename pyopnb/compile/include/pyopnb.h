@@ -8,7 +8,7 @@
 // Inputs:   Input<T>; std::optional<Input<T>>, which a node may leave out;
 //           std::vector<Input<T>> as the last input, for any number of them.
 //
-// Outputs:  Output<T>; allocate() returns uninitialised memory for a shape, which belongs to
+// Outputs:  Output<T>; allocate() returns uninitialized memory for a shape, which belongs to
 //           ONNX Runtime.
 //
 // Attrs:    bool, int, int64_t, float, double, std::string;

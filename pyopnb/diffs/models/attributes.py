@@ -127,6 +127,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         return repr(value[: 2 * _MAX_TEXT].decode(errors="backslashreplace"))
     if isinstance(value, float):
-        # With as many digits as tell it from its neighbours.
+        # With as many digits as tell it from its neighbors.
         return str(np.float32(value))
     return str(value)

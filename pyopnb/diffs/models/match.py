@@ -3,7 +3,7 @@
 1. Nodes are numbered from both ends (`hashing.fingerprints`), as in Weisfeiler-Lehman refinement
    (Weisfeiler and Leman, 1968), but with exact keys instead of hashes: ``up`` stands for all that a
    node is computed from, ``down`` for all that becomes of it. Nodes of equal numbers are pairs.
-2. Pairs spread to their neighbours, the most similar candidates first (a priority queue, as in
+2. Pairs spread to their neighbors, the most similar candidates first (a priority queue, as in
    similarity flooding: Melnik, Garcia-Molina and Rahm, 2002).
 3. Nodes without a partner are paired by their weights, by their names and by those of their
    outputs, each followed by step 2.
@@ -110,7 +110,7 @@ class Matching:
         for equal_counts in (True, False):
             self._pair_by(self._up, equal_counts)
             self._pair_by(self._down, equal_counts)
-        # From the pairs, the search goes on to their neighbours.
+        # From the pairs, the search goes on to their neighbors.
         for name_a, name_b in self.inputs:
             self._spread(self._pair_clear(self.a.readers(name_a), self.b.readers(name_b)))
         for name_a, name_b in self.outputs:
@@ -118,7 +118,7 @@ class Matching:
                 makers = [self.a.producers[name_a][0]], [self.b.producers[name_b][0]]
                 self._spread(self._pair_clear(*makers))
         self._spread(list(self.forward.items()))
-        # The remaining nodes have no paired neighbour, but their weights or names may still tell.
+        # The remaining nodes have no paired neighbor, but their weights or names may still tell.
         for key in (self._weights, self._name, self._outputs):
             self._spread(self._pair_by(key, equal_counts=True))
 
@@ -174,10 +174,10 @@ class Matching:
         graph = (self.a, self.b)[side]
         return _op(graph, index), tuple(graph.nodes[index].output)
 
-    # ---- from pairs to their neighbours
+    # ---- from pairs to their neighbors
 
     def _spread(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Pair the neighbours of paired nodes, and their neighbours in turn."""
+        """Pair the neighbors of paired nodes, and their neighbors in turn."""
         a = self.a
         b = self.b
         waiting = deque(pairs)

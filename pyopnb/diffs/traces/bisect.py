@@ -70,9 +70,9 @@ def first_divergence(
     feeds : mapping
         Arrays by the names of the inputs of ``a``. With ``over``, this is the second argument.
     over : {"optimizers", "levels"}, optional
-        Compare one model with itself without optimisations. ``"optimizers"`` finds the fewest
+        Compare one model with itself without optimizations. ``"optimizers"`` finds the fewest
         optimizers to disable so that the numbers are the same, and ``"levels"`` the lowest level of
-        optimisation that changes them.
+        optimization that changes them.
     rtol, atol, stol : float, optional
         As for `diff`.
     on : str, path or tuple of two
@@ -88,7 +88,7 @@ def first_divergence(
         runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. With
         ``over``, an OptimizerDiff: ``optimizers`` or ``level``, the ``nodes`` that they fused or
         moved, ``diff`` and ``remaining`` (the outputs with and without them, against those without
-        any optimisation), and ``workaround``, the line that disables them.
+        any optimization), and ``workaround``, the line that disables them.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def first_divergence(
     -----
     The search goes back from an output that differs towards the feeds. It misses a node whose error
     is hidden by later nodes, and finds only one of several origins, not always the first. ONNX
-    Runtime does not optimise recorded tensors away, so recording can change how other tensors are
+    Runtime does not optimize recorded tensors away, so recording can change how other tensors are
     rounded.
 
     Examples
@@ -159,7 +159,7 @@ class _Model:
             # that goes elsewhere.
             take_in_all(proto, folder)
         # Another runtime is named as the user names it: it says its version in each trace.
-        runtime = f"{os.fspath(on)}, all optimisations"
+        runtime = f"{os.fspath(on)}, all optimizations"
         if on == "reference":
             runtime = "onnx.reference"
         self.trace = Trace(

@@ -50,7 +50,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
     Attributes
     ----------
     a, b : str
-        The runtime of each: ``"onnxruntime 1.31.1, all optimisations"``, or ``"arrays"``.
+        The runtime of each: ``"onnxruntime 1.31.1, all optimizations"``, or ``"arrays"``.
     feeds, tensors : tuple of ComparedTensor
         The feeds, and the results of the nodes, pair by pair in the order of b's graph.
     steps : tuple of ComparedStep

@@ -32,7 +32,7 @@ class OptimizerDiff(Displayable):
     Attributes
     ----------
     diff : Diff
-        The outputs with all optimisations (a) against those without any (b).
+        The outputs with all optimizations (a) against those without any (b).
     optimizers : tuple of str
         Disabling these brings the outputs within the tolerance; empty if nothing differs, or no
         optimizer explains it.
@@ -41,7 +41,7 @@ class OptimizerDiff(Displayable):
     nodes : tuple of str
         How they changed the model's nodes: ``"conv + relu (Conv + Relu) → FusedConv"``.
     level : str
-        The lowest level of optimisation that changes the numbers, where levels were
+        The lowest level of optimization that changes the numbers, where levels were
         compared; empty otherwise.
     suspects : tuple of str
         The optimizers that changed the graph, or the levels.
@@ -59,7 +59,7 @@ class OptimizerDiff(Displayable):
 
     @property
     def ok(self) -> bool:
-        """Tell whether all optimisations leave the outputs within the tolerance."""
+        """Tell whether all optimizations leave the outputs within the tolerance."""
         return self.diff.ok
 
     @property
@@ -78,7 +78,7 @@ class OptimizerDiff(Displayable):
         tried = f"({plural(len(self.suspects), 'suspect')}, {self.sessions} sessions)"
         if self.ok:
             return f"no optimizer changes the numbers: {self.diff.verdict} {tried}"
-        lines = [f"all optimisations against none: {self.diff.headline()[0]}"]
+        lines = [f"all optimizations against none: {self.diff.headline()[0]}"]
         if not self.workaround:
             advice = 'over="levels", or a node that is not steady'
             lines.append(f"no optimizer that ONNX Runtime names accounts for it {tried}: {advice}")
@@ -117,14 +117,14 @@ class _Trials:
         self.plain = self.run("ORT_DISABLE_ALL").outputs
 
     def run(self, level: str, disabled: Sequence[str] = ()) -> OptimizedRun:
-        """Run the model at a level of optimisation, with these optimizers disabled."""
+        """Run the model at a level of optimization, with these optimizers disabled."""
         run = run_optimized(self.model, self.feeds, level, disabled)
         self.sessions += 1
         advance("sessions", 1)
         return run
 
     def compare(self, run: OptimizedRun) -> Diff:
-        """Compare the outputs of a run with those of the run without optimisations."""
+        """Compare the outputs of a run with those of the run without optimizations."""
         return compared(run.outputs, self.plain, self.tolerances)
 
     def suffices(self, disabled: Sequence[str]) -> bool:
@@ -214,7 +214,7 @@ def _label(graph: GraphProto, indices: Sequence[int]) -> str:
 
 
 def find_level(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> OptimizerDiff:
-    """Find the lowest level of optimisation that changes the numbers."""
+    """Find the lowest level of optimization that changes the numbers."""
     levels = tuple(optimization_levels())
     with tracking("sessions", len(levels) + 1):
         trials = _Trials(model, feeds, tolerances)

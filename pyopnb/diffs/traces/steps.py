@@ -238,11 +238,11 @@ class ComparedStep:
 def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
     """Choose the tolerances of two runs.
 
-    By default, they are `SCALED` if ONNX Runtime's levels of optimisation differ, or if torch or
+    By default, they are `SCALED` if ONNX Runtime's levels of optimization differ, or if torch or
     another provider than the CPU's ran. Other kernels add up in another order: elements that cancel
     out are then off by a part of the largest number, not of themselves.
     """
-    # The name and version of a runtime stand before its level of optimisation.
+    # The name and version of a runtime stand before its level of optimization.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)
     # Two versions of ONNX Runtime should agree to the dtype, at whatever level.
     is_onnxruntime = runtime_a == runtime_b and runtime_a.startswith("onnxruntime")

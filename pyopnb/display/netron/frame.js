@@ -11,7 +11,7 @@
 
   const post = (message) => parent.postMessage({pyopnb: 'netron', ...message}, '*');
 
-  // Netron follows the colour scheme of the system, but a notebook has a theme of its own, so Netron's rules are switched here.
+  // Netron follows the color scheme of the system, but a notebook has a theme of its own, so Netron's rules are switched here.
   const paint = (dark) => {
     for (const sheet of document.styleSheets) {
       for (const rule of sheet.cssRules) {
@@ -42,12 +42,12 @@
   };
 
   // Netron draws its nodes again when another graph is opened, so the colors are put on again.
-  const colour = ({nodes = {}, legend} = {}) => {
+  const color = ({nodes = {}, legend} = {}) => {
     const dress = () => {
       for (const [name, [fill, ink, about]] of Object.entries(nodes)) {
         const node = document.getElementById(`node-name-${name}`);
         if (node && !node.dataset.pyopnb) {
-          node.dataset.pyopnb = 'coloured';
+          node.dataset.pyopnb = 'colored';
           const head = node.querySelector('.node-item-type') || node.querySelector('.node-item');
           if (fill && head) {
             head.querySelector('path').style.fill = fill;
@@ -163,7 +163,7 @@
       }
     }, true);
     await new ClickableView(host).start();
-    colour(colors);
+    color(colors);
     const nodes = document.querySelectorAll('g.node').length;
     post({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});
   };

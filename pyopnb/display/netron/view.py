@@ -21,7 +21,7 @@ from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
 from pyopnb.display.show import show
 from pyopnb.display.svg.axes import quantity
-from pyopnb.display.svg.colors import text_colour
+from pyopnb.display.svg.colors import text_color
 from pyopnb.display.view import Canvas, View
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
@@ -166,14 +166,14 @@ def _colors(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     # Netron knows the nodes by their names in the copy, and the canvas those of the original.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
-    for node, colour, about in canvas.nodes:
+    for node, color, about in canvas.nodes:
         if id(node) in names:
-            painted[names[id(node)]] = (colour, text_colour(colour) if colour else "", about)
+            painted[names[id(node)]] = (color, text_color(color) if color else "", about)
     scale = canvas.scale
     if scale is None:
         return {"nodes": painted}
     # Nine colors are close enough to the palette for a gradient.
-    stops = [scale.colour(scale.value_at(n / 8)) for n in range(9)]
+    stops = [scale.color(scale.value_at(n / 8)) for n in range(9)]
     ends = [quantity(scale.low, scale.unit), quantity(scale.high, scale.unit)]
     legend = {"title": sanitize(canvas.legend), "ends": ends, "stops": stops}
     return {"nodes": painted, "legend": legend}
@@ -209,7 +209,7 @@ def netron(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike, or a session, trace, or diff of traces or models
-        Traces and diffs are coloured as by `pyopnb.show`.
+        Traces and diffs are colored as by `pyopnb.show`.
     name : str, optional
         The title; by default, the name of the file or of the graph.
     height : int

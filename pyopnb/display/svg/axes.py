@@ -1,4 +1,4 @@
-"""Place numbers along axes of charts and colour scales, and round numbers beside them."""
+"""Place numbers along axes of charts and color scales, and round numbers beside them."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""What a picture of a graph shows: boxes with a title, rows and a mark, and labelled lines."""
+"""What a picture of a graph shows: boxes with a title, rows and a mark, and labeled lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 
 __all__ = ["Box", "BoxGraph", "Line", "mark_look", "plain_mark"]
 
-# Colour and sign of each.
+# Color and sign of each.
 _MARKS = {
     "added": ("#1a7f37", "+"),
     "removed": ("#c4302b", "−"),
@@ -35,7 +35,7 @@ class Box:
     labels : tuple of str
         The labels of the lines that leave it, by port.
     value : float, optional
-        A number that the picture's scale turns into the colour of the box.
+        A number that the picture's scale turns into the color of the box.
     mark : str
         A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as
         ``+fused`` and ``-fused``, is drawn like ``added`` or ``removed``.
@@ -59,7 +59,7 @@ class Box:
 class Line:
     """A line from a port of one box to another box, by their indices.
 
-    ``mark`` is that of a box, shown by colour and dashes.
+    ``mark`` is that of a box, shown by color and dashes.
     """
 
     source: int
@@ -76,7 +76,7 @@ class BoxGraph:
     ----------
     boxes : sequence of Box
     lines : sequence of Line
-    scale : ColourScale, optional
+    scale : ColorScale, optional
         Turns the boxes' values into colors; it becomes part of the picture.
     legend : str
         What the values are.
@@ -84,7 +84,7 @@ class BoxGraph:
 
     boxes: Sequence[Box]
     lines: Sequence[Line]
-    scale: ColourScale | None = None
+    scale: ColorScale | None = None
     legend: str = ""
 
     def part(self, most: int, around: int = 0) -> BoxGraph:
@@ -115,7 +115,7 @@ def plain_mark(mark: str) -> str:
 
 
 def mark_look(mark: str) -> tuple[str, str]:
-    """Return the colour of a mark, as ``#rrggbb``, and what its badge says.
+    """Return the color of a mark, as ``#rrggbb``, and what its badge says.
 
     Examples
     --------
@@ -123,10 +123,10 @@ def mark_look(mark: str) -> tuple[str, str]:
     (('#1a7f37', '+ fused'), ('#44546a', 'slow'))
     """
     plain = plain_mark(mark)
-    colour, sign = _MARKS.get(plain, _UNKNOWN)
+    color, sign = _MARKS.get(plain, _UNKNOWN)
     # The sign of a mark such as +fused is drawn before it.
     if plain == mark:
         word = mark
     else:
         word = mark[1:]
-    return colour, f"{sign} {word}".strip()
+    return color, f"{sign} {word}".strip()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyopnb.display.svg.axes import quantity
-from pyopnb.display.svg.colors import INK, LINE, SPECIAL, ColourScale, hex_colour
+from pyopnb.display.svg.colors import INK, LINE, SPECIAL, ColorScale, hex_color
 from pyopnb.display.svg.shapes import Cells, Drawing, Group, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
 
@@ -22,7 +22,7 @@ SMALL = 10
 _TITLE, _CAPTION = 22, 16
 # Pixels between the charts of a page, and around all of them.
 _GAP, _PADDING = 28, 8
-# A special colour and its name take this many pixels.
+# A special color and its name take this many pixels.
 _SWATCH = 46
 
 
@@ -98,16 +98,16 @@ def frame(x: float, y: float, width: float, height: float) -> Rectangle:
 
 
 def scale_strip(
-    scale: ColourScale, x: float, y: float, width: float, special: Sequence[str] = ()
+    scale: ColorScale, x: float, y: float, width: float, special: Sequence[str] = ()
 ) -> Iterator[Shape]:
     """Draw the colors of a scale with its numbers, 20 pixels high, and beside it special colors.
 
     Parameters
     ----------
-    scale : ColourScale
+    scale : ColorScale
     x, y, width : float
     special : sequence of str
-        Keys of `SPECIAL`; another has no colour.
+        Keys of `SPECIAL`; another has no color.
 
     Returns
     -------
@@ -127,9 +127,9 @@ def scale_strip(
         yield small_text(x + width, y + 19, high, "end")
     swatch_x = right - _SWATCH * len(special) + 10
     for name in special:
-        colour = "none"
+        color = "none"
         if name in SPECIAL:
-            colour = hex_colour(SPECIAL[name])
-        yield Rectangle(swatch_x, y, 9, 8, colour, LINE, 0.5)
+            color = hex_color(SPECIAL[name])
+        yield Rectangle(swatch_x, y, 9, 8, color, LINE, 0.5)
         yield small_text(swatch_x + 13, y + 8, name)
         swatch_x += _SWATCH

@@ -1,10 +1,10 @@
 """Numbers as colors.
 
-Lightness alone is monotonic along a palette, so it can be read in grey and by people who
+Lightness alone is monotonic along a palette, so it can be read in gray and by people who
 do not see its hues.
 
 An ``<img>`` does not know whether the page around it is light or dark. So pictures have no
-background, their words have a colour that can be read on both, and pale cells are transparent: on
+background, their words have a color that can be read on both, and pale cells are transparent: on
 white they are pale, on black they are dark.
 """
 
@@ -24,18 +24,18 @@ __all__ = [
     "INK",
     "LINE",
     "SPECIAL",
-    "ColourScale",
-    "hex_colour",
+    "ColorScale",
+    "hex_color",
     "palette",
     "scale_for",
-    "text_colour",
+    "text_color",
 ]
 
 INK = "#757b82"
 """Words on the page: a contrast of 4.2 or more to white and to JupyterLab's dark background."""
 
 DARK = "#1b1f24"
-"""Words on a pale colour."""
+"""Words on a pale color."""
 
 LINE = "#8c959f"
 
@@ -58,8 +58,8 @@ _PALETTES = {
     ),
     # From blue over pale to red.
     "diverging": "0267c7 488bdd 82aee6 bad0ed f2f2f2 ebc3bc e09488 d16353 be2517",
-    # The greys in which photographs are shown everywhere else.
-    "grey": "000000 ffffff",
+    # The grays in which photographs are shown everywhere else.
+    "gray": "000000 ffffff",
 }
 
 
@@ -71,7 +71,7 @@ def palette(kind: str = "sequential") -> np.ndarray:
     ----------
     kind : str
         ``sequential``: from pale to dark, for magnitudes. ``diverging``: from blue over pale to
-        red, for numbers on both sides of a centre. ``grey``: from black to white, for numbers that
+        red, for numbers on both sides of a center. ``gray``: from black to white, for numbers that
         are never negative, such as the pixels of a photograph.
 
     Returns
@@ -91,20 +91,20 @@ def _translucent(kind: str) -> np.ndarray:
     colors = palette(kind).astype(np.float64)
     opacity = 255 - colors.min(axis=1, keepdims=True)
     # What looks like a photograph stays opaque.
-    if kind == "grey":
+    if kind == "gray":
         opacity[:] = 255
-    # White has no opacity, and no colour to be seen.
+    # White has no opacity, and no color to be seen.
     channels = 255 - (255 - colors) * 255 / np.maximum(1, opacity)
     translucent: np.ndarray = np.rint(np.hstack([channels, opacity])).astype(np.uint8)
     return translucent
 
 
-def hex_colour(colour: Iterable[int]) -> str:
-    """Write a colour as ``#rrggbb``."""
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def hex_color(color: Iterable[int]) -> str:
+    """Write a color as ``#rrggbb``."""
+    return "#{:02x}{:02x}{:02x}".format(*color)
 
 
-def text_colour(background: str) -> str:
+def text_color(background: str) -> str:
     """Choose dark or white, whichever has more contrast on a background (WCAG 2)."""
     luminance = 0.0
     for part, weight in zip(bytes.fromhex(background[1:]), (0.2126, 0.7152, 0.0722), strict=True):
@@ -120,15 +120,15 @@ def text_colour(background: str) -> str:
 
 
 @dataclass(frozen=True)
-class ColourScale(ChartAxis):
+class ColorScale(ChartAxis):
     """A mapping of numbers to the colors of a palette, with those of its ends beyond them.
 
     Attributes
     ----------
     low, high : float
-        The numbers of the first and the last colour.
+        The numbers of the first and the last color.
     log : bool
-        Whether the scale is logarithmic; numbers of 0 and less then have the first colour.
+        Whether the scale is logarithmic; numbers of 0 and less then have the first color.
     kind : str
         The `palette`.
     unit : str
@@ -138,15 +138,15 @@ class ColourScale(ChartAxis):
     kind: str = "sequential"
     unit: str = ""
 
-    def colour(self, value: float) -> str:
-        """Return the opaque colour of a number, as ``#rrggbb``; infinities have that of NaN."""
+    def color(self, value: float) -> str:
+        """Return the opaque color of a number, as ``#rrggbb``; infinities have that of NaN."""
         if not math.isfinite(value):
-            return hex_colour(SPECIAL["NaN"])
+            return hex_color(SPECIAL["NaN"])
         # Where all numbers are equal, they are in the middle of a scale with two sides, and at the
         # beginning of others.
         if not self.low < self.high and self.kind != "diverging":
-            return hex_colour(palette(self.kind)[0])
-        return hex_colour(palette(self.kind)[int(self._shades(np.array(value)))])
+            return hex_color(palette(self.kind)[0])
+        return hex_color(palette(self.kind)[int(self._shades(np.array(value)))])
 
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
         """Return the translucent colors of numbers, as uint8[…, 4].
@@ -157,7 +157,7 @@ class ColourScale(ChartAxis):
         ----------
         values : ndarray
         blank_zero : bool
-            Whether 0 is transparent instead of a colour of the scale.
+            Whether 0 is transparent instead of a color of the scale.
 
         Returns
         -------
@@ -165,20 +165,20 @@ class ColourScale(ChartAxis):
         """
         colors: np.ndarray = _translucent(self.kind)[self._shades(values)]
         special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
-        for colour, hits in zip(SPECIAL.values(), special, strict=True):
-            colors[hits] = (*colour, 255)
+        for color, hits in zip(SPECIAL.values(), special, strict=True):
+            colors[hits] = (*color, 255)
         if blank_zero:
             colors[values == 0] = 0
         return colors
 
     def _shades(self, values: np.ndarray) -> np.ndarray:
-        """Return the index of the colour of each number."""
+        """Return the index of the color of each number."""
         positions = np.nan_to_num(self.positions(values), nan=0.0, posinf=1.0, neginf=0.0)
         shades: np.ndarray = np.rint((_SHADES - 1) * np.clip(positions, 0, 1)).astype(np.intp)
         return shades
 
 
-def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "") -> ColourScale:
+def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "") -> ColorScale:
     """Make a scale that covers some numbers.
 
     Parameters
@@ -191,12 +191,12 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "
 
     Returns
     -------
-    ColourScale
+    ColorScale
 
     Examples
     --------
     >>> scale_for([0.0, 1e-7, 0.5])
-    ColourScale(low=1e-07, high=0.5, log=True, kind='sequential', unit='')
+    ColorScale(low=1e-07, high=0.5, log=True, kind='sequential', unit='')
     """
     finite = [value for value in values if math.isfinite(value)]
     low = min(finite, default=0.0)
@@ -206,5 +206,5 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "
         log = low >= 0 and high > 1000 * least > 0
     if log and least:
         # The scale spans a decade at least, so that nearly equal numbers look so.
-        return ColourScale(min(least, high / 10), high, log=True, unit=unit)
-    return ColourScale(min(0.0, low) if low < high / 2 else low, high, unit=unit)
+        return ColorScale(min(least, high / 10), high, log=True, unit=unit)
+    return ColorScale(min(0.0, low) if low < high / 2 else low, high, unit=unit)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, mark_look, plain_mark
 from pyopnb.display.svg.chart import SMALL, scale_strip, small_text
-from pyopnb.display.svg.colors import INK, LINE, ColourScale, text_colour
+from pyopnb.display.svg.colors import INK, LINE, ColorScale, text_color
 from pyopnb.display.svg.layout import Layout, Point, Size, lay_out, lines_to_cut
 from pyopnb.display.svg.shapes import Drawing, Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
@@ -99,7 +99,7 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
         shapes += scale_strip(graph.scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
         top += _LEGEND_HEIGHT
-    for box, (x, y) in zip(boxes, layout.centres, strict=True):
+    for box, (x, y) in zip(boxes, layout.centers, strict=True):
         # Whole pixels, so that borders are sharp.
         box.x = round(_MARGIN + x - box.width / 2)
         box.y = round(top + y - box.size.height / 2)
@@ -167,7 +167,7 @@ class _SizedBox:
         self.labels: list[str] = []
         if not plain and any(box.labels) and len(box.labels) <= _MOST_LABELS:
             self.labels = [fit(label, _LABEL, _WIDEST_LABEL) for label in box.labels]
-        self._mark_colour, badge = mark_look(box.mark)
+        self._mark_color, badge = mark_look(box.mark)
         self._badge = fit(badge, _BADGE, _WIDEST_BADGE, bold=True)
         self._badge_width = 0.0
         if badge:
@@ -190,7 +190,7 @@ class _SizedBox:
         self.size = Size(max(self.width, sum(self._label_widths)), height)
 
     def port_offset(self, port: int) -> float:
-        """Return how far right of the centre a port's lines begin: below its label's middle."""
+        """Return how far right of the center a port's lines begin: below its label's middle."""
         widths = self._label_widths
         if port >= len(widths):
             return 0.0
@@ -211,16 +211,16 @@ class _SizedBox:
                 x = round(self.x + self.width / 2 + self.port_offset(port))
                 yield Text(x, y, label, _LABEL, INK, "middle")
 
-    def shapes(self, scale: ColourScale | None) -> Iterator[Shape]:
+    def shapes(self, scale: ColorScale | None) -> Iterator[Shape]:
         """Draw the box with its upper left corner as the origin."""
         box, width, height = self.box, self.width, self.height
         fill, border, thickness, dashes = _KINDS[box.kind]
-        colour = INK
+        color = INK
         if box.value is not None and scale:
-            fill = scale.colour(box.value)
-            colour = text_colour(fill)
+            fill = scale.color(box.value)
+            color = text_color(fill)
         if box.mark:
-            border = self._mark_colour
+            border = self._mark_color
             thickness = 2
         radius = 5.0
         if box.kind == "end":
@@ -232,10 +232,10 @@ class _SizedBox:
             yield Rectangle(_SHEET, _SHEET, width, height, fill, border, radius=radius)
         yield Rectangle(0, 0, width, height, fill, border, thickness, dashes, radius)
         middle = (self.width - self._badge_width) / 2
-        yield Text(middle, 16, self.title, _TITLE, colour, "middle", bold=True)
+        yield Text(middle, 16, self.title, _TITLE, color, "middle", bold=True)
         y = _TITLE_HEIGHT + 10
         for row in self.rows:
-            yield Text(self.width / 2, y, row, _ROW, colour, "middle")
+            yield Text(self.width / 2, y, row, _ROW, color, "middle")
             y += _ROW_HEIGHT
         if box.mark:
             x = self.width - self._badge_width + 2
@@ -280,8 +280,8 @@ def _line_shapes(
         routes.append(route)
         incoming.setdefault(line.target, []).append(route)
         box = boxes[line.source]
-        # From the centre and not the corner, whose rounding would make kinks.
-        x = layout.centres[line.source][0] + _MARGIN + box.port_offset(line.port)
+        # From the center and not the corner, whose rounding would make kinks.
+        x = layout.centers[line.source][0] + _MARGIN + box.port_offset(line.port)
         route[0] = (x, box.line_start(line.port))
         route[1] = (x, route[1][1])
     for target, arriving in incoming.items():
@@ -296,16 +296,16 @@ def _line_shapes(
         pieces.setdefault(line.mark, {}).update(dict.fromkeys(pairwise(rounded)))
         heads.setdefault(line.mark, {})[rounded[-1]] = None
     for mark, drawn in pieces.items():
-        colour, thickness = LINE, 1.2
+        color, thickness = LINE, 1.2
         if mark:
-            colour, thickness = mark_look(mark)[0], 2.0
+            color, thickness = mark_look(mark)[0], 2.0
         dashes: tuple[float, ...] = ()
         if plain_mark(mark) == "removed":
             dashes = (5.0, 3.0)
-        yield Path(tuple(_curves(drawn)), "none", colour, thickness, dashes)
+        yield Path(tuple(_curves(drawn)), "none", color, thickness, dashes)
         # Thousands of lines are read without heads, as all of them lead down.
         if not plain:
-            yield Path(tuple(_arrowheads(heads[mark])), colour)
+            yield Path(tuple(_arrowheads(heads[mark])), color)
 
 
 def _spread_ends(routes: Sequence[list[Point]], box: _SizedBox) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.display.svg.chart import SMALL, Chart, frame, scale_strip, small_text
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Cells, Shape
 from pyopnb.display.svg.text_width import fit
 
@@ -45,7 +45,7 @@ def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float]:
 
 def heat_maps(
     matrices: Sequence[np.ndarray],
-    scale: ColourScale | None,
+    scale: ColorScale | None,
     size: tuple[float, float],
     *,
     names: Sequence[str] = (),
@@ -61,7 +61,7 @@ def heat_maps(
     matrices : sequence of ndarray
         float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or
         4. All of one shape.
-    scale : ColourScale or None
+    scale : ColorScale or None
     size : (float, float)
         Width and height of each in pixels.
     names : sequence of str

@@ -6,7 +6,7 @@ System Structures", 1981), in three phases, as a model that can run has no cycle
 1. Assign layers by longest paths (`_ranks`). An edge over several layers gets a dummy, a
    point without a size, in each of them; edges that leave the same port of a box share their
    dummies (`_Layers`).
-2. Order the layers so that few edges cross: sweeps by barycentres of neighbours (`_order`).
+2. Order the layers so that few edges cross: sweeps by barycenters of neighbors (`_order`).
 3. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal
    Coordinate Assignment", 2002; `_horizontal`), y layer by layer (`_vertical`).
 
@@ -58,15 +58,15 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    centres : list of (x, y)
-        The centres of the boxes.
+    centers : list of (x, y)
+        The centers of the boxes.
     routes : list of list of (x, y)
         Points of each edge from the source's lower border to the target's upper one.
     width, height : float
         All coordinates are between 0 and these.
     """
 
-    centres: list[Point]
+    centers: list[Point]
     routes: list[list[Point]]
     width: float
     height: float
@@ -88,7 +88,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
 
     Examples
     --------
-    >>> lay_out([Size(40, 20), Size(40, 20)], [Line(0, 1)]).centres
+    >>> lay_out([Size(40, 20), Size(40, 20)], [Line(0, 1)]).centers
     [(20.0, 10.0), (20.0, 52.0)]
     """
     if not sizes:
@@ -97,13 +97,13 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     _order(graph)
     xs = _horizontal(graph)
     ys = _vertical(graph)
-    centres = []
+    centers = []
     for box in range(len(sizes)):
         upper, lower = ys[graph.ranks[box]]
-        centres.append((xs[box], (upper + lower) / 2))
+        centers.append((xs[box], (upper + lower) / 2))
     routes = [graph.route(edge, xs, ys) for edge in edges]
     width = _extent(graph, np.array(xs))[1]
-    return Layout(centres, routes, width, ys[-1][1])
+    return Layout(centers, routes, width, ys[-1][1])
 
 
 def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set[int]:
@@ -142,7 +142,7 @@ def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set
 # ---- layers
 
 
-def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
+def _neighbors(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
     """Return the successors and predecessors of each of ``count`` vertices, each once."""
     below: _Links = [[] for _ in range(count)]
     above: _Links = [[] for _ in range(count)]
@@ -158,7 +158,7 @@ def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
     Boxes with more edges down than up are close to their successors.
     """
     pairs = [(edge.source, edge.target) for edge in edges]
-    below, above = _neighbours(len(sizes), pairs)
+    below, above = _neighbors(len(sizes), pairs)
     missing = [len(before) for before in above]
     # A topological order (Kahn, 1962).
     order = [box for box in range(len(sizes)) if not missing[box]]
@@ -204,7 +204,7 @@ class _Layers:
     layers : list of list of int
         The vertices of each layer from left to right.
     below, above : list of list of int
-        The neighbours of each vertex in the next and in the previous layer.
+        The neighbors of each vertex in the next and in the previous layer.
     dummies : dict
         For each source and port, the dummies below it, one per layer.
     """
@@ -221,7 +221,7 @@ class _Layers:
         links: list[tuple[int, int]] = []
         for edge in edges:
             links += self._add_dummies(edge)
-        self.below, self.above = _neighbours(len(self.widths), links)
+        self.below, self.above = _neighbors(len(self.widths), links)
 
     def _add_dummies(self, edge: Line) -> Iterator[tuple[int, int]]:
         """Link an edge's boxes over the dummies of its port, and add dummies that it lacks."""
@@ -255,7 +255,7 @@ class _Layers:
         return points
 
     def distance(self, a: int, b: int) -> float:
-        """Return the least distance of the centres of two vertices that are next to each other."""
+        """Return the least distance of the centers of two vertices that are next to each other."""
         gap = _LINE_GAP
         if a < self.boxes > b:
             gap = _BOX_GAP
@@ -309,9 +309,9 @@ def _positions(layers: Sequence[Sequence[int]], count: int) -> list[float]:
 
 
 def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
-    """Sort each layer by the barycentres of its neighbours in the one before it.
+    """Sort each layer by the barycenters of its neighbors in the one before it.
 
-    Vertices without neighbours stay.
+    Vertices without neighbors stay.
     """
     links = graph.below
     if is_downwards:
@@ -322,11 +322,11 @@ def _sweep(graph: _Layers, layers: _Links, is_downwards: bool) -> _Links:
         keys = {}
         for vertex in layer:
             if links[vertex]:
-                near = [positions[neighbour] for neighbour in links[vertex]]
+                near = [positions[neighbor] for neighbor in links[vertex]]
                 keys[vertex] = sum(near) / len(near)
         moved = iter(sorted(keys, key=keys.__getitem__))
-        # Vertices with neighbours swap positions among themselves, so that one without
-        # neighbours keeps its position.
+        # Vertices with neighbors swap positions among themselves, so that one without
+        # neighbors keeps its position.
         ordered.append([next(moved) if vertex in keys else vertex for vertex in layer])
         for position, vertex in enumerate(ordered[-1]):
             positions[vertex] = position
@@ -344,7 +344,7 @@ def _crossings(graph: _Layers, layers: _Links) -> int:
         # farther right is crossed.
         passed: list[float] = []
         for vertex in layer:
-            targets = [positions[neighbour] for neighbour in graph.below[vertex]]
+            targets = [positions[neighbor] for neighbor in graph.below[vertex]]
             if passed:
                 crossings += sum([len(passed) - bisect_right(passed, end) for end in targets])
             for end in targets:
@@ -411,7 +411,7 @@ def _align(
 ) -> tuple[list[int], list[int]]:
     """Join vertices that shall have one x into blocks; return the root of each, and all roots.
 
-    Each vertex is aligned with a median neighbour.
+    Each vertex is aligned with a median neighbor.
     """
     positions = _positions(layers, len(links))
     root = list(range(len(links)))
@@ -436,7 +436,7 @@ def _align(
 
 
 def _medians(links: _Links, vertex: int, positions: Sequence[float]) -> list[int]:
-    """Return the one or two neighbours in the middle."""
+    """Return the one or two neighbors in the middle."""
     near = _candidates(links, vertex)
     if len(near) < 2:
         return near
@@ -445,11 +445,11 @@ def _medians(links: _Links, vertex: int, positions: Sequence[float]) -> list[int
 
 
 def _candidates(links: _Links, vertex: int) -> list[int]:
-    """Return the neighbours to align a vertex with; of several, those that are not ends."""
+    """Return the neighbors to align a vertex with; of several, those that are not ends."""
     near = links[vertex]
     if len(near) < 2:
         return near
-    return [neighbour for neighbour in near if links[neighbour]] or near
+    return [neighbor for neighbor in near if links[neighbor]] or near
 
 
 def _compact(
@@ -461,22 +461,22 @@ def _compact(
     missing = dict.fromkeys(roots, 0)
     for layer in layers:
         for a, b in pairwise(layer):
-            neighbours = right[root[a]]
+            neighbors = right[root[a]]
             block = root[b]
-            if block not in neighbours:
+            if block not in neighbors:
                 missing[block] += 1
-            neighbours[block] = max(neighbours.get(block, 0.0), graph.distance(a, b))
+            neighbors[block] = max(neighbors.get(block, 0.0), graph.distance(a, b))
     xs = dict.fromkeys(roots, 0.0)
     order = [block for block in roots if not missing[block]]
     # These have nothing to their left, and may move to the right.
     leftmost = len(order)
     # The list grows while it is read.
     for block in order:
-        for neighbour, least in right[block].items():
-            xs[neighbour] = max(xs[neighbour], xs[block] + least)
-            missing[neighbour] -= 1
-            if not missing[neighbour]:
-                order.append(neighbour)
+        for neighbor, least in right[block].items():
+            xs[neighbor] = max(xs[neighbor], xs[block] + least)
+            missing[neighbor] -= 1
+            if not missing[neighbor]:
+                order.append(neighbor)
     for block in reversed(order[:leftmost]):
         if right[block]:
             xs[block] = min([xs[after] - least for after, least in right[block].items()])

@@ -17,9 +17,9 @@ from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["line_chart"]
 
-# Of medium lightness, and told apart without red and green (P. Tol, "Colour
+# Of medium lightness, and told apart without red and green (P. Tol, "Color
 # Schemes", 2021, vibrant).
-_COLOURS = (
+_COLORS = (
     "#0077bb",
     "#ee7733",
     "#009988",
@@ -119,7 +119,7 @@ def line_chart(
         Names of lines that are dashed, so that a line below them shows through.
     joined : bool
         Whether points are joined over the gaps, as of lines that have numbers at other ``x``
-        than their neighbours.
+        than their neighbors.
     size : (float, float)
         Of the area between the axes, in pixels.
 
@@ -142,7 +142,7 @@ def line_chart(
     shapes += _y_ticks(plot, ticks, texts)
     shapes += _x_ticks(plot, points, names)
     shapes.append(frame(plot.start, 0, plot.width, plot.height))
-    colors = dict(zip(lines, cycle(_COLOURS), strict=False))
+    colors = dict(zip(lines, cycle(_COLORS), strict=False))
     for name, numbers in zip(lines, values, strict=True):
         shown = np.isfinite(numbers) if joined else slice(None)
         at = list(zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True))
@@ -229,11 +229,11 @@ def _legend(plot: _Plot, colors: Mapping[str, str]) -> Iterator[Shape]:
         yield small_text(plot.right + 26, y + 5, f"and {len(colors) - len(names):,} more")
 
 
-def _stroke(start: _Point, end: _Point, colour: str, dashes: tuple[float, ...] = ()) -> Path:
-    return Path((("M", start), ("L", end)), stroke=colour, dashes=dashes)
+def _stroke(start: _Point, end: _Point, color: str, dashes: tuple[float, ...] = ()) -> Path:
+    return Path((("M", start), ("L", end)), stroke=color, dashes=dashes)
 
 
-def _curve(points: Sequence[_Point], colour: str, dashes: tuple[float, ...]) -> Iterator[Shape]:
+def _curve(points: Sequence[_Point], color: str, dashes: tuple[float, ...]) -> Iterator[Shape]:
     """Draw a line through the points, with a gap where a number is missing."""
     steps: list[PathStep] = []
     command = "M"
@@ -244,20 +244,20 @@ def _curve(points: Sequence[_Point], colour: str, dashes: tuple[float, ...]) -> 
         steps.append((command, (x, y)))
         command = "L"
         if len(points) <= _MOST_POINTS:
-            yield ring(x, y, 1.5, colour)
-    yield Path(tuple(steps), stroke=colour, stroke_width=1.5, dashes=dashes)
+            yield ring(x, y, 1.5, color)
+    yield Path(tuple(steps), stroke=color, stroke_width=1.5, dashes=dashes)
 
 
-def _stems(plot: _Plot, points: Sequence[_Point], colour: str) -> Iterator[Shape]:
+def _stems(plot: _Plot, points: Sequence[_Point], color: str) -> Iterator[Shape]:
     """Draw each number as a point on a line from 0."""
     (base,) = plot.y([0.0])
     steps: list[PathStep] = []
     for x, y in points:
         if np.isfinite(y):
             steps += [("M", (x, base)), ("L", (x, y))]
-            yield ring(x, y, 2, colour)
+            yield ring(x, y, 2, color)
     yield _stroke((plot.start, base), (plot.right, base), INK)
-    yield Path(tuple(steps), stroke=colour, stroke_width=1.5)
+    yield Path(tuple(steps), stroke=color, stroke_width=1.5)
 
 
 def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:

@@ -68,7 +68,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Cells:
-    """A grid of coloured cells: ``pixels`` are their RGB or RGBA, uint8[rows, columns, 3] or 4."""
+    """A grid of colored cells: ``pixels`` are their RGB or RGBA, uint8[rows, columns, 3] or 4."""
 
     x: float
     y: float

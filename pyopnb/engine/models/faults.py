@@ -195,15 +195,15 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
 
 
 def catalog_hint(node: NodeProto) -> str:
-    """Say what the catalogue does about an operator; empty if it does not know it."""
+    """Say what the catalog does about an operator; empty if it does not know it."""
     names = handed_down("catalog_names")
     refusal = names.node_refusal(node)
     if refusal is not None:
-        return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+        return f"{refusal.instead}; pyopnb's catalog cannot run it, because {refusal.reason}"
     problem = names.misuse(node)
     if problem:
         return f"%pyop skeleton MODEL NODE, which writes the cell to define it in; {problem}"
-    return "fill=True, which runs it by pyopnb's catalogue" if names.node_entry(node) else ""
+    return "fill=True, which runs it by pyopnb's catalog" if names.node_entry(node) else ""
 
 
 # ---- attributes ------------------------------------------------------------------------------

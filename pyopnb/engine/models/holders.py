@@ -1,6 +1,6 @@
 """Find the models that objects of other packages hold or write.
 
-Such an object is recognised by its attributes, as none of these packages is imported.
+Such an object is recognized by its attributes, as none of these packages is imported.
 """
 
 from __future__ import annotations

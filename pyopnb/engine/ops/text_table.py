@@ -15,7 +15,7 @@ from pyopnb.engine.ops.messages import one_line
 
 __all__ = ["Table", "row_key"]
 
-# Half transparent grey can be seen on white and on black; the theme sets all other colors.
+# Half transparent gray can be seen on white and on black; the theme sets all other colors.
 _CELL = (
     "text-align:left;vertical-align:top;padding:2px 12px 2px 0;"
     "border-bottom:1px solid rgba(128,128,128,0.4)"

@@ -239,13 +239,13 @@ def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     got = f"{full_name}, which is in neither"
     near = nearest_op(domain, op_type)
     advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
-    # The catalogue may have it for another number of inputs, or know why it cannot run.
+    # The catalog may have it for another number of inputs, or know why it cannot run.
     call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * count)
     names = handed_down("catalog_names")
     refusal = names.node_refusal(call_node)
     problem = names.misuse(call_node)
     if refusal is not None:
-        got = f"{full_name}, which pyopnb's catalogue cannot run, because {refusal.reason}"
+        got = f"{full_name}, which pyopnb's catalog cannot run, because {refusal.reason}"
         advice = refusal.instead
     elif problem:
         got = problem

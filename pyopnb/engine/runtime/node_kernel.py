@@ -46,7 +46,7 @@ class NodeKernel:
     op : Op, optional
         What runs the node.
     short : bool
-        Whether sessions are kept for short runs: without optimisation and spinning threads.
+        Whether sessions are kept for short runs: without optimization and spinning threads.
     """
 
     def __init__(

@@ -179,7 +179,7 @@ def run_each(
     model : ModelProto
     feeds : sequence of mapping
     level : str
-        The level of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
+        The level of ONNX Runtime's optimizations: ``"all"``, ``"no"``, ``"basic"`` …
     providers : sequence
         If empty, the CPU.
     """

@@ -52,7 +52,7 @@ def new_options(level: str = "all", *, threads: int = 0) -> onnxruntime.SessionO
     Parameters
     ----------
     level : str
-        Of ONNX Runtime's optimisations: ``"all"``, ``"extended"``, ``"basic"``, ``"no"`` …
+        Of ONNX Runtime's optimizations: ``"all"``, ``"extended"``, ``"basic"``, ``"no"`` …
     threads : int
         As many as there are cores if 0.
     """

@@ -213,8 +213,8 @@ _deviation(np.std, sqrt)
 
 def _variance(call: _Reduction, ddof: Any) -> Tensor:
     x = call.calculated
-    centred = sub(x, reduce("ReduceMean", x, call.axes, keepdims=True))
-    squares = mul(centred, centred)
+    centered = sub(x, reduce("ReduceMean", x, call.axes, keepdims=True))
+    squares = mul(centered, centered)
     if not is_traced(ddof) and not ddof:
         return _nan_of_nothing(call.reduce("ReduceMean", squares), call)
     # NumPy divides by 0, and not by less, where ddof is above the number of elements.

@@ -108,7 +108,7 @@ def wrap(
     Notes
     -----
     The nodes run in ONNX Runtime as before, and their values are not changed. But ONNX Runtime
-    cannot fuse a wrapped node with its neighbours, and a fused kernel can round differently.
+    cannot fuse a wrapped node with its neighbors, and a fused kernel can round differently.
 
     For each selected node there is an op of the registry, such as ``pyopnb.tap::Softmax_1``,
     which keeps the function alive. ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it

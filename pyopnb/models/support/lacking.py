@@ -191,9 +191,9 @@ class _Judge:
     def __init__(self, versions: Mapping[str, int]) -> None:
         self.versions = versions
         self._guesses = _GUESSES
-        # Most nodes of a large model are similar, so judgements are cached by all that they depend
+        # Most nodes of a large model are similar, so judgments are cached by all that they depend
         # on.
-        self._judgements: dict[Any, Unsupported | None] = {}
+        self._judgments: dict[Any, Unsupported | None] = {}
 
     def judge(self, node: NodeProto, kinds: _KindsByName) -> Unsupported | None:
         """Return what the runtime lacks for a node."""
@@ -202,9 +202,9 @@ class _Judge:
         inputs = tuple(map(kinds.__getitem__, node.input))
         outputs = tuple(map(kinds.__getitem__, node.output))
         key = _key(node, inputs, outputs)
-        if key is None or key not in self._judgements:
-            self._judgements[key] = self._judge_node(node, kinds, inputs, outputs)
-        return self._judgements[key]
+        if key is None or key not in self._judgments:
+            self._judgments[key] = self._judge_node(node, kinds, inputs, outputs)
+        return self._judgments[key]
 
     def _judge_node(
         self, node: NodeProto, kinds: _KindsByName, inputs: Kinds, outputs: Kinds
@@ -293,7 +293,7 @@ class _Judge:
             reason = (
                 f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
             )
-        # Where the catalogue knows the operator, its name is no mistake.
+        # Where the catalog knows the operator, its name is no mistake.
         is_known = node_entry(node) is not None or node_refusal(node) is not None
         nearest = None if is_known or self._guesses < 0 else nearest_op(domain, node.op_type)
         if nearest is not None:
@@ -302,7 +302,7 @@ class _Judge:
 
 
 def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
-    """Make a dictionary key of all that a judgement depends on; None where that would be large."""
+    """Make a dictionary key of all that a judgment depends on; None where that would be large."""
     # Most nodes have no attribute, and an empty list of Python's is quicker to look through.
     attributes = node.attribute or ()
     if node.op_type in _BY_SHAPE or any(attribute.type in _LARGE for attribute in attributes):

@@ -40,7 +40,7 @@ class MissingNode:
         ``"mixed dtypes"``, ``"wrong attr"`` or ``"opset too new"``.
     reason : str
     is_in_catalog : bool
-        Whether `fill` runs it with an operator of the catalogue.
+        Whether `fill` runs it with an operator of the catalog.
     """
 
     site: Site | None

@@ -151,7 +151,7 @@ def _function_of(
             if "outputs" in inspect.signature(function).parameters:
                 values = {**values, "outputs": outputs}
             return lambda *inputs: function(*inputs, **values)
-    # The catalogue has operators of ONNX's first versions.
+    # The catalog has operators of ONNX's first versions.
     for entry in entries_named(name):
         if version in entry.versions:
             compute: Callable[..., Any] = entry.op_class(**values).compute

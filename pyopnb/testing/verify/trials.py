@@ -79,7 +79,7 @@ def draw_trials(
     dims : sequence, optional
         Which dimensions are free; without it, all sizes stay those of the examples.
     constants : collection of numbers
-        Numbers in the converted body; they and their neighbours are tried.
+        Numbers in the converted body; they and their neighbors are tried.
     finite : bool
         Leave NaN and infinities out.
     empty : bool

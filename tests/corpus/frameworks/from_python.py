@@ -128,10 +128,10 @@ def _spox_loop() -> Made:
 def _spox_statistics() -> Made:
     x = _argument()
     mean = spox_op.reduce_mean(x, axes=[-1])
-    centred = spox_op.sub(x, mean)
-    variance = spox_op.reduce_mean(spox_op.mul(centred, centred), axes=[-1])
+    centered = spox_op.sub(x, mean)
+    variance = spox_op.reduce_mean(spox_op.mul(centered, centered), axes=[-1])
     normal = spox_op.div(
-        centred, spox_op.sqrt(spox_op.add(variance, spox_op.constant(value=np.float32(1e-5))))
+        centered, spox_op.sqrt(spox_op.add(variance, spox_op.constant(value=np.float32(1e-5))))
     )
     values, places = spox_op.top_k(normal, spox_op.const(np.array([2])))
     return _built({"values": values, "places": places}, x=x), {"x": _X}

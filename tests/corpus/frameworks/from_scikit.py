@@ -160,8 +160,8 @@ def _columns() -> Made:
         table, _NUMBERS > 0
     )
     types = [("a", FloatTensorType([None, 1])), ("b", FloatTensorType([None, 1]))]
-    types += [("colour", StringTensorType([None, 1])), ("size", Int64TensorType([None, 1]))]
-    feeds = {"a": _X[:7, :1], "b": _X[:7, 1:2], "colour": colors[:7], "size": sizes[:7]}
+    types += [("color", StringTensorType([None, 1])), ("size", Int64TensorType([None, 1]))]
+    feeds = {"a": _X[:7, :1], "b": _X[:7, 1:2], "color": colors[:7], "size": sizes[:7]}
     return to_onnx(fitted, initial_types=types), feeds
 
 

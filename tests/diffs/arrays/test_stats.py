@@ -52,8 +52,8 @@ class Unequal:
 CASES: dict[str, tuple[Any, Any, str]] = {
     "int32 extremes": (arr(np.int32, 2**31 - 1), arr(np.int32, -(2**31)), DIFFERENT),
     "int64 extremes": (arr(np.int64, LOW), arr(np.int64, HIGH), DIFFERENT),
-    "int64 neighbours at the end": (arr(np.int64, HIGH), arr(np.int64, HIGH - 1), DIFFERENT),
-    "uint64 neighbours": (arr(np.uint64, 2**64 - 1), arr(np.uint64, 2**64 - 2), DIFFERENT),
+    "int64 neighbors at the end": (arr(np.int64, HIGH), arr(np.int64, HIGH - 1), DIFFERENT),
+    "uint64 neighbors": (arr(np.uint64, 2**64 - 1), arr(np.uint64, 2**64 - 2), DIFFERENT),
     "int64 same extremes": (arr(np.int64, LOW, HIGH), arr(np.int64, LOW, HIGH), SAME),
     "int8 one apart": (arr(np.int8, 127), arr(np.int8, 126), DIFFERENT),
     "bool": (arr(bool, True, False), arr(bool, True, True), DIFFERENT),

@@ -102,7 +102,7 @@ def test_runtime_against_reference() -> None:
         transformer(), transformer(), {"x": X}, on=("onnxruntime", "reference"), rtol=0, atol=0
     )
     assert found.origin is not None and found.origin.isolated > 0
-    assert (found.a, found.b) == ("onnxruntime, all optimisations", "onnx.reference")
+    assert (found.a, found.b) == ("onnxruntime, all optimizations", "onnx.reference")
 
 
 def test_the_first_of_two_on_one_way() -> None:

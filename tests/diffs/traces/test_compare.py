@@ -190,7 +190,7 @@ def test_two_versions_of_an_op() -> None:
     assert effects(back) == {"a": "same", "b": "origin", "y": "propagates"}
 
 
-def test_the_runtime_with_and_without_optimisation_and_the_reference() -> None:
+def test_the_runtime_with_and_without_optimization_and_the_reference() -> None:
     model = transformer()
     runs = [
         trace(model, x=X, **QUICK),

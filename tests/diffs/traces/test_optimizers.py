@@ -164,7 +164,7 @@ def test_the_optimizer_is_named_with_its_nodes_and_the_line_that_works_around_it
 
 
 UNCHANGED = {
-    "nothing to optimise": parsed("y = Abs(x)", "float[N,8] x", "float[N,8] y"),
+    "nothing to optimize": parsed("y = Abs(x)", "float[N,8] x", "float[N,8] y"),
     "an Identity": parsed("a = Identity(x)  y = Neg(a)", "float[N,8] x", "float[N,8] y"),
     "a Conv and its activation": parsed(
         "r = Reshape(x, s)  c = Conv(r, w)  y = Relu(c)", "float[N,8] x", s=np.int64([-1, 1, 8, 1]), w=normal(2, 1, 1, 1)

@@ -130,7 +130,7 @@ def test_traces_and_diffs_have_their_colors():
     assert colors["legend"]["title"] == "largest |x|" and len(colors["legend"]["stops"]) == 9
     scale = pyopnb.show(trace).canvas.scale
     assert {name: fill for name, (fill, _, _) in colors["nodes"].items()} == dict.fromkeys(
-        [HOSTILE, "(Neg of y)"], scale.colour(4)
+        [HOSTILE, "(Neg of y)"], scale.color(4)
     )
     assert "float32[2]  " in colors["nodes"]["(Neg of y)"][2]
     other = pyopnb.parse(SMALL.replace("Neg", "Exp"))

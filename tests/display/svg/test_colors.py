@@ -6,20 +6,20 @@ from pyopnb.display.svg.colors import (
     DARK,
     INK,
     palette,
-    text_colour,
+    text_color,
 )
 
 
-def lightness(colour):
+def lightness(color):
     linear = [
         p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
-        for p in (part / 255 for part in colour)
+        for p in (part / 255 for part in color)
     ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def parts(colour):
-    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+def parts(color):
+    return tuple(int(color[place : place + 2], 16) for place in (1, 3, 5))
 
 
 def contrast(a, b):
@@ -28,10 +28,10 @@ def contrast(a, b):
 
 
 @pytest.mark.parametrize("kind", ["sequential", "diverging"])
-def test_text_can_be_read_on_every_colour(kind):
-    for colour in ("#{:02x}{:02x}{:02x}".format(*colour) for colour in palette(kind)):
-        assert contrast(colour, text_colour(colour)) >= 4.0
-    assert text_colour("#ffffff") == DARK and contrast("#ffffff", DARK) > 12
+def test_text_can_be_read_on_every_color(kind):
+    for color in ("#{:02x}{:02x}{:02x}".format(*color) for color in palette(kind)):
+        assert contrast(color, text_color(color)) >= 4.0
+    assert text_color("#ffffff") == DARK and contrast("#ffffff", DARK) > 12
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])

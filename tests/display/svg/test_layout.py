@@ -23,7 +23,7 @@ def graphs(draw):
 
 
 def sides(layout, boxes, number):
-    (x, y), size = layout.centres[number], boxes[number]
+    (x, y), size = layout.centers[number], boxes[number]
     return x - size.width / 2, y - size.height / 2, x + size.width / 2, y + size.height / 2
 
 

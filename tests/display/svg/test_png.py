@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
 
@@ -76,11 +76,11 @@ def test_each_field_has_its_mean(values: np.ndarray, rows: int, columns: int) ->
             )
 
 
-def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
-    scale = ColourScale(-1, 1, kind="diverging")
+def test_what_is_not_finite_has_a_color_of_its_own() -> None:
+    scale = ColorScale(-1, 1, kind="diverging")
     numbers = np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]])
     drawn = decoded(png(scale.pixels(numbers)))[0]
     assert len({tuple(pixel) for pixel in drawn.tolist()}) == 6
     for value, pixel in zip((-1, 0, 1), drawn, strict=False):
-        wanted = [int(scale.colour(value)[at : at + 2], 16) for at in (1, 3, 5)]
+        wanted = [int(scale.color(value)[at : at + 2], 16) for at in (1, 3, 5)]
         assert np.abs(pixel.astype(int) - wanted).max() <= 4

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
-from pyopnb.display.svg.colors import ColourScale
+from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.graph import draw
 from pyopnb.display.svg.shapes import Drawing, Text
 from pyopnb.display.svg.to_matplotlib import figure_png, to_figure
@@ -48,7 +48,7 @@ def colors(drawn: Any) -> np.ndarray:
 
 
 def test_every_text_is_where_the_svg_has_it() -> None:
-    drawing = draw(replace(GRAPH, scale=ColourScale(1.0, 4.0), legend="µs"))
+    drawing = draw(replace(GRAPH, scale=ColorScale(1.0, 4.0), legend="µs"))
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = {one.get_text() for one in axes.texts}

@@ -64,7 +64,7 @@ typedef struct pyopnb_call {
   int32_t input_count, output_count, attr_count;
   const pyopnb_tensor* inputs;
   const pyopnb_attr* attrs;
-  /* The memory of an output of that dtype and shape, uninitialised; NULL where the node cannot give
+  /* The memory of an output of that dtype and shape, uninitialized; NULL where the node cannot give
    * that output: return PYOPNB_FAILED at once, the caller knows why. To be called once for each
    * output. */
   void* (*output)(struct pyopnb_call*, int32_t index, int32_t dtype, const int64_t* shape,

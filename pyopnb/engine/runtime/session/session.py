@@ -66,7 +66,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        Let ONNX's reference implementation or the catalogue run the nodes that the runtime lacks,
+        Let ONNX's reference implementation or the catalog run the nodes that the runtime lacks,
         as `pyopnb.fill` does.
 
     Attributes
@@ -789,7 +789,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         only the recorded run, on the op's own instance.
 
         With ``level="summaries"``, a run needs as much memory as a normal one plus that of the
-        largest tensor, which is copied to summarise it. Sequences, and tensors of dtypes that ops
+        largest tensor, which is copied to summarize it. Sequences, and tensors of dtypes that ops
         cannot have, are kept until the run ends. The trace keeps feeds and outputs.
 
         Every microsecond of the run belongs to a node or to ``trace.times.unattributed``. Nodes

@@ -304,7 +304,7 @@ def feeds_by_name(
 
 def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
     """Read a model's inputs from the columns of a DataFrame; {} if it is not one."""
-    # Recognised by its attributes, because neither pandas nor polars is imported.
+    # Recognized by its attributes, because neither pandas nor polars is imported.
     if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
         return {}
     known = [name for name in names if name in table.columns]

@@ -1,4 +1,4 @@
-"""The table of the catalogue's operators, read from its files."""
+"""The table of the catalog's operators, read from its files."""
 
 from __future__ import annotations
 

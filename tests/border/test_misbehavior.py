@@ -242,7 +242,7 @@ BAD = {
     "infer_negative": ('inferring("float32[-3]")', "ResultError", r"infer: expected types, .*, got 'float32\[-3\]'"),
     "infer_huge": ('inferring("float32[99999999999999999999]")', "ResultError", r"infer: expected types, .*, got 'float32\[9{20}\]'"),
 }  # fmt: skip
-# These are no misbehaviour: what y must be.
+# These are no misbehavior: what y must be.
 GOOD = {
     "rank_64": ('returning(lambda x: x[:1].reshape((1,) * 64))', '-np.abs(X[:1].reshape((1,) * 64))'),
     "lying_shape": ('returning(lambda x: x.view(LyingShape))', '-np.abs(X)'),
