@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Python would report that once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _ERROR
-        # Python's own exit code would be 1, which means here that something differs.
+        # The Python exit code would be 1, which means here that something differs.
         traceback.print_exc()
         return _ERROR
 
@@ -240,7 +240,7 @@ def _diff(args: argparse.Namespace) -> int:
         expected = "two models, two files of arrays, or one saved diff"
         raise InputError("diff", expected=expected, got=" and ".join(kinds))
     else:
-        # The other runtime's tensors are there anyway, and say where the difference begins.
+        # The other the runtime tensors are there anyway, and say where the difference begins.
         result = _compare(args, args.trace or args.on is not None)
         # Outputs that differ raise the question where the difference begins.
         if args.feeds is not None and not args.trace and args.on is None and not result.ok:
@@ -293,7 +293,7 @@ def _missing(args: argparse.Namespace) -> int:
 def _fill(args: argparse.Namespace) -> int:
     """Copy a model, and let Python run the nodes that ONNX Runtime lacks.
 
-    With --lower they are rewritten as ONNX's own operators. If a node has neither, the exit code
+    With --lower they are rewritten as the ONNX operators. If a node has neither, the exit code
     is 1 and nothing is written.
     """
     # Warnings are what this command reports, so they are printed without the line of
@@ -321,7 +321,7 @@ def _fill(args: argparse.Namespace) -> int:
 
 
 def _catalog(args: argparse.Namespace) -> int:
-    """List the operators that fill runs where neither ONNX Runtime nor ONNX's reference can."""
+    """List the operators that fill runs where neither ONNX Runtime nor the ONNX reference can."""
     print(pyopnb.catalog.search(" ".join(args.text)))
     return _SAME
 

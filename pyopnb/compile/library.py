@@ -117,7 +117,7 @@ def _rows(version: Version, entry: str) -> Iterator[str]:
 
 def _port(port: CppPort, element: str) -> str:
     number = dtype(port.element or ELEMENTS[element]).runtime
-    # ONNX Runtime's numbers for inputs that are required, optional and variadic.
+    # The ONNX Runtime numbers for inputs that are required, optional and variadic.
     characteristic = 0
     if port.variadic:
         characteristic = 2

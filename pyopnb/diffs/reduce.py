@@ -48,7 +48,7 @@ _Judge = Callable[[ModelProto, dict[str, Any]], Failure | None]
 _ALL = "ORT_ENABLE_ALL"
 _NONE = "ORT_DISABLE_ALL"
 _NODES_SHOWN = 6
-# Names, sizes and paths in ONNX Runtime's messages, which differ for a smaller model.
+# Names, sizes and paths in the ONNX Runtime messages, which differ for a smaller model.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
 
 
@@ -161,7 +161,7 @@ def reduce(
         smaller model, that model counts as failing in another way. By default, ONNX Runtime runs
         each model in another process, and the failure is the first of these that occurs: the
         process ends, the session cannot be made, the run raises, the outputs with all optimizations
-        differ from those without any, or the outputs differ from those of ONNX's reference
+        differ from those without any, or the outputs differ from those of the ONNX reference
         implementation.
     on : str or path, optional
         Another onnxruntime, as for `trace`. The failure is then that its outputs differ from those
@@ -320,7 +320,7 @@ def _error(outcome: Outcome, where: str = "") -> Failure:
 
 
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
-    """Run a model on ONNX's reference implementation; None if it cannot run it."""
+    """Run a model on the ONNX reference implementation; None if it cannot run it."""
     # An op of the registry with the name of an ONNX operator may itself be wrong.
     imported = imported_versions(model)
     defined = set()

@@ -177,7 +177,7 @@ def stability(
     The usual run is in ONNX Runtime with all optimizations and on all threads. Then the model runs
     again in the same way, on 1 thread, without optimizations, with the basic ones, with each of a
     few samples alone, and with inputs that are moved by one unit in the last place. With
-    ``yardstick=True``, it also runs in float64 in ONNX's reference implementation.
+    ``yardstick=True``, it also runs in float64 in the ONNX reference implementation.
 
     Parameters
     ----------

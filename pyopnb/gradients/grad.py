@@ -42,7 +42,7 @@ def grad(
 ) -> ModelProto:
     """Make a model that also computes the gradients of one of its outputs.
 
-    ONNX's own operators are differentiated by the rules of onnx-ad, and an op by the ``backward``
+    The ONNX operators are differentiated by the rules of onnx-ad, and an op by the ``backward``
     of its class, which becomes a node of its gradient op. If a node between ``wrt`` and the loss
     has neither, the error names it; its gradient never counts as zero. If neither a hint nor
     ``infer`` gives the rank of an op's output, the op is called once with ones to find it.

@@ -1,7 +1,7 @@
 """Find reverse rules while `grad` works: our ops', onnx-ad's, and refusals for all others.
 
 onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of
-ONNX's own operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
+the ONNX operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
 nothing in its modules is changed, which would need a lock: the functions of its reverse pass are
 bound anew, to find this table where they look for their own.
 """

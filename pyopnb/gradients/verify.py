@@ -33,7 +33,7 @@ __all__ = ["verify_gradients"]
 
 # Elements of an array that one direction moves.
 _MAX_MOVED = 4096
-# ONNX Runtime's kernels of these operators round float64 inputs to float32.
+# The ONNX Runtime kernels of these operators round float64 inputs to float32.
 _IN_FLOAT32 = {"Erf", "Gelu"}
 # Arrays that are moved at once.
 _GROUP = 32

@@ -1,4 +1,4 @@
-"""ONNX's elementwise operators as functions, where a Python number takes the other's dtype."""
+"""The ONNX elementwise operators as functions, where a Python number takes the other's dtype."""
 
 from __future__ import annotations
 

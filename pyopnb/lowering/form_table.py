@@ -139,7 +139,7 @@ def _duration(seconds: float) -> str:
 
 @view.register
 def view_forms(thing: Forms) -> View:
-    """Show an op's forms as a table, with the source of the one in ONNX's operators.
+    """Show an op's forms as a table, with the source of the one in the ONNX operators.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ class Graph:
     Parameters
     ----------
     opset : int
-        Version of ONNX's own operators.
+        Version of the ONNX operators.
     inputs : sequence of str
         Names that are taken.
 

@@ -34,12 +34,12 @@ def lower(
     verify: bool = True,
     **attrs: Any,
 ) -> FunctionProto | ModelProto:
-    """Turn an op, or the ops of a model, into functions of ONNX's own operators.
+    """Turn an op, or the ops of a model, into functions of the ONNX operators.
 
     ``compute`` runs once on an example, and its NumPy calls are recorded as a function. The
     function then runs in plain ONNX Runtime and is compared with the op: on the examples, at other
     sizes, on empty arrays, on other values, and on NaN and infinities. It is returned only if all
-    of these agree. Rows of a million elements are not tried, because ONNX Runtime's own float32
+    of these agree. Rows of a million elements are not tried, because the ONNX Runtime float32
     sums and means are off by 0.1 % there.
 
     Parameters
@@ -54,7 +54,7 @@ def lower(
     examples : sequence
         More examples of an op, with the same dtypes and ranks, as for `check`.
     opset : int, optional
-        The version of ONNX's own operators. By default, the newest that the installed runtime
+        The version of the ONNX operators. By default, the newest that the installed runtime
         takes, as in `model`. In a model, functions use the version of the model.
     finite : bool
         Assume that no array has NaN or infinities. Then ``max``, ``min`` and ``argmax`` need no

@@ -48,7 +48,7 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
         return proto
     try:
         converted = onnx.version_converter.convert_version(proto, opset)
-    except Exception as error:  # the converter raises RuntimeError, and onnx's checker its own
+    except Exception as error:  # the converter raises RuntimeError, and the onnx checker its own
         raise NotLowered(
             "lower of a model",
             expected=f"opset {opset}, which a form of its ops needs",

@@ -1,4 +1,4 @@
-"""Python's operators (``+``, ``<``, ``@`` …) on traced numbers and arrays.
+"""The Python operators (``+``, ``<``, ``@`` …) on traced numbers and arrays.
 
 They become methods of both classes when this module is imported.
 """
@@ -110,7 +110,7 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 # ---- methods of both -----------------------------------------------------------------------------
 
-# The names of Python's methods, and the ufuncs that do the same to arrays.
+# The names of the Python methods, and the ufuncs that do the same to arrays.
 _BINARY: dict[str, np.ufunc] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply,
     "truediv": np.divide, "floordiv": np.floor_divide, "mod": np.remainder,

@@ -1,4 +1,4 @@
-"""Tables of the rules for NumPy's functions, and of the reasons why a function has no rule.
+"""Tables of the rules for the NumPy functions, and of the reasons why a function has no rule.
 
 A rule records the nodes of a call. The traced classes import these tables, and the rules in `numpy`
 import the traced classes, so there is no circle of imports.
@@ -17,7 +17,7 @@ Rule = Callable[..., Any]
 _Rule = TypeVar("_Rule", bound=Rule)
 
 TABLE: dict[Any, Rule] = {}
-"""Function or ufunc → its rule, which is called with NumPy's own result and the arguments."""
+"""Function or ufunc → its rule, which is called with the NumPy result and the arguments."""
 
 BRACKETS: dict[str, Rule] = {}
 """The rules for an array's brackets: ``"read"`` and ``"write"``."""

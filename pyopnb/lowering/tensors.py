@@ -349,7 +349,7 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
 
 
 def fit(tensor: Tensor, result: Any) -> Tensor:
-    """Cast a tensor to the dtype of NumPy's result, after checking its rank and known sizes."""
+    """Cast a tensor to the dtype of the NumPy result, after checking its rank and known sizes."""
     result = np.asarray(result)
     if tensor.ndim != result.ndim or not _agrees(tensor.dims, result.shape):
         expected = _described(result.shape)

@@ -72,7 +72,7 @@ class LoweredOp:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Silence NumPy's warnings about an example's values."""
+    """Silence the NumPy warnings about an example's values."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -229,7 +229,7 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
         if item is None:
             raise Refusal(None, "an array for each output", "None", None)
         tensor = tensor_of(item)
-        # Python's numbers and lists, which the op's outputs may be, have no dtype of their own.
+        # The Python numbers and lists, which the op's outputs may be, have no dtype of their own.
         if type(item) not in (Traced, np.ndarray):
             tensor = cast(tensor, array.dtype)
         if tensor.dtype != array.dtype or tensor.ndim != array.ndim:

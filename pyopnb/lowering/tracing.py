@@ -48,7 +48,7 @@ _FLOAT64 = np.dtype(np.float64)
 # Attributes of an array that a trace cannot have. A message writes them without brackets.
 _ATTRIBUTES = {"nbytes", "strides", "flat", "ctypes", "data", "base", "imag"}
 _ITEM = "a scalar array stays one: use it as it is"
-# Their rules return sizes, and no tensor that could be compared with NumPy's result.
+# Their rules return sizes, and no tensor that could be compared with the NumPy result.
 _OF_SIZES = {np.shape, np.size, np.ndim}
 # Memory and casting: the values do not depend on them, and ``out`` is written by `call`.
 _IGNORED_ARGUMENTS = {"out", "order", "subok", "like", "copy", "casting"}
@@ -165,7 +165,7 @@ class Traced:
     Parameters
     ----------
     value : ndarray or numpy.generic
-        What NumPy's own functions gave on the example.
+        What the NumPy functions gave on the example.
     tensor : Tensor, optional
         None for a constant.
     source : Traced, optional
@@ -391,7 +391,7 @@ _NAMES_OF_METHODS = """sum prod mean var std max min argmax argmin any all cumsu
 ravel squeeze swapaxes take repeat dot argsort nonzero diagonal trace compress choose searchsorted
 partition argpartition"""
 METHODS = tuple(_NAMES_OF_METHODS.split())
-"""The ndarray methods that do the same as NumPy's function of that name."""
+"""The ndarray methods that do the same as the NumPy function of that name."""
 
 
 def _refused(got: str, next_: str | None) -> Callable[..., NoReturn]:
@@ -589,7 +589,7 @@ _OF_METHODS: dict[str, dict[np.ufunc, Any]] = {
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
-    """Handle a ufunc call, as NumPy's ``__array_ufunc__`` protocol."""
+    """Handle a ufunc call, as the NumPy ``__array_ufunc__`` protocol."""
     if method in _OF_METHODS and ufunc in _OF_METHODS[method]:
         # A method of a ufunc works on the first axis, where a function takes all.
         return call(_OF_METHODS[method][ufunc], inputs, {"axis": 0, **kwargs})
@@ -627,7 +627,7 @@ def _check_arguments(
 
 
 def _source_of(result: Any, args: Sequence[Any]) -> Traced | None:
-    """Return the argument of which NumPy's result is a view."""
+    """Return the argument of which the NumPy result is a view."""
     if not isinstance(result, np.ndarray):
         return None
     arrays: list[Any] = []

@@ -33,7 +33,7 @@ _MOST_CONSTANTS = 8
 # of its result), Erf by 0.004; a body may multiply that by a hundred. No kernel that works element
 # by element lost more than 1.7 units in the last place of the largest number; twice that is
 # allowed, as a body that subtracts the mean of equal float32 numbers loses 3. Kernels that add lose
-# more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in the 1,600
+# more, one unit for every 12 to 50 terms: what the NumPy sums lose covers that in the 1,600
 # elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are off
 # by 0.09 %, where NumPy adds in pairs.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)
@@ -208,7 +208,7 @@ def tries_empty(lowered: LoweredOp) -> bool:
 def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
     try:
         return kernel_runner(model)
-    except Exception as error:  # the runtime's exceptions have no base class of their own
+    except Exception as error:  # the runtime exceptions have no base class of their own
         raise NotLowered(
             subject.op.name,
             expected="nodes that ONNX Runtime has kernels for",

@@ -61,7 +61,7 @@ def compares_finite(subject: Subject) -> bool:
 
 
 def written_form(subject: Subject, example: OpExample, opset: int | None) -> LoweredOp | None:
-    """Ask an op's class for its form in ONNX's operators.
+    """Ask an op's class for its form in the ONNX operators.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def written_form(subject: Subject, example: OpExample, opset: int | None) -> Low
     example : OpExample
         ``lowered`` gets a `FormInput` for each of its inputs.
     opset : int, optional
-        The version of ONNX's operators that the function imports; by default the
+        The version of the ONNX operators that the function imports; by default the
         one it is written for.
 
     Returns
@@ -137,7 +137,7 @@ def _least_opset(cls: Any) -> int:
 
 
 def _function(subject: Subject, text: str, opset: int, where: str) -> FunctionProto:
-    """Parse ``(x) => (y) { … }``, ONNX's text form of a function without its head."""
+    """Parse ``(x) => (y) { … }``, the ONNX text form of a function without its head."""
     head = f'<domain: "{subject.op.domain}", opset_import: ["" : {opset}]> {subject.op.op_type}'
     try:
         return onnx.parser.parse_function(f"{head} {text}")

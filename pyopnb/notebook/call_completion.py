@@ -153,6 +153,6 @@ def attrs_of(domain: str, op_type: str) -> list[str]:
 
 
 def onnx_ops() -> list[str]:
-    """List ONNX's own operators."""
+    """List the ONNX operators."""
     schemas = onnx.defs.get_all_schemas()
     return sorted(schema.name for schema in schemas if not schema.domain and not schema.deprecated)

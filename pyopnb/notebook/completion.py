@@ -37,7 +37,7 @@ _CELL_MAGICS = {"%%pyop": PYOP, "%%cppop": CPPOP, "%%onnx": ONNX}
 def complete(context: CompletionContext) -> SimpleMatcherResult:
     """Offer what can follow at the cursor.
 
-    IPython's own matchers are suppressed where nothing else is valid.
+    The IPython matchers are suppressed where nothing else is valid.
     """
     lines = context.full_text.split("\n")[: context.cursor_line]
     text = "\n".join([*lines, context.text_until_cursor])

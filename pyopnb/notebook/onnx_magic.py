@@ -1,4 +1,4 @@
-"""``%%onnx``: assigns the model written in a cell, in ONNX's text form, to a variable."""
+"""``%%onnx``: assigns the model written in a cell, in the ONNX text form, to a variable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Ops of a file whose classes were changed in place become new versions.
 
-IPython's ``%autoreload`` replaces the code of a class and runs no decorator, and other tools do the
-same. It does so before each cell; the syntax trees of cells are transformed after that, so this is
-looked at there, and not in the runs of sessions.
+The IPython ``%autoreload`` replaces the code of a class and runs no decorator, and other tools do
+the same. It does so before each cell; the syntax trees of cells are transformed after that, so this
+is looked at there, and not in the runs of sessions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Complete ONNX's text form in a ``%%onnx`` cell: attrs, op types, dtypes, and earlier names."""
+"""Complete the ONNX text form in a ``%%onnx`` cell: attrs, op types, dtypes, and earlier names."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def install(shell: Any) -> None:
         )
         return lines
 
-    PyopError._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's protocol
+    PyopError._render_traceback_ = render  # type: ignore[attr-defined]  # the IPython protocol
 
 
 def uninstall() -> None:

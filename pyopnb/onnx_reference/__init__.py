@@ -1,1 +1,1 @@
-"""ONNX's reference implementation as a stand-in for operators that the runtime lacks."""
+"""The ONNX reference implementation as a stand-in for operators that the runtime lacks."""

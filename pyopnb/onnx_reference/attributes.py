@@ -1,4 +1,4 @@
-"""Attributes of a node that ONNX's reference implementation runs."""
+"""Attributes of a node that the ONNX reference implementation runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
 
 
 def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
-    """Make an attribute of one of ONNX's types; raise where the value is of another."""
+    """Make an attribute of one of the ONNX types; raise where the value is of another."""
     if number in (AttributeProto.FLOAT, AttributeProto.INT):
         exact = float(value) if number == AttributeProto.FLOAT else int(value)
         if exact != value and exact == exact:

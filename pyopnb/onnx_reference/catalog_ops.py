@@ -50,7 +50,7 @@ def redefine_catalog_op(node: NodeProto) -> None:
 def is_for_version(node: NodeProto, version: int | None) -> bool:
     """Tell whether the catalog has a node's operator in its old version.
 
-    It has the old versions that ONNX's reference runs wrongly.
+    It has the old versions that the ONNX reference runs wrongly.
     """
     entry = node_entry(node, version)
     return entry is not None and bool(entry.versions)

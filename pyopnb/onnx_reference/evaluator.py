@@ -1,4 +1,4 @@
-"""A whole model in ONNX's reference implementation.
+"""A whole model in the ONNX reference implementation.
 
 ``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. Each node is computed by an op
 of the registry, by `Evaluation`, or if ONNX defines the operator in words only, by ONNX Runtime's
@@ -89,7 +89,7 @@ class Evaluator:
         sort_nodes(copy.graph)
         for node in nodes_in(copy.graph):
             node.domain = canonical_domain(node.domain)
-        # onnx's evaluator wants the nodes in order, each domain imported once, and no
+        # The onnx evaluator wants the nodes in order, each domain imported once, and no
         # other name of ONNX's own.
         _import_all(copy, nodes_in(copy.graph))
         self._ops = {op.name: op for op in ops}
@@ -102,7 +102,7 @@ class Evaluator:
             elif (domain, op_type) == ("", "Scan"):
                 classes.append(scan_class())
             elif f"{domain}::{op_type}" in self._ops or not (bodies(node) or is_constant(node)):
-                # onnx's own classes see the values around a body.
+                # The onnx classes see the values around a body.
                 classes.append(node_class(domain, op_type, self._kernel))
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
@@ -121,7 +121,7 @@ class Evaluator:
     def _make_kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
         op = self._ops.get(f"{node.domain}::{node.op_type}")
         version = versions.get(node.domain, 1)
-        # ONNX defines some operators in words only; for them, there is the runtime's kernel.
+        # ONNX defines some operators in words only; for them, there is the runtime kernel.
         if op is not None or not has_reference(node, version):
             return runtime_kernel(node, versions, op)
         return node_kernel(node, versions)
@@ -144,7 +144,7 @@ class Evaluator:
             # If, Loop and Scan raise another exception in its place, which says
             # "issues with types".
             if not self._failures:
-                # onnx's classes of If, Constant and the like, which run around the kernels.
+                # The onnx classes of If, Constant and the like, which run around the kernels.
                 raise ModelError(
                     "onnx.reference",
                     expected="a model that it can run",
@@ -177,7 +177,7 @@ class Evaluator:
             raise
 
 
-# ---- what onnx's evaluator needs of a model ----------------------------------------------------
+# ---- what the onnx evaluator needs of a model ----------------------------------------------------
 
 
 def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:

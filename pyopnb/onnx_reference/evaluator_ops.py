@@ -1,4 +1,4 @@
-"""Registered ops as classes for onnx's own ``ReferenceEvaluator``.
+"""Registered ops as classes for the onnx ``ReferenceEvaluator``.
 
 Each node runs in a session of its own, with the checks that a session makes.
 """

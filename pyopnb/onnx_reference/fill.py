@@ -1,4 +1,4 @@
-"""Replace nodes that ONNX Runtime lacks by ONNX's reference implementation or the catalog."""
+"""Replace nodes that ONNX Runtime lacks by the ONNX reference implementation or the catalog."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pyopnb.onnx_reference.operator import (
 __all__ = ["DOMAIN", "fill", "fill_source"]
 
 DOMAIN = "onnx.reference"
-"""Domain of the stand-ins for ONNX's own operators; for other domains, theirs is appended."""
+"""Domain of the stand-ins for the ONNX operators; for other domains, theirs is appended."""
 
 _OUTPUTS = "reference_outputs"
 _COMPARISONS = frozenset({"And", "Equal", "Greater", "Less", "Or", "Xor"})
@@ -61,12 +61,12 @@ def fill(
 ) -> ModelProto:
     """Return a copy of a model in which Python ops run every node that the runtime lacks.
 
-    The stand-in is ONNX's reference implementation, such as ``onnx.reference::Celu_12`` for version
-    12 of Celu. For operators that ONNX does not define, it is an operator of the catalog, such as
-    ``pyopnb.catalog.TRT::EfficientNMS_TRT``. If you have an op with the node's own name, it comes
-    first. If the model's opset is too new for the runtime, it is lowered: a node whose operator has
-    not changed since, or only in its allowed types, still runs in the runtime; any other runs in
-    the reference, in its own version.
+    The stand-in is the ONNX reference implementation, such as ``onnx.reference::Celu_12`` for
+    version 12 of Celu. For operators that ONNX does not define, it is an operator of the catalog,
+    such as ``pyopnb.catalog.TRT::EfficientNMS_TRT``. If you have an op with the node's own name, it
+    comes first. If the model's opset is too new for the runtime, it is lowered: a node whose
+    operator has not changed since, or only in its allowed types, still runs in the runtime; any
+    other runs in the reference, in its own version.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ class _Filling:
 def _declare_flags(site: Site) -> str:
     """Declare as bool what a comparison computes, and say so; return nothing where the file does.
 
-    PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in ONNX's test data.
+    PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in the ONNX test data.
     """
     is_comparison = site.node.op_type in _COMPARISONS and not canonical_domain(site.node.domain)
     if not is_comparison or not isinstance(site.scope, GraphProto):

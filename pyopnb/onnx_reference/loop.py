@@ -1,6 +1,6 @@
 """``Loop`` as ONNX defines it: each scan output is stacked along a new first axis.
 
-onnx's own class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars
+The onnx class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars
 two axes and matrices only two, and fails where the loop does not run at all. Models that torch
 exports collect scalars so.
 """

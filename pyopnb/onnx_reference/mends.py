@@ -1,4 +1,4 @@
-"""Operators whose wrong results in onnx's reference implementation are avoided.
+"""Operators whose wrong results in the onnx reference implementation are avoided.
 
 `corrections` has the operators that are computed here instead.
 """
@@ -16,7 +16,7 @@ __all__ = ["as_defined"]
 def as_defined(
     domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
 ) -> tuple[int, Mapping[str, Any]]:
-    """Return the version and attrs with which onnx's classes do what an operator's definition says.
+    """Return the version and attrs with which the onnx classes follow an operator's definition.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def as_defined(
     if op_type == "RoiAlign" and opset < 16:
         return 16, {**attrs, "coordinate_transformation_mode": "output_half_pixel"}
     if op_type == "TfIdfVectorizer" and attrs.get("weights") is None:
-        # onnx's class wants them for two of the three modes.
+        # The onnx class wants them for two of the three modes.
         indexes = attrs.get("ngram_indexes", [])
         if isinstance(indexes, AttributeProto):
             indexes = indexes.ints

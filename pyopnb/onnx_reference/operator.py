@@ -1,4 +1,4 @@
-"""ONNX's reference implementation of one operator, as a function of arrays.
+"""The ONNX reference implementation of one operator, as a function of arrays.
 
 ``onnx.reference`` evaluates models. This module calls a single operator in one version and with its
 attrs. Either the reference has a class for it, or ONNX defines it as a function of other operators,
@@ -54,7 +54,7 @@ __all__ = [
 # Of one operator whose definition depends on types.
 _MAX_EVALUATORS = 16
 
-# The one attr of ONNX's operators that counts their outputs.
+# The one attr of the ONNX operators that counts their outputs.
 _COUNT_ATTR = "num_outputs"
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 
@@ -64,7 +64,7 @@ _OPTION = onnx.defs.OpSchema.FormalParameterOption
 def reference(
     op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any
 ) -> Any:
-    """Run ONNX's reference implementation of one operator.
+    """Run the ONNX reference implementation of one operator.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
     if value is None:
         return None
     is_sequence = isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value)
-    # NumPy's own text arrays drop trailing zeros.
+    # The NumPy text arrays drop trailing zeros.
     element = object if isinstance(value, str) else None
     try:
         if isinstance(value, Mapping):
@@ -243,7 +243,7 @@ class Evaluation:
     def __init__(
         self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
     ) -> None:
-        # Avoid onnx's wrong classes before looking at its schema.
+        # Avoid the onnx wrong classes before looking at its schema.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)
@@ -313,12 +313,12 @@ class Evaluation:
         return self._as_declared(inputs, list(evaluator.run(None, feeds)))
 
     def _as_float(self, value: Any) -> Any:
-        """Give onnx's linear models floats; of integers, they cut the coefficients to integers."""
+        """Give linear models of onnx floats; of integers, they cut the coefficients to integers."""
         is_integer = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
         return value.astype(np.float32) if is_integer and self._is_linear else value
 
     def _as_declared(self, inputs: Sequence[Any], results: list[Any]) -> tuple[Any, ...]:
-        """Give floats the dtype that the operator has; some of onnx's classes give a wider one."""
+        """Give floats the dtype that the operator has; some onnx classes give a wider one."""
         dtypes: dict[str, Any] = {"tensor(float)": np.dtype(np.float32)}
         for port, value in zip(self.schema.inputs, inputs, strict=False):
             dtypes.setdefault(port.type_str, getattr(value, "dtype", None))
@@ -460,7 +460,7 @@ def _value_infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
 
 
 class StandIn:
-    """An op that runs ONNX's reference implementation of an operator.
+    """An op that runs the ONNX reference implementation of an operator.
 
     `stand_in_class` makes a subclass for each operator. ``reference_outputs`` is the node's number
     of outputs, which ``compute`` has no other way to know.

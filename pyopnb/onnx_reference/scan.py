@@ -1,6 +1,6 @@
 """``Scan`` as ONNX defines it, along any axes, in both directions, and with the batch of version 8.
 
-onnx's own class (tried: 1.23.2, the newest) scans the first axis forward, raises for anything else,
+The onnx class (tried: 1.23.2, the newest) scans the first axis forward, raises for anything else,
 and gives the batch of version 8 to the body.
 """
 

@@ -34,7 +34,7 @@ from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsa
 __all__ = ["SkeletonCell", "skeleton"]
 
 _SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
-# onnx's names for unknown sizes.
+# The onnx names for unknown sizes.
 _UNKNOWN = re.compile(r"unk__\d+")
 _LONGEST_DOC = 1000
 _WIDTH = 110

@@ -271,7 +271,7 @@ def _without_declared_shapes(proto: ModelProto) -> ModelProto:
 
 
 def _schema(proto: ModelProto, site: Site) -> Any:
-    """Return ONNX's definition of a node's operator; return None where it has none."""
+    """Return the ONNX definition of a node's operator; return None where it has none."""
     scopes: list[Any] = [proto]
     for function in proto.functions:
         # A node in a body inside the function is in its path.

@@ -126,7 +126,7 @@ class Opdef:
         Raises
         ------
         DefinitionError
-            A dtype that is none, or that no tensor of ONNX Runtime's custom ops can have.
+            A dtype that is none, or that no tensor of the ONNX Runtime custom ops can have.
         """
         opdef = Opdef(op_type or func.__name__, func)
         name = _full_name(opdef.op_type)
@@ -169,7 +169,7 @@ def onnx_op(
     Raises
     ------
     DefinitionError
-        A dtype that is none, or that no tensor of ONNX Runtime's custom ops can have.
+        A dtype that is none, or that no tensor of the ONNX Runtime custom ops can have.
 
     Notes
     -----

@@ -49,7 +49,7 @@ class Attempt:
     Parameters
     ----------
     estimator : estimator
-        Used by nobody else meanwhile, as it gets skl2onnx's hooks for a while.
+        Used by nobody else meanwhile, as it gets the skl2onnx hooks for a while.
     rows : object
         The example that it is called with.
     comparison : Comparison
@@ -103,7 +103,7 @@ class Attempt:
                 warnings.simplefilter("ignore")
                 model = _call_skl2onnx(self._estimator, declared, self._options)
         except Exception as error:
-            # skl2onnx's converters fail by any exception.
+            # The skl2onnx converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
         # skl2onnx imports each domain that it may use: those of all ops of the registry.
         used = {site.node.domain for site in walk(model)} | {""}

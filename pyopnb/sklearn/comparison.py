@@ -183,9 +183,9 @@ class _Reference:
     ) -> list[np.ndarray]:
         """Replace results that agree within the dtype's tolerance by those of the estimator.
 
-        An estimator computes in float64 and skl2onnx's kernels in float32, so that the error of an
-        element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so. Where
-        the best two scores are that close, either label is right.
+        An estimator computes in float64 and the skl2onnx kernels in float32, so that the error of
+        an element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so.
+        Where the best two scores are that close, either label is right.
         """
         # A label is decided by the scores beside it.
         scores = next((want for want in expected if want.dtype.kind == "f"), None)
@@ -216,7 +216,7 @@ def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
 def _is_undecided(scores: np.ndarray) -> np.ndarray:
     """Tell for each row whether its best two scores are the same but for rounding."""
     rows = scores.reshape(len(scores), -1).astype(np.float64)
-    # Within the float32 rounding of skl2onnx's kernels, either score may come out larger.
+    # Within the float32 rounding of the skl2onnx kernels, either score may come out larger.
     limits = _RTOL * np.abs(np.nan_to_num(rows)).max(axis=1, initial=1e-30)
     if rows.shape[1] == 1:
         return np.asarray(np.abs(rows[:, 0]) <= limits)

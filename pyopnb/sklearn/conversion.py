@@ -104,7 +104,7 @@ def convert(
     __tracebackhide__ = True
     rows = first_rows(X, _ROWS)
     _check_estimator(pipeline, rows)
-    # skl2onnx's hooks and the recording change the estimator's attributes, so they get a copy.
+    # The skl2onnx hooks and the recording change the estimator's attributes, so they get a copy.
     copies: dict[int, Any] = {}
     estimator = copy.deepcopy(pipeline, copies)
     own_options = _with_copies(options or {}, copies)

@@ -25,7 +25,7 @@ from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
 
 __all__ = ["estimator_holes", "has_converter", "is_frame"]
 
-# skl2onnx's registrations hold for the whole process.
+# The skl2onnx registrations hold for the whole process.
 _lock = threading.RLock()
 _NAMES = {
     "predict": "label",

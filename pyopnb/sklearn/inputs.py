@@ -36,7 +36,7 @@ __all__ = [
 SKL2ONNX_TYPES = {
     "float32": FloatTensorType,
     "float64": DoubleTensorType,
-    # skl2onnx's converters know no other integers.
+    # The skl2onnx converters know no other integers.
     "int32": Int64TensorType,
     "int64": Int64TensorType,
     "bool": BooleanTensorType,

@@ -33,7 +33,7 @@ class Sample:
 
 
 def plan(estimator: Any) -> list[str]:
-    """List the methods whose results a converted estimator gives, in skl2onnx's order."""
+    """List the methods whose results a converted estimator gives, in the skl2onnx order."""
     methods = [name for name in METHODS if callable(getattr(estimator, name, None))]
     if "predict" not in methods:
         return ["transform"] if "transform" in methods else methods[:1]

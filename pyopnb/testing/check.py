@@ -132,8 +132,8 @@ def check(
         - ``runtime``: ONNX Runtime gives the same bits as a plain call of the class,
         - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from
           the op's own float64,
-        - ``operator``: the results agree with ONNX's operator of that name, by ONNX Runtime's
-          kernel or else by ONNX's reference implementation,
+        - ``operator``: the results agree with the ONNX operator of that name, by ONNX Runtime's
+          kernel or else by the ONNX reference implementation,
         - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``, according
           to `check_grad`.
 

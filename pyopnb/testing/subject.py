@@ -126,7 +126,7 @@ def _read_array(part: Any, where: str) -> np.ndarray:
     try:
         array = np.asarray(part)
         is_text = str(type_of(array)).startswith("string")
-        # NumPy's dtype for texts of any length is that of all Python objects.
+        # The NumPy dtype for texts of any length is that of all Python objects.
         if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
             raise ValueError(f"{type(part).__name__} of Python objects")
     except ValueError as error:

@@ -355,7 +355,7 @@ def _rounding_error(subject: Subject, low: OpExample) -> tuple[float, str] | Non
 
 
 def _try_operator(subject: Subject) -> str:
-    """Compare with ONNX's operator of the same name: its kernel, or else the reference."""
+    """Compare with the ONNX operator of the same name: its kernel, or else the reference."""
     op_type = sanitize(subject.op.op_type)
     if not onnx.defs.has(subject.op.op_type, domain=""):
         raise NotApplicable(f"ONNX has no operator {op_type}")

@@ -279,7 +279,7 @@ def as_list(results: Any) -> list[Any]:
 
 
 def as_returned(results: Sequence[Any]) -> Any:
-    """Return one result as it is and several as a tuple, which is what torch's schemas have."""
+    """Return one result as it is and several as a tuple, which is what the torch schemas have."""
     return results[0] if len(results) == 1 else tuple(results)
 
 

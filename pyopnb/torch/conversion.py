@@ -27,7 +27,7 @@ from pyopnb.torch.verified_export import export_verified
 __all__ = ["export", "missing"]
 
 
-# The arguments of torch's older exporter, by names of the model and with outputs.
+# The arguments of the torch older exporter, by names of the model and with outputs.
 _ADVICE = {"dynamic_axes": "dynamic_shapes={'x': {0: 'batch'}}"}
 
 
@@ -189,7 +189,7 @@ def missing(
     *,
     dynamic_shapes: Any = None,
 ) -> Report:
-    """List the calls of a module for which torch's exporter has no ONNX operator.
+    """List the calls of a module for which the torch exporter has no ONNX operator.
 
     Parameters
     ----------

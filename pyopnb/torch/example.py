@@ -504,7 +504,7 @@ def first_line(error: BaseException) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Name the user's line in which an error of torch's began."""
+    """Name the user's line in which an error of the torch began."""
     frames = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         frames.append((frame.f_code.co_filename, line))

@@ -1,4 +1,4 @@
-"""Run torch's exporter on a program, with torch in the place of the calls that it lacks."""
+"""Run the torch exporter on a program, with torch in the place of the calls that it lacks."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
     raise ModelError("module", expected=expected, got=f"{plural(len(filled), 'hole')} and more")
 
 
-# ---- torch's exporter ------------------------------------------------------------------------
+# ---- the torch exporter ------------------------------------------------------------------------
 
 
 def _call_exporter(program: Any, example: Example) -> Any:

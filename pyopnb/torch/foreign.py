@@ -17,7 +17,7 @@ _KNOWN_OPS = {"torchvision.nms.default", "transformers.grouped_mm_fallback.defau
 
 
 def is_foreign(target: Any) -> bool:
-    """Tell whether an op is neither torch's nor pyopnb's."""
+    """Tell whether an op is neither the torch nor pyopnb's."""
     namespace = getattr(target, "namespace", "aten")
     if namespace in _KNOWN_NAMESPACES or namespace.startswith("pyopnb_"):
         return False

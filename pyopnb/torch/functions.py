@@ -180,7 +180,7 @@ class TorchFunction:
         return self.overload(*self._grouped(inputs), **{**self._defaults, **attrs})
 
     def _grouped(self, inputs: Sequence[Any]) -> list[Any]:
-        """Put variadic inputs into a list, as torch's schemas have them."""
+        """Put variadic inputs into a list, as the torch schemas have them."""
         if not self._is_variadic:
             return list(inputs)
         return [*inputs[: self._fixed_inputs], list(inputs[self._fixed_inputs :])]
@@ -231,7 +231,7 @@ class TorchFunction:
             tensor = torch.zeros(0)
             if array is not None:
                 tensor = to_tensor(np.asarray(array))
-            # ONNX Runtime's results are on the CPU, and torch expects them where the inputs are.
+            # The ONNX Runtime results are on the CPU, and torch expects them where the inputs are.
             results.append(tensor.to(devices[0]))
         return results
 

@@ -1,4 +1,4 @@
-"""Find the calls for which torch's exporter has no ONNX operator."""
+"""Find the calls for which the torch exporter has no ONNX operator."""
 
 from __future__ import annotations
 

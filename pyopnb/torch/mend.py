@@ -33,7 +33,7 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
         What is wrong with its model.
     fault : callable
         Exports the program as it is now, and tells what is wrong with the model; None where it
-        gives torch's numbers.
+        gives the torch numbers.
 
     Returns
     -------

@@ -173,7 +173,7 @@ def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
         elif leaf is None or isinstance(leaf, _PLAIN):
             texts.append(repr(leaf))
         else:
-            # Symbolic sizes are among these, which torch has in the place of Python's numbers.
+            # Symbolic sizes are among these, which torch has in the place of the Python numbers.
             got = type(leaf).__name__
             raise NotLearned("forward", expected="tensors and plain values", got=got)
     return "\n".join(texts), tensors
@@ -241,7 +241,7 @@ class PartOp:
         The sizes that went in and the results, of each call that was seen.
     about : TorchPart
     numbers : bool
-        Return Python's numbers as tensors.
+        Return the Python numbers as tensors.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class PartOp:
 
     def _run(self, tensors: Sequence[Any]) -> Any:
         inputs, weights = tensors[: self._count], tensors[self._count :]
-        # Inputs are ONNX Runtime's memory, and forward may write to them.
+        # Inputs are the ONNX Runtime memory, and forward may write to them.
         copies = [tensor.clone() for tensor in inputs]
         ahead = iter(copies)
         leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
@@ -330,7 +330,7 @@ class PartOp:
             refuse_changes(where, before, lent.tables)
             weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
         finally:
-            # Nothing of ONNX Runtime's memory may stay there, and nothing that forward has noted.
+            # Nothing of the ONNX Runtime memory may stay there, and nothing that forward has noted.
             lent.restore()
         self._check(where, sizes_of(inputs), description)
         contiguous = [tensor.contiguous() for tensor in returned]
@@ -339,7 +339,7 @@ class PartOp:
     def _arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
         """Put values into the structure in which forward takes them."""
         if self._is_flat:
-            # Torch's own way takes as long as a small op.
+            # The torch way takes as long as a small op.
             named = zip(self._names, leaves[self._positions :], strict=True)
             return leaves[: self._positions], dict(named)
         args, kwargs = tree_unflatten(leaves, self._structure)

@@ -54,7 +54,7 @@ def capture_with_parts(example: Example) -> Any:
     try:
         program = capture(example)
     except ModelError as refusal:
-        # Torch's own error stays there. There is none, or one of ours, where it was
+        # The torch error stays there. There is none, or one of ours, where it was
         # not torch that refused.
         failure = refusal.__context__
         if failure is None or isinstance(failure, PyopError):
@@ -102,7 +102,7 @@ def _with_parts(example: Example, refusal: Any) -> Any:
             if error.__context__ is None:
                 raise
             failure = error.__context__
-            # Where it was a part that gave up, torch's reason for the part is
+            # Where it was a part that gave up, the torch reason for the part is
             # what the user is told.
             if not isinstance(failure, NotLearned):
                 refusal = error
@@ -255,7 +255,7 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
 class _Deadline(TorchFunctionMode):  # type: ignore[misc]
     """Ends a capture that a part in torch can do without.
 
-    Torch's conditions on sizes may take minutes.
+    The torch conditions on sizes may take minutes.
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ _WITHOUT_VALUES = (
     _OPAQUE,
 )
 
-# What torch's error has in it, what is expected, what there is instead, and what to write.
+# What the torch error has in it, what is expected, what there is instead, and what to write.
 _REFUSALS = (
     (
         ".numpy() is not supported",
@@ -92,7 +92,7 @@ _REFUSALS = (
 )
 
 # What a line has in it that does something with the values of a tensor, and what to write instead.
-# Torch's own advice is a page on its symbolic shapes.
+# The torch advice is a page on its symbolic shapes.
 _DECIDED_BY_VALUES = (
     (r"`(el)?if\b", "a branch that a tensor's values decide", "torch.cond, or torch.where"),
     (
@@ -236,7 +236,7 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
         if example.dynamic_shapes is not None and _SPECIALIZED.search(str(error)):
             program, line = _capture_strictly(example)
         if program is None:
-            # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
+            # The torch traceback has hundreds of lines, and stays in __context__ for who wants it.
             raise _not_captured(example, error, line) from None
     as_torch(calls_in(program))
     for node in calls_in(program):
@@ -292,7 +292,7 @@ def _write_caches_as_dicts(program: Any) -> None:
 def _as_dicts(value: Any) -> Any:
     """Write objects that are registered as trees with names as dicts.
 
-    Their paths in torch's guards are the same.
+    Their paths in the torch guards are the same.
     """
     if type(value) in (list, tuple):
         return type(value)(map(_as_dicts, value))
@@ -354,7 +354,7 @@ def where_of(node: Any) -> str:
 
 
 def runs_foreign_code(program: Any) -> bool:
-    """Tell whether a program calls ops that are neither torch's nor pyopnb's.
+    """Tell whether a program calls ops that are neither the torch nor pyopnb's.
 
     They may be C++ that reads what it is given without looking: integers that are not in range, or
     float64 where it was written for float32, can end the process.
@@ -408,7 +408,7 @@ def _decided_by_torch(dim: Any) -> Any:
 
 
 def _capture_strictly(example: Example) -> tuple[Any, str]:
-    """Capture a module in torch's strict way, which reads the bytecode of forward.
+    """Capture a module in the torch strict way, which reads the bytecode of forward.
 
     It follows a size through ``len(x)`` and ``int(x.shape[0])``, which fix it in the usual way.
 

@@ -250,7 +250,7 @@ def _check_steps(program: Any, comparison: ModuleComparison, example: Example, c
 
 
 def _original_names(model: ModelProto) -> dict[str, str]:
-    """Find torch's names of the tensors that the exporter renamed."""
+    """Find the torch names of the tensors that the exporter renamed."""
     names = {}
     for info in (*model.graph.value_info, *model.graph.output):
         name = metadata_of(info).get(_ORIGINAL)

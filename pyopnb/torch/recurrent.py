@@ -1,4 +1,4 @@
-"""Write torch's LSTM, GRU and RNN as ONNX's own, which take every length of a sequence."""
+"""Write the torch LSTM, GRU and RNN as ONNX's own, which take every length of a sequence."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Cell:
     target : torch._ops.OpOverload
         Of torch.
     onnx : str
-        ONNX's operator.
+        the ONNX operator.
     gates : tuple of int
-        The rows of torch's weights by gate, in ONNX's order.
+        The rows of the torch weights by gate, in the ONNX order.
     attrs : dict
     activation : str
         Where it is not ONNX's own.
@@ -85,7 +85,7 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
                 return _max_pool(*args, **options)
         if func is torch.nn.functional.scaled_dot_product_attention:
             keys, values = keys_and_values(args, kwargs)
-            # Torch's kernels do not look, and read beyond the shorter one (torch 2.13).
+            # The torch kernels do not look, and read beyond the shorter one (torch 2.13).
             torch._check(keys.shape[-2] == values.shape[-2])
         return func(*args, **(kwargs or {}))
 
@@ -146,7 +146,7 @@ def _has_operator(args: Sequence[Any]) -> bool:
     if len(args) != 9 or not isinstance(args[3], bool):
         return False
     inputs, _, weights, has_biases, layers, dropout, trains, bidirectional, _ = args
-    # One that projects its states, as ONNX's LSTM cannot, has further weights for that.
+    # One that projects its states, as the ONNX LSTM cannot, has further weights for that.
     count = layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
     return inputs.dtype == torch.float32 and len(weights) == count and not (trains and dropout)
 
@@ -174,7 +174,7 @@ def _define(name: str) -> Any:
 _ops = {name: _define(name) for name in _CELLS}
 
 OPEN_OPS = {cell.target: _ops[name] for name, cell in _CELLS.items()}
-"""By torch's recurrent ops, those of `OpenSequences`."""
+"""By the torch recurrent ops, those of `OpenSequences`."""
 
 
 def as_torch(nodes: Iterable[Any]) -> None:
@@ -186,7 +186,7 @@ def as_torch(nodes: Iterable[Any]) -> None:
 
 @contextmanager
 def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
-    """Write torch's recurrent ops so that the exporter takes their sizes as they are."""
+    """Write the torch recurrent ops so that the exporter takes their sizes as they are."""
     exchanged = []
     for node in nodes:
         if node.target in OPEN_OPS and _has_operator(_values(node)):
@@ -262,7 +262,7 @@ def _translation(cell: _Cell) -> Callable[..., Any]:
 
 
 def _tensors(cell: _Cell, weights: Sequence[Any], directions: int) -> list[Any]:
-    """Put the weights of a layer, and its biases or None, into ONNX's order."""
+    """Put the weights of a layer, and its biases or None, into the ONNX order."""
     count = len(weights) // directions
     rows: list[list[Any]] = []
     for number in range(count):
@@ -292,7 +292,7 @@ def _joined(pieces: Sequence[Any]) -> Any:
 
 
 def _gates(cell: _Cell, weight: Any) -> list[Any]:
-    """Split the rows of a weight by gate, in ONNX's order.
+    """Split the rows of a weight by gate, in the ONNX order.
 
     The exporter folds no Split, so that a weight keeps its name in the model; ONNX
     Runtime does it once.

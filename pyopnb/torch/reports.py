@@ -1,4 +1,4 @@
-"""Report where `export` differs from torch's exporter, and which parts of a model run in torch."""
+"""Report where `export` differs from the torch exporter, and which parts run in torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RUNS = 20
 
 
 class StandIns(UserWarning):
-    """Where an export differs from that of torch's exporter.
+    """Where an export differs from that of the torch exporter.
 
     Nodes call torch, or sizes became fixed.
 

@@ -24,7 +24,7 @@ _PYTHON = str(Path(contextlib.__file__).parent)
 def line_of(node: Any) -> str:
     """Name the line that called an op: ``model.py:5, `y = torch.inverse(x)```.
 
-    A line of a notebook is named as in IPython's tracebacks: ``Cell In[3], line 10``.
+    A line of a notebook is named as in the IPython tracebacks: ``Cell In[3], line 10``.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def line_in(frames: Sequence[tuple[str, int]]) -> str:
 
 
 def _is_users(file: str) -> bool:
-    # What pip installed lies in Python's own folder as well, and may be a library of the user's.
+    # What pip installed lies in the Python folder as well, and may be a library of the user's.
     is_python = file.startswith(_PYTHON) and "site-packages" not in file
     return not is_python and not file.startswith(_LIBRARIES)
 

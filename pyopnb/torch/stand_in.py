@@ -75,7 +75,7 @@ class TorchOp:
         return arrays if len(arrays) > 1 else arrays[0]
 
     def backward(self, inputs: Any, outputs: Any, grads: Any) -> tuple[Any, ...]:
-        """Compute the gradients by torch's autograd."""
+        """Compute the gradients by torch autograd."""
         leaves: dict[int, Any] = {}
         tensors = _tensors(inputs)
         for position, tensor in enumerate(tensors):
@@ -135,7 +135,7 @@ class TorchOp:
 
 
 def _tensors(arrays: Any) -> list[Any]:
-    """Make tensors that share ONNX Runtime's memory.
+    """Make tensors that share the ONNX Runtime memory.
 
     No op of torch that a stand-in calls writes to its inputs.
     """

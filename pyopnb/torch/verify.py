@@ -28,11 +28,11 @@ __all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "agree", "array
 
 Function = Callable[..., Sequence[np.ndarray]]
 
-# What ONNX Runtime's kernels lose on their own, as where bodies are lowered. Torch and ONNX Runtime
-# add in different orders, and approximate exp, tanh and erf differently.
+# What the ONNX Runtime kernels lose on their own, as where bodies are lowered. Torch and ONNX
+# Runtime add in different orders, and approximate exp, tanh and erf differently.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0)
 
-# Code that is not torch's runs on the trials alone, so that its rounding cannot be measured. This
+# Code that is not the torch runs on the trials alone, so that its rounding cannot be measured. This
 # is 1e-3 of the largest number for float32.
 _FOREIGN_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=2.0**13)
 
@@ -43,7 +43,7 @@ _MOST_WEIGHTS = 50_000_000
 _LARGER = 1.01
 
 # Weights are trained for numbers like the example's. Integers are indices and sizes as a rule, and
-# some of torch's kernels read beyond their tensors for one that is too large.
+# some of the torch kernels read beyond their tensors for one that is too large.
 _REACH, _INTEGER_REACH = 100.0, 2.0
 
 _EXAMPLE = "the example"
@@ -139,7 +139,7 @@ class ModuleComparison:
         if is_masked and any(
             np.isnan(result).any() for result in results if result.dtype.kind == "f"
         ):
-            # Torch's fast path of attention has NaN where nothing is left, and its slow path 0.
+            # The torch fast path of attention has NaN where nothing is left, and its slow path 0.
             raise ValueError("torch itself has no numbers for such a mask")
         self._runs_of_torch += 1
         return results
@@ -381,7 +381,7 @@ def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
 def _session(model: ModelProto) -> Session:
     options = SessionOptions()
     # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch's: of
-    # a small net, torch's runs in between took fifty times as long.
+    # a small net, the torch runs in between took fifty times as long.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return Session(model, options)
 
@@ -410,7 +410,7 @@ def arrays_of(results: Any) -> list[np.ndarray]:
     """Convert the tensors and numbers among results to arrays."""
     arrays = []
     for leaf in filter(is_tensor_or_number, tree_leaves(results)):
-        # A Python number has torch's dtype in a model: 0.5 is a float32.
+        # A Python number has the torch dtype in a model: 0.5 is a float32.
         arrays.append(to_array(torch.as_tensor(leaf)))
     return arrays
 

@@ -1,4 +1,4 @@
-"""``pyopnb.trace``: one run of a model, in ONNX Runtime or in ONNX's reference implementation."""
+"""``pyopnb.trace``: one run of a model, in ONNX Runtime or in the ONNX reference implementation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def trace(
         By name, or in the order of the model's inputs, or one dict of all by name.
     on : str or path
         Where it runs. ``"onnxruntime"``: in ONNX Runtime, like `Session.trace`. ``"reference"``: in
-        ONNX's reference implementation with the ops of the registry, node by node in Python;
+        the ONNX reference implementation with the ops of the registry, node by node in Python;
         nothing is fused or timed, and bodies are not recorded. If ONNX defines an operator only in
         words, such as ``ZipMap`` or those of ``com.microsoft``, or `reference` refuses the node's
         attrs, the node runs alone in the kernel of ONNX Runtime. ``"onnxruntime==1.25.0"``,

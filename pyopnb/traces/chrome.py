@@ -1,6 +1,6 @@
 """Write profiled runs for Perfetto.
 
-ONNX Runtime's own profile is a Chrome trace, to which the spans of Python are added.
+The ONNX Runtime profile is a Chrome trace, to which the spans of Python are added.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class RunLog:
     number : int
         Counted from 1.
     packed : bytes
-        The lines of ONNX Runtime's profile, compressed: a run of a large network has megabytes.
+        The lines of the ONNX Runtime profile, compressed: a run of a large network has megabytes.
     call : ClockedCall
         Of the session.
     computes : sequence of Span
         Calls of ops.
     offset : int
-        Nanoseconds that Python's clock is ahead of the profile's.
+        Nanoseconds that the Python clock is ahead of the profile's.
     """
 
     number: int
@@ -104,7 +104,7 @@ def _named(kind: str, name: str, process: int, track: int) -> bytes:
 
 
 def clock_offset(runtime: onnxruntime.InferenceSession) -> int:
-    """Return the nanoseconds that Python's clock is ahead of a profile that has just begun.
+    """Return the nanoseconds that the Python clock is ahead of a profile that has just begun.
 
     ONNX Runtime uses the system's clock on Linux and a monotonic one elsewhere. The right one is
     the clock that has moved least since the profile began.

@@ -379,7 +379,7 @@ def storable(name: str, value: Any) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind == "O":
         texts = array.astype(str)
-        # NumPy's own texts lose NULs at their ends.
+        # The NumPy texts lose NULs at their ends.
         if not np.array_equal(texts, array):
             raise InputError(
                 f"feed {sanitize(name)}",
@@ -481,7 +481,7 @@ def trace_elsewhere(
     exposure = None
     for (plain_outputs,) in unexposed:
         exposure = exposure_of(plain_outputs, arrays)
-    # A comma begins what follows the runtime's name.
+    # A comma begins what follows the runtime name.
     processor = sanitize(outcome.report["processor"].replace(",", ""), 60)
     amount = "all" if options.optimized else "no"
     name = runtime_name(outcome.report["version"], outcome.report["providers"])
@@ -502,7 +502,7 @@ def trace_elsewhere(
 
 
 def _readable(model: ModelProto, names: Sequence[str]) -> list[str]:
-    """Select the tensors that can come back as NumPy's arrays.
+    """Select the tensors that can come back as the NumPy arrays.
 
     Sequences and dtypes that NumPy lacks cannot.
     """

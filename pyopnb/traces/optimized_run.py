@@ -1,4 +1,4 @@
-"""Run a model at a level of ONNX Runtime's optimizations, and tell which graph ran."""
+"""Run a model at a level of the ONNX Runtime optimizations, and tell which graph ran."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _log_of_runtime() -> Iterator[Callable[[], str]]:
 
     Lines that others write there meanwhile are passed on.
     """
-    # ONNX Runtime's log has no other way into Python.
+    # The ONNX Runtime log has no other way into Python.
     sys.stderr.flush()
     text = ""
     stderr = os.dup(2)

@@ -36,7 +36,7 @@ class Origin:
 def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     """Group the nodes of an optimized graph with those of the graph that it was made of.
 
-    Tensors keep their names through ONNX Runtime's optimizations unless they are optimized away,
+    Tensors keep their names through the ONNX Runtime optimizations unless they are optimized away,
     and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
     nodes tell more, as in a chain of convolutions whose tensors all have another layout; where the
     edges of the two graphs speak against a name, the executed nodes stay together.

@@ -1,4 +1,4 @@
-"""ONNX Runtime's profile: how long each node of the optimized graph took in each run."""
+"""The ONNX Runtime profile: how long each node of the optimized graph took in each run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KernelEvent:
     name, op_type : str
         Of the node in the optimized graph.
     node : str
-        ONNX Runtime's number of it.
+        the ONNX Runtime number of it.
     begin, end : float
         Microseconds since the profile began.
     looks : float

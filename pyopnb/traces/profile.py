@@ -122,7 +122,7 @@ class Profile(NamedItems, Displayable):
         Of some runs of the session itself without a profile; None where it writes one anyway.
     asked : int
         How many runs were wanted; there are less if they were interrupted, or were too much for
-        ONNX Runtime's profile.
+        the ONNX Runtime profile.
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimizations"``.
     logs : list of RunLog
@@ -250,7 +250,7 @@ class Profile(NamedItems, Displayable):
         -------
         list of NodeProfile
         """
-        # One reduction over all nodes: a mean of NumPy's a node takes seconds where
+        # One reduction over all nodes: a mean of the NumPy a node takes seconds where
         # there are thousands.
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
         return [self.nodes[index] for index in np.argsort(-means, kind="stable")]
@@ -260,7 +260,7 @@ class Profile(NamedItems, Displayable):
     def to_chrome(self, path: str | os.PathLike[str], runs: str = "all") -> None:
         """Write the events as JSON that https://ui.perfetto.dev and ``chrome://tracing`` open.
 
-        ONNX Runtime's threads and Python's ``compute`` have separate tracks.
+        The ONNX Runtime threads and the Python ``compute`` have separate tracks.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class Profile(NamedItems, Displayable):
 
         Notes
         -----
-        The file is ONNX Runtime's own profile of these runs, plus the calls of ``compute``.
+        The file is the ONNX Runtime profile of these runs, plus the calls of ``compute``.
         """
         if not is_path(path) or not os.fspath(path):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Profile many runs of a session's model, as the session runs it, by ONNX Runtime's profile."""
+"""Profile many runs of a session's model, as the session runs it, by the ONNX Runtime profile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 
 __all__ = ["profile"]
 
-_MOST_RUNS, _MOST_EVENTS = 1_000_000, 1_000_000  # the latter is what ONNX Runtime's profile holds
+_MOST_RUNS, _MOST_EVENTS = 1_000_000, 1_000_000  # the latter is what the ONNX Runtime profile holds
 _UNPROFILED = 20  # runs without the profile
 
 
@@ -63,7 +63,7 @@ def profile(
         A feed does not fit, or the number of runs is not positive, or too large for ONNX Runtime's
         profile of this model.
     ModelError
-        The model is in ONNX Runtime's own format.
+        The model is in the ONNX Runtime format.
     Exception
         Whatever an op raised, with a note that says in which run.
 
@@ -148,7 +148,7 @@ def _calls(
 
 @dataclass
 class _ShadowRuns:
-    """Runs in a session that is built beside the user's, with ONNX Runtime's profile."""
+    """Runs in a session that is built beside the user's, with the ONNX Runtime profile."""
 
     runs: int
     warmup: int
@@ -231,7 +231,7 @@ class _ShadowRuns:
             self.remarks.append(f"interrupted after {measured:,} of {self.runs:,} runs")
 
     def _check_room(self, executed: GraphProto | None) -> None:
-        """Refuse more runs than ONNX Runtime's profile holds events of."""
+        """Refuse more runs than the ONNX Runtime profile holds events of."""
         if executed is None:
             # Each run has an event for itself and one for the executor, beside those of its nodes.
             events = 2

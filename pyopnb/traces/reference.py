@@ -1,4 +1,4 @@
-"""Traces by ONNX's reference implementation, with the ops of the registry."""
+"""Traces by the ONNX reference implementation, with the ops of the registry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trace_on_reference(
     keep: bool,
     ops: Iterable[Op] = registry,
 ) -> Trace:
-    """Run a model node by node in ONNX's reference implementation.
+    """Run a model node by node in the ONNX reference implementation.
 
     Nothing is fused, so there is no exposure to check.
 
@@ -98,7 +98,7 @@ def like_onnxruntime(value: Any) -> Any:
 
     That is an array of objects for strings, and an array for a scalar.
     """
-    # The evaluator gives NumPy's scalars where ONNX Runtime gives arrays of no axes.
+    # The evaluator gives the NumPy scalars where ONNX Runtime gives arrays of no axes.
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "UT":

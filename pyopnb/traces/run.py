@@ -276,7 +276,7 @@ class _TracedRun:
         if self.tapped:
             # Then a tap runs right after its node, see insert_taps.
             changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED
-            # Else ONNX Runtime's spinning threads and the summaries slow each other down.
+            # Else the ONNX Runtime spinning threads and the summaries slow each other down.
             entries["session.intra_op.allow_spinning"] = "0"
         times = bool(self.options.times)
         with session_beside(
@@ -437,8 +437,8 @@ def _copy_feed(value: Any) -> Any:
 
 
 def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
-    """Name what runs a session's model: onnxruntime's version and its level of optimization."""
-    # ONNX Runtime's default where the user gave no options.
+    """Name what runs a session's model: onnxruntime version and its level of optimization."""
+    # The ONNX Runtime default where the user gave no options.
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     if not optimized:
         level = _DISABLED

@@ -53,7 +53,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
     Raises
     ------
     ModelError
-        The model is in ONNX Runtime's own format.
+        The model is in the ONNX Runtime format.
     """
     __tracebackhide__ = True
     # The state knows where the model came from: a file, bytes, or a model in memory.

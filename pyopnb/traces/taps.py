@@ -103,7 +103,7 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
 def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
     """Put the taps into their graphs, each right behind the node whose output it looks at.
 
-    ONNX Runtime's order by priority, which is that of the file among equals, then runs a tap
+    The ONNX Runtime order by priority, which is that of the file among equals, then runs a tap
     right after its node.
     """
     scopes: dict[int, tuple[GraphProto, list[tuple[NodeProto, NodeProto]]]] = {}

@@ -79,7 +79,7 @@ class Times(dict[str, NodeTime]):
         bodies.
     unprofiled : float or None
         How long the normal run took with which the trace was compared, including the conversion of
-        feeds and outputs; None if there was none. ONNX Runtime's profile itself costs some
+        feeds and outputs; None if there was none. The ONNX Runtime profile itself costs some
         microseconds per node.
     """
 

@@ -46,7 +46,7 @@ class Trace(Displayable):
 
     Index it by name. Iterating gives the names: feeds first, then the outputs of the nodes in the
     order in which they ran. ``name in trace`` works, and ``dict(trace)`` gives all arrays. It keeps
-    neither the session nor ONNX Runtime's memory alive.
+    neither the session nor the ONNX Runtime memory alive.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Trace(Displayable):
         """
         return self._arrays().keys()
 
-    _ipython_key_completions_ = keys  # IPython's protocol, for ``trace["``
+    _ipython_key_completions_ = keys  # The IPython protocol, for ``trace["``
 
     def items(self) -> Any:
         """Pairs of name and array.

@@ -107,7 +107,7 @@ class SGD(Optimizer):
 @_check_names
 @dataclass(frozen=True)
 class Momentum(Optimizer):
-    """Gradient descent with momentum, as ONNX's operator ``Momentum`` defines it.
+    """Gradient descent with momentum, as the ONNX operator ``Momentum`` defines it.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Momentum(Optimizer):
 @_check_names
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
-    """Adagrad, as ONNX's operator ``Adagrad`` defines it (Duchi, Hazan and Singer, 2011).
+    """Adagrad, as the ONNX operator ``Adagrad`` defines it (Duchi, Hazan and Singer, 2011).
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Adagrad(Optimizer):
 @_check_names
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam, as ONNX's operator ``Adam`` defines it (Kingma and Ba, 2014).
+    """Adam, as the ONNX operator ``Adam`` defines it (Kingma and Ba, 2014).
 
     The first step is t = 1, as in the paper; the operator does not correct the bias at t = 0.
 

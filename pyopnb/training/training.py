@@ -75,7 +75,7 @@ class Training(Comparable):
         self.optimizer, self.epochs, self.metric = optimizer, epochs, metric
         self.interrupted = False
         self._reached = start
-        # The weights stay in ONNX Runtime's memory between steps, and are copied only when
+        # The weights stay in the ONNX Runtime memory between steps, and are copied only when
         # somebody looks at them.
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results

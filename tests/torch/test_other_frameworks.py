@@ -14,7 +14,7 @@ import pyopnb
 PAGE = "other_frameworks"
 HERE = ["onnxscript", "onnxscript in eager mode", "onnx-ir", "spox"]
 ELSEWHERE = ["jax2onnx", "tf2onnx"]  # tests/corpus/frameworks
-BEHIND = ["A class of ONNX's reference implementation"]  # which is in no row of the table
+BEHIND = ["A class of the ONNX reference implementation"]  # which is in no row of the table
 CLIPPED = 2 * np.tanh(np.abs(np.float32([[-4, -1, 2, 3]])) / 2)
 
 

@@ -1,1 +1,1 @@
-"""torch's own functions, which its exporter writes as nodes where ONNX lacks them."""
+"""The torch functions, which its exporter writes as nodes where ONNX lacks them."""

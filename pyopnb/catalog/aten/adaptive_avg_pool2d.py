@@ -1,7 +1,7 @@
 """adaptive_avg_pool2d of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.adaptive_avg_pool2d; lists and numbers are constant
-inputs. Tested against the means of torch's windows in a loop, to 1e-5.
+inputs. Tested against the means of the torch windows in a loop, to 1e-5.
 """
 
 from pyopnb.catalog.cores.adaptive_pooling import adaptive_means_form, means_adaptively

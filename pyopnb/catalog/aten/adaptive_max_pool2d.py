@@ -1,7 +1,7 @@
 """adaptive_max_pool2d of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.adaptive_max_pool2d; lists and numbers are constant
-inputs. Tested against the maxima of torch's windows in a loop, exactly.
+inputs. Tested against the maxima of the torch windows in a loop, exactly.
 """
 
 from pyopnb.catalog.cores.adaptive_pooling import adaptive_maxima_form, maxima_adaptively

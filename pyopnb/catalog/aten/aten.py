@@ -1,4 +1,4 @@
-"""ATen, the node that torch's exporter writes for a function that ONNX lacks.
+"""ATen, the node that the torch exporter writes for a function that ONNX lacks.
 
 Defined in pytorch/pytorch v2.3.1, torch/onnx/_internal/jit_utils.py. The attribute ``operator``
 names the function, and its arguments are inputs in their order, or attributes of their names (those
@@ -23,7 +23,7 @@ class ATen:
     def __init__(self, operator: str, overload_name: str = "", **arguments):
         self.operator = operator
         self.overload = overload_name or "default"
-        # NumPy's arrays, as all other arguments come as inputs.
+        # The NumPy arrays, as all other arguments come as inputs.
         self.by_name = {name: np.asarray(value) for name, value in arguments.items()}
 
     def infer(self, *inputs):

@@ -1,8 +1,8 @@
-"""embedding_bag, the sums of embeddings of DLRM, as torch's exporter writes it where ONNX lacks it.
+"""embedding_bag, sums of embeddings of DLRM, as the torch exporter writes it where ONNX lacks it.
 
 Defined by torch 2.13.0, torch.nn.functional.embedding_bag, in the order of aten's arguments.
-Differs: the last three of its four outputs, which serve torch's gradient, are empty. Tested against
-NumPy's sums, means and maxima of the rows, to 1e-6.
+Differs: the last three of its four outputs, which serve the torch gradient, are empty. Tested
+against the NumPy sums, means and maxima of the rows, to 1e-6.
 """
 
 import numpy as np

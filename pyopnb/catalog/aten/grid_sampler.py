@@ -1,7 +1,7 @@
 """grid_sampler of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.grid_sample; modes are constant inputs, with mmdeploy's
-numbers. Tested against ONNX Runtime's GridSample, to 1e-3.
+numbers. Tested against the ONNX Runtime GridSample, to 1e-3.
 """
 
 from pyopnb.catalog.cores.onnx_text import item_of

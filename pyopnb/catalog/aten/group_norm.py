@@ -1,7 +1,7 @@
 """group_norm of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.group_norm; numbers are constant inputs. Tested against
-ONNX Runtime's GroupNormalization and InstanceNormalization, to 1e-4.
+the ONNX Runtime GroupNormalization and InstanceNormalization, to 1e-4.
 """
 
 import numpy as np

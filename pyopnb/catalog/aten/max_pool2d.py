@@ -1,7 +1,7 @@
 """max_pool2d of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.max_pool2d; lists and numbers are constant inputs.
-Tested against ONNX Runtime's MaxPool, exactly.
+Tested against the ONNX Runtime MaxPool, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """max_pool2d_with_indices of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.max_pool2d with return_indices; lists and numbers are
-constant inputs. Tested against ONNX Runtime's MaxPool, exactly.
+constant inputs. Tested against the ONNX Runtime MaxPool, exactly.
 """
 
 from pyopnb.catalog.cores.max_pooling import max_pool_form, pool_maxima

@@ -1,7 +1,7 @@
 """max_unpool2d of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13.0, torch.nn.functional.max_unpool2d; lists are constant inputs. Tested against
-ONNX Runtime's MaxUnpool, exactly.
+the ONNX Runtime MaxUnpool, exactly.
 """
 
 import math
@@ -25,7 +25,7 @@ class max_unpool2d:
         height, width = (int(size) for size in output_size)
         shape = (*x.shape[:-2], height * width)
         images = np.zeros(shape, x.dtype)
-        # Places are counted inside each image and channel, unlike those of ONNX's MaxUnpool.
+        # Places are counted inside each image and channel, unlike those of the ONNX MaxUnpool.
         positions = indices.reshape(*x.shape[:-2], math.prod(x.shape[-2:]))
         np.put_along_axis(images, positions, x.reshape(positions.shape), axis=-1)
         return images.reshape(*x.shape[:-2], height, width)

@@ -1,7 +1,7 @@
 """BiasSoftmax of com.microsoft, a softmax of scores with an additive mask.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1. Tested against ONNX Runtime's Softmax of the sum, to 1e-5.
+version 1. Tested against the ONNX Runtime Softmax of the sum, to 1e-5.
 """
 
 import math

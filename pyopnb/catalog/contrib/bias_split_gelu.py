@@ -1,8 +1,8 @@
 """BiasSplitGelu of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc,
-version 1. Gelu is the exact one, by erf, as the kernel has it. Tested against ONNX Runtime's Gelu,
-to 1e-5.
+version 1. Gelu is the exact one, by erf, as the kernel has it. Tested against the ONNX Runtime
+Gelu, to 1e-5.
 """
 
 import numpy as np

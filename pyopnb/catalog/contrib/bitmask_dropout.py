@@ -1,4 +1,4 @@
-"""BitmaskDropout of com.microsoft, ONNX's Dropout with a mask of bits.
+"""BitmaskDropout of com.microsoft, the ONNX Dropout with a mask of bits.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1. Differs: in training it drops elements at random, by the generator of NumPy instead of

@@ -1,7 +1,7 @@
 """ComplexMul of com.microsoft, a product of complex numbers that are pairs in the last axis.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1, and in the kernel contrib_ops/cuda/math/complex_mul.cc. Tested against NumPy's complex
+version 1, and in the kernel contrib_ops/cuda/math/complex_mul.cc. Tested against the NumPy complex
 product, to 1e-5.
 """
 
@@ -11,7 +11,7 @@ NAMES = ("com.microsoft::ComplexMul",)
 
 
 class ComplexMul:
-    """Multiply complex numbers, with NumPy's broadcasting."""
+    """Multiply complex numbers, with NumPy broadcasting."""
 
     def infer(self, a, b):
         return broadcast_type(a, b)

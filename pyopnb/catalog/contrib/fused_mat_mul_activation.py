@@ -1,7 +1,7 @@
 """FusedMatMulActivation of com.microsoft, which DirectML's optimizer writes.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1. Tested against ONNX Runtime's FusedMatMul and activations, to 1e-4.
+version 1. Tested against the ONNX Runtime FusedMatMul and activations, to 1e-4.
 """
 
 import numpy as np

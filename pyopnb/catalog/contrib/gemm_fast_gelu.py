@@ -1,7 +1,7 @@
 """GemmFastGelu of com.microsoft, a MatMul and a FastGelu in one node for AMD's GPUs.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
-1. Tested against ONNX Runtime's MatMul and FastGelu, to 1e-4.
+1. Tested against the ONNX Runtime MatMul and FastGelu, to 1e-4.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1. Like the CUDA kernel, it divides by the size of the signal, whatever ``normalized`` says.
-Differs: the last axis of a signal is taken to be even. Tested against NumPy's numpy.fft, to 1e-5
+Differs: the last axis of a signal is taken to be even. Tested against the NumPy numpy.fft, to 1e-5
 (float32).
 """
 

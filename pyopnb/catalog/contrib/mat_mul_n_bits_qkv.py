@@ -1,7 +1,7 @@
 """MatMulNBitsQkv of com.microsoft, the projections of a decoder's queries, keys and values.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1, with its formula. Tested against ONNX Runtime's MatMulNBits, to 1e-3.
+version 1, with its formula. Tested against the ONNX Runtime MatMulNBits, to 1e-3.
 """
 
 from pyopnb.catalog.cores.nbits import multiply_nbits, normalize_skip

@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1, with its formula. The adapter's inner product is rounded to the dtype of the input, as a
-node's output is. Tested against ONNX Runtime's MatMulNBits, to 1e-3.
+node's output is. Tested against the ONNX Runtime MatMulNBits, to 1e-3.
 """
 
 from pyopnb.catalog.cores.nbits import multiply_nbits

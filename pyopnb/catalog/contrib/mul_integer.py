@@ -12,7 +12,7 @@ NAMES = ("com.microsoft::MulInteger",)
 
 
 class MulInteger:
-    """Subtract the zero points and multiply, in int32, with NumPy's broadcasting."""
+    """Subtract the zero points and multiply, in int32, with NumPy broadcasting."""
 
     def infer(self, a, a_zero_point=None, b=None, b_zero_point=None):
         return TensorType("int32", None)

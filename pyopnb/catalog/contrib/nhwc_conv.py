@@ -71,7 +71,7 @@ class NhwcConv:
     def lowered(self, x, weight, bias=None):
         pads = f"pads = {ints(self.pads)}"
         if self.auto_pad != "NOTSET":
-            # ONNX Runtime's Conv refuses the two together.
+            # The ONNX Runtime Conv refuses the two together.
             if max(self.dilations) > 1:
                 raise NotImplementedError(f"auto_pad={self.auto_pad} with dilations")
             pads = f'auto_pad = "{self.auto_pad}"'

@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1. Unlike NhwcConv's, its weights are [M,C/group,kh,kw], which its schema says. Tested
-against ONNX Runtime's Conv, to 1e-4.
+against the ONNX Runtime Conv, to 1e-4.
 """
 
 from typing import Literal

@@ -1,8 +1,8 @@
 """PackedAttention of com.microsoft, the attention of a batch of sentences without its padding.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
-1. It stands between RemovePadding and RestorePadding. Tested against ONNX Runtime's Attention on a
-sentence at a time, to 1e-5 (float32).
+1. It stands between RemovePadding and RestorePadding. Tested against the ONNX Runtime Attention on
+a sentence at a time, to 1e-5 (float32).
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
 1. Queries, keys and values are projected before, and may stand in one tensor of
-[token,head,3,size]. Tested against ONNX Runtime's Attention on a sentence at a time, to 1e-5
+[token,head,3,size]. Tested against the ONNX Runtime Attention on a sentence at a time, to 1e-5
 (float32).
 """
 

@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/quantization_defs.cc,
 version 1. It works on one element at a time, so that any order of both matrices is right if it is
-one. Tested against ONNX Runtime's Gelu, to one level of int8.
+one. Tested against the ONNX Runtime Gelu, to one level of int8.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Rfft of com.microsoft, the Fourier transform of real signals in torch's exports for GPUs.
+"""Rfft of com.microsoft, the Fourier transform of real signals in the torch exports for GPUs.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1. Like the CUDA kernel, it does not scale, whatever ``normalized`` says. Tested against
-NumPy's numpy.fft, to 1e-5 (float32).
+the NumPy numpy.fft, to 1e-5 (float32).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""TorchEmbedding of com.microsoft, torch's embedding as a node.
+"""TorchEmbedding of com.microsoft, the torch embedding as a node.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
 version 1. ``padding_idx`` and ``scale_grad_by_freq`` change gradients only. Tested against NumPy's

@@ -150,7 +150,7 @@ def adaptive_means_form(x: TensorType, output_size: TensorType) -> str:
 
 
 def adaptive_maxima_form(x: TensorType, output_size: TensorType) -> str:
-    """Write `maxima_adaptively` as a function in ONNX's operators.
+    """Write `maxima_adaptively` as a function in the ONNX operators.
 
     Windows are spread along a new axis, and maxima are taken over rows first, then over columns.
     """

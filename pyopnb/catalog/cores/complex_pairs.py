@@ -12,7 +12,7 @@ __all__ = ["broadcast_type", "multiply_form", "multiply_pairs"]
 
 
 def broadcast_type(a: TensorType, b: TensorType) -> TensorType:
-    """Infer the type of a product with NumPy's broadcasting."""
+    """Infer the type of a product with NumPy broadcasting."""
     # Unknown sizes broadcast only where both are the same.
     if a.shape == b.shape:
         return a
@@ -37,7 +37,7 @@ def multiply_pairs(a: np.ndarray, b: np.ndarray, *, conjugate_b: bool) -> np.nda
 
 
 def multiply_form(a: TensorType, *, conjugate_b: bool) -> str:
-    """Write `multiply_pairs` of ``a`` and ``b`` in ONNX's own operators."""
+    """Write `multiply_pairs` of ``a`` and ``b`` in the ONNX operators."""
     return f"""(a, b) => (product) {{
         one_and_one = Constant<value_ints = [1, 1]>()
         wide_a = Cast<to = {wide(a)}>(a)

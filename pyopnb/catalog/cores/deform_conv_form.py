@@ -1,4 +1,4 @@
-"""Deformable convolutions as ONNX's DeformConv, which ONNX Runtime computes in float32."""
+"""Deformable convolutions as the ONNX DeformConv, which ONNX Runtime computes in float32."""
 
 from __future__ import annotations
 

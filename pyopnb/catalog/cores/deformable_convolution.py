@@ -1,6 +1,6 @@
 """Convolutions whose kernel points move (Dai and others, 2017; Zhu and others, 2018).
 
-ONNX's DeformConv is the operator of the papers, and ONNX Runtime's kernel of it is a
+The ONNX DeformConv is the operator of the papers, and the ONNX Runtime kernel of it is a
 hundred times as fast as NumPy. The plugins differ from it in the order of inputs and in the
 names of attributes only.
 """

@@ -1,4 +1,4 @@
-"""EfficientNMS in ONNX's own operators."""
+"""EfficientNMS in the ONNX operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, means and maxima of bags of embeddings, in ONNX's own operators."""
+"""Sums, means and maxima of bags of embeddings, in the ONNX operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyopnb.engine.ops.types import TensorType
 __all__ = ["MAX", "MEAN", "SUM", "embedding_bag_form"]
 
 SUM, MEAN, MAX = 0, 1, 2
-"""torch's numbers of the modes."""
+"""The torch numbers of the modes."""
 
 
 def embedding_bag_form(

@@ -1,4 +1,4 @@
-"""Normalization over groups of channels, in ONNX's own operators."""
+"""Normalization over groups of channels, in the ONNX operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def group_norm_form(
 ) -> str:
     """Write the nodes that compute ``y`` from ``x_32``, ``gamma`` and ``beta``.
 
-    They are the parts of ONNX's GroupNormalization, which has a gamma for each group in some
+    They are the parts of the ONNX GroupNormalization, which has a gamma for each group in some
     versions and for each channel in others, and does not say in which dtype it takes moments.
 
     Parameters

@@ -1,9 +1,9 @@
-"""Non-maximum suppression in ONNX's own operators.
+"""Non-maximum suppression in the ONNX operators.
 
-ONNX's NonMaxSuppression suppresses boxes that overlap by more than its threshold, skips boxes whose
-score is not over its score threshold, and returns the boxes of all images and classes in one list.
-So the nodes sort the candidates, mark those that it keeps, and take the first marked ones: equal
-scores stay in the order of the input.
+The ONNX NonMaxSuppression suppresses boxes that overlap by more than its threshold, skips boxes
+whose score is not over its score threshold, and returns the boxes of all images and classes in one
+list. So the nodes sort the candidates, mark those that it keeps, and take the first marked ones:
+equal scores stay in the order of the input.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["best_rows_form", "limit_over", "per_class_form", "suppression_form"]
 
 
 def limit_over(iou_threshold: float, *, inclusive: bool = False) -> str:
-    """Write a threshold for ONNX's operator, which suppresses only what is above the threshold.
+    """Write a threshold for the ONNX operator, which suppresses only what is above the threshold.
 
     Raises
     ------
     NotImplementedError
-        ONNX's operator takes thresholds from 0 to 1.
+        the ONNX operator takes thresholds from 0 to 1.
     """
     limit = np.float32(iou_threshold)
     if inclusive:

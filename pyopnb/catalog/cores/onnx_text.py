@@ -1,4 +1,4 @@
-"""Pieces of ONNX's text notation, for the forms that operators have in ONNX's own operators.
+"""Pieces of the ONNX text notation, for the forms that operators have in the ONNX operators.
 
 A form is a text as ``%%onnx`` takes it, ``(x) => (y) { y = Abs(x) }``, which a method ``lowered``
 returns and `pyopnb.lower` compares with ``compute``.
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 FLOAT, INT32, INT64, _DOUBLE = 1, 6, 7, 11
-"""ONNX's numbers of dtypes, for Cast."""
+"""The ONNX numbers of dtypes, for Cast."""
 
 LOWEST = float(np.finfo(np.float32).min)
 """Stands for what is not there, as the notation has no infinity."""
 
 
 def dtype_number(tensor_type: TensorType) -> int:
-    """Return ONNX's number of a type's dtype."""
+    """Return the ONNX number of a type's dtype."""
     assert tensor_type.dtype is not None  # noqa: S101  # lowering knows all dtypes
     return int(tensor_type.dtype.onnx)
 

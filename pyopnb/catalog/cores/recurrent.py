@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX's first versions: activations, types, and a step over each sequence."""
+"""Recurrent layers of early ONNX versions: activations, types, and a step over each sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes that are turned, and how much they overlap, in NumPy and in ONNX's own operators.
+"""Boxes that are turned, and how much they overlap, in NumPy and in the ONNX operators.
 
 A box is five numbers: the center's x and y, width, height, and an angle in radians.
 """

@@ -1,7 +1,7 @@
 """MMCVRoiAlign, which mmcv 1.x and mmdeploy write for regions of feature maps.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/roi_align.cpp. In the mode avg it
-is ONNX's RoiAlign with the image's number in the first column of the regions. Tested against ONNX
+is the ONNX RoiAlign with the image's number in the first column of the regions. Tested against ONNX
 Runtime's RoiAlign, and a loop for maxima, to 1e-4.
 """
 

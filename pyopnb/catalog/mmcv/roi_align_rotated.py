@@ -1,7 +1,7 @@
 """MMCVRoIAlignRotated, which mmcv 1.x and mmdeploy write for turned regions of feature maps.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/roi_align_rotated.cpp. Tested
-against ONNX Runtime's RoiAlign on boxes that are not turned, and on quarter turns, to 1e-4.
+against the ONNX Runtime RoiAlign on boxes that are not turned, and on quarter turns, to 1e-4.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 Defined in CharlesShang/DCNv2 65b936e, dcn_v2.py. Forks name it _DCNv2, DCNv2 or DCNv2_TRT. Some
 pass offsets and mask in one tensor, whose mask is before its sigmoid; a node with four inputs is
-such. Tested against ONNX Runtime's DeformConv, to 1e-4.
+such. Tested against the ONNX Runtime DeformConv, to 1e-4.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
-"""grid_sampler, which mmdeploy and mmcv 1.x write for torch's grid_sample.
+"""grid_sampler, which mmdeploy and mmcv 1.x write for the torch grid_sample.
 
 Defined in open-mmlab/mmdeploy v1.3.1,
-csrc/mmdeploy/backend_ops/onnxruntime/grid_sample/grid_sample.cpp. It is ONNX's GridSample of
+csrc/mmdeploy/backend_ops/onnxruntime/grid_sample/grid_sample.cpp. It is the ONNX GridSample of
 version 16 with the modes as numbers. Differs: mmdeploy's kernel lacks the cubic mode, which is
-torch's here. Tested against ONNX Runtime's GridSample, to 1e-4.
+torch's here. Tested against the ONNX Runtime GridSample, to 1e-4.
 """
 
 from typing import Literal

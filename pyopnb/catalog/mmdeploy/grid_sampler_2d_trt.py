@@ -1,7 +1,7 @@
 """GridSampler2DTRT of BEVFormer_tensorrt, whose grids go from -10 to 10.
 
 Defined in DerryHub/BEVFormer_tensorrt 303d314, det2trt/models/functions/grid_sampler.py. The wide
-range keeps digits in int8. Tested against ONNX Runtime's GridSample, to 1e-3.
+range keeps digits in int8. Tested against the ONNX Runtime GridSample, to 1e-3.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ class GridSampler2DTRT(grid_sampler.grid_sampler):
         return x.like(shape=shape)
 
     def compute(self, x, grid):
-        # Otherwise it is torch's function.
+        # Otherwise it is the torch function.
         return super().compute(x, np.moveaxis(grid.astype(np.float32) / 10, 1, -1))
 
     def lowered(self, x, grid):

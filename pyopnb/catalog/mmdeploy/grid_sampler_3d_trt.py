@@ -1,7 +1,7 @@
 """GridSampler3DTRT of BEVFormer_tensorrt, whose grids go from -10 to 10.
 
 Defined in DerryHub/BEVFormer_tensorrt 303d314, det2trt/models/functions/grid_sampler.py. Tested
-against ONNX Runtime's GridSample, to 1e-3.
+against the ONNX Runtime GridSample, to 1e-3.
 """
 
 import itertools

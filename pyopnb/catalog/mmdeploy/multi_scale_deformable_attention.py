@@ -2,7 +2,7 @@
 
 Defined in open-mmlab/mmdeploy v1.3.1,
 csrc/mmdeploy/backend_ops/tensorrt/multi_scale_deform_attn/trt_ms_deform_attn_kernel.cu. Tested
-against ONNX Runtime's GridSample, level by level, to 1e-4.
+against the ONNX Runtime GridSample, level by level, to 1e-4.
 """
 
 from pyopnb.catalog.cores.deformable_attention import attend

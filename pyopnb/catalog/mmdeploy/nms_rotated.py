@@ -4,7 +4,7 @@ Defined in open-mmlab/mmdeploy v1.3.1,
 csrc/mmdeploy/backend_ops/onnxruntime/nms_rotated/nms_rotated.cpp. mmcv has an operator of the same
 name with boxes [N,5] and one score a box; it is another one. Differs: equal scores come in the
 order of the input, where std::sort gives any; and overlaps are computed in float64. Tested against
-ONNX Runtime's NonMaxSuppression on boxes that are not turned, and an octagon's area, exactly.
+the ONNX Runtime NonMaxSuppression on boxes that are not turned, and an octagon's area, exactly.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ class NMSRotated:
     lowered_finite = True
 
     def lowered(self, boxes, scores):
-        # ONNX's suppression knows no turned boxes: the best box of each class is taken in a loop.
+        # The ONNX suppression knows no turned boxes: the best box of each class is taken in a loop.
         return f"""(boxes, scores) => (selected) {{
             {rotated_overlaps_form(self.iou_threshold)}
             scores_32 = Cast<to = 1>(scores)

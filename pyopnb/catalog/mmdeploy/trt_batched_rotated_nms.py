@@ -4,7 +4,7 @@ Defined in open-mmlab/mmdeploy v1.3.1,
 csrc/mmdeploy/backend_ops/tensorrt/common_impl/nms/gatherNMSOutputs.cu and allClassRotatedNMS.cu.
 Differs: equal scores come in the order of the input, where the plugin's order is any; keep_topk may
 be over topk, where the plugin writes nothing; and overlaps are computed in float64. Tested against
-ONNX Runtime's NonMaxSuppression on boxes that are not turned, exactly.
+the ONNX Runtime NonMaxSuppression on boxes that are not turned, exactly.
 """
 
 import numpy as np

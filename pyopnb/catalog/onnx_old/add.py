@@ -1,6 +1,6 @@
 """Add of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Add-1 and Add-6. Tested against ONNX Runtime's Add
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Add-1 and Add-6. Tested against the ONNX Runtime Add
 of today, to 1e-6.
 """
 

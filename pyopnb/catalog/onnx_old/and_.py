@@ -1,6 +1,6 @@
 """And of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, And-1. Tested against ONNX Runtime's And of today,
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, And-1. Tested against the ONNX Runtime And of today,
 exactly.
 """
 

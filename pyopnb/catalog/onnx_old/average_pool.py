@@ -1,4 +1,4 @@
-"""AveragePool of ONNX's version 1, whose means leave the padding out.
+"""AveragePool of ONNX version 1, whose means leave the padding out.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, AveragePool-1. PyTorch 0.3 writes one number of
 padding for each axis, for both of its ends. Tested against a loop by its definition, to 1e-6

@@ -1,8 +1,8 @@
 """BatchNormalization of ONNX before version 7, which says by an attribute whether it is a test.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, BatchNormalization-1 and BatchNormalization-6.
-Tested against ONNX Runtime's BatchNormalization of today, and in training its formula in NumPy, to
-1e-5.
+Tested against the ONNX Runtime BatchNormalization of today, and in training its formula in NumPy,
+to 1e-5.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""Cast of ONNX's version 1, which names the dtype by a text.
+"""Cast of ONNX version 1, which names the dtype by a text.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Cast-1. Tested against NumPy's astype, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Cast-1. Tested against the NumPy astype, exactly.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ VERSIONS = (1,)
 
 
 class Cast_1:
-    """Convert to a dtype that is named as in ONNX's enumeration, FLOAT or INT64."""
+    """Convert to a dtype that is named as in the ONNX enumeration, FLOAT or INT64."""
 
     def __init__(self, to: str):
         # Later versions have the number itself.

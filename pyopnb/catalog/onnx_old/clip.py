@@ -1,7 +1,7 @@
-"""Clip of ONNX's version 1, with an attribute that lets it write into its input.
+"""Clip of ONNX version 1, with an attribute that lets it write into its input.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Clip-1. ``consumed_inputs`` changes no result.
-Tested against NumPy's clip, exactly.
+Tested against the NumPy clip, exactly.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""Concat of ONNX's version 1, whose axis is 1 where none is given.
+"""Concat of ONNX version 1, whose axis is 1 where none is given.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Concat-1. Tested against NumPy's concatenate,
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Concat-1. Tested against the NumPy concatenate,
 exactly.
 """
 
@@ -16,7 +16,7 @@ class Concat_1:
     """Concatenate tensors along an axis."""
 
     def __init__(self, axis: int = 1):
-        # ONNX's reference wants the attribute, which files of that version leave out.
+        # The ONNX reference wants the attribute, which files of that version leave out.
         self.axis = axis
 
     def infer(self, *tensors):

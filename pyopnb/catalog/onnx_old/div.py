@@ -1,6 +1,6 @@
 """Div of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Div-1 and Div-6. Tested against ONNX Runtime's Div
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Div-1 and Div-6. Tested against the ONNX Runtime Div
 of today, to 1e-6.
 """
 

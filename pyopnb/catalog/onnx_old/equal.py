@@ -1,6 +1,6 @@
 """Equal of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Equal-1. Tested against ONNX Runtime's Equal of
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Equal-1. Tested against the ONNX Runtime Equal of
 today, exactly.
 """
 

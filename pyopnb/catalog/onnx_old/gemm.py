@@ -1,4 +1,4 @@
-"""Gemm of ONNX's versions 1 and 6, which broadcast the third input only if told to.
+"""Gemm of ONNX versions 1 and 6, which broadcast the third input only if told to.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Gemm-1 and Gemm-6. Tested against ONNX Runtime's
 Gemm of today, to 1e-5.
@@ -42,7 +42,7 @@ class Gemm_1:
             first = first.T
         if self.is_transposed[1]:
             second = second.T
-        # Without broadcasting, C has the shape of the product, and NumPy's rule changes nothing.
+        # Without broadcasting, C has the shape of the product, and the NumPy rule changes nothing.
         total = self.alpha * (first @ second)
         total = total + self.beta * widen(c)
         return np.asarray(total).astype(a.dtype)

@@ -1,6 +1,6 @@
-"""GlobalLpPool of ONNX's version 1, whose power is a float.
+"""GlobalLpPool of ONNX version 1, whose power is a float.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, GlobalLpPool-1. Tested against NumPy's norm, to
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, GlobalLpPool-1. Tested against the NumPy norm, to
 1e-5.
 """
 

@@ -1,7 +1,7 @@
 """Greater of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Greater-1. Tested against ONNX Runtime's Greater of
-today, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Greater-1. Tested against the ONNX Runtime Greater
+of today, exactly.
 """
 
 import numpy as np

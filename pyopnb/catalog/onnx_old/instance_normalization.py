@@ -1,7 +1,7 @@
-"""InstanceNormalization of ONNX's version 1, with an attribute that lets it write into its inputs.
+"""InstanceNormalization of ONNX version 1, with an attribute that lets it write into its inputs.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, InstanceNormalization-1. ``consumed_inputs`` changes
-no result. Tested against ONNX Runtime's InstanceNormalization of today, to 1e-4.
+no result. Tested against the ONNX Runtime InstanceNormalization of today, to 1e-4.
 """
 
 from pyopnb.catalog.cores.group_norm import group_norm
@@ -29,5 +29,5 @@ class InstanceNormalization_1:
     lowered_finite = True
 
     def lowered(self, x, scale, bias):
-        # Of one pixel, ONNX Runtime's own kernel would lose digits.
+        # Of one pixel, the ONNX Runtime kernel would lose digits.
         return instance_norm_form(x, self.epsilon)

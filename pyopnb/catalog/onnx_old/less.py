@@ -1,7 +1,7 @@
 """Less of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Less-1. Tested against ONNX Runtime's Less of today,
-exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Less-1. Tested against the ONNX Runtime Less of
+today, exactly.
 """
 
 import numpy as np

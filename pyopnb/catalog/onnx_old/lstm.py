@@ -2,7 +2,7 @@
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, LSTM-1. Differs: where the attribute
 ``output_sequence`` is 0 and the node has the first output all the same, it is given. Tested against
-ONNX Runtime's LSTM of version 7, to 1e-4.
+the ONNX Runtime LSTM of version 7, to 1e-4.
 """
 
 import numpy as np

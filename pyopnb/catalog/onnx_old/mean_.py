@@ -1,7 +1,7 @@
-"""Mean of ONNX's version 1, with an attribute that lets it write into its inputs.
+"""Mean of ONNX version 1, with an attribute that lets it write into its inputs.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Mean-1. ``consumed_inputs`` changes no result.
-Tested against ONNX Runtime's Mean of today, to 1e-6.
+Tested against the ONNX Runtime Mean of today, to 1e-6.
 """
 
 from pyopnb.catalog.cores.precision import wide_dtype

@@ -1,7 +1,7 @@
-"""Min of ONNX's version 1, with an attribute that lets it write into its inputs.
+"""Min of ONNX version 1, with an attribute that lets it write into its inputs.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Min-1. ``consumed_inputs`` changes no result. Tested
-against ONNX Runtime's Min of today, to 1e-6.
+against the ONNX Runtime Min of today, to 1e-6.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Mul of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Mul-1 and Mul-6. Tested against ONNX Runtime's Mul
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Mul-1 and Mul-6. Tested against the ONNX Runtime Mul
 of today, to 1e-6.
 """
 

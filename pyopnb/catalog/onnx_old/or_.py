@@ -1,6 +1,6 @@
 """Or of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Or-1. Tested against ONNX Runtime's Or of today,
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Or-1. Tested against the ONNX Runtime Or of today,
 exactly.
 """
 

@@ -2,7 +2,7 @@
 
 Defined in onnx/onnx v1.4.1, docs/Operators.md, as an experimental operator; removed in version 10.
 ONNX Runtime has a kernel for it in older opsets, and files of newer ones say its name all the same.
-Tested against ONNX Runtime's kernel of opset 9, to 1e-5.
+Tested against the ONNX Runtime kernel of opset 9, to 1e-5.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Pow of ONNX before version 7, whose exponents may begin at any axis of the bases.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Pow-1. Tested against ONNX Runtime's Pow of today,
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Pow-1. Tested against the ONNX Runtime Pow of today,
 to 1e-6.
 """
 

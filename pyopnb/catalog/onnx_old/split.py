@@ -1,8 +1,8 @@
-"""Split of ONNX's version 1, whose lengths are an attribute or an input.
+"""Split of ONNX version 1, whose lengths are an attribute or an input.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Split-1. Differs: a node with neither sizes nor an
 attribute is refused: it is split evenly among its outputs, whose number no op is told. Tested
-against NumPy's slices, exactly.
+against the NumPy slices, exactly.
 """
 
 import numpy as np

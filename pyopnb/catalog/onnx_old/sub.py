@@ -1,6 +1,6 @@
 """Sub of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Sub-1 and Sub-6. Tested against ONNX Runtime's Sub
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Sub-1 and Sub-6. Tested against the ONNX Runtime Sub
 of today, to 1e-6.
 """
 

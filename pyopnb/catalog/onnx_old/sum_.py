@@ -1,7 +1,7 @@
-"""Sum of ONNX's version 1, with an attribute that lets it write into its inputs.
+"""Sum of ONNX version 1, with an attribute that lets it write into its inputs.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Sum-1. ``consumed_inputs`` changes no result. Tested
-against ONNX Runtime's Sum of today, to 1e-6.
+against the ONNX Runtime Sum of today, to 1e-6.
 """
 
 from pyopnb.catalog.cores.precision import wide_dtype

@@ -1,6 +1,6 @@
-"""Tile of ONNX's version 1, which repeats along one axis.
+"""Tile of ONNX version 1, which repeats along one axis.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Tile-1. Tested against NumPy's tile, exactly.
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Tile-1. Tested against the NumPy tile, exactly.
 """
 
 import numpy as np

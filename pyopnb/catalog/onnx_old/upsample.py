@@ -1,8 +1,8 @@
-"""Upsample of ONNX's version 1, which scales the rows and columns of images.
+"""Upsample of ONNX version 1, which scales the rows and columns of images.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Upsample-1. Its text gives no formula for bilinear;
 as ONNX Runtime does for version 7, coordinates are divided by the scale and stop at the last pixel.
-Tested against ONNX Runtime's Upsample of version 7, to 1e-5.
+Tested against the ONNX Runtime Upsample of version 7, to 1e-5.
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
 """Xor of ONNX before version 7, whose second input may begin at any axis of the first.
 
-Defined in onnx/onnx v1.2.2, docs/Changelog.md, Xor-1. Tested against ONNX Runtime's Xor of today,
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, Xor-1. Tested against the ONNX Runtime Xor of today,
 exactly.
 """
 

@@ -2,7 +2,8 @@
 
 Defined in openvinotoolkit/openvino 95d8b26,
 src/frontends/onnx/frontend/src/op/org.openvinotoolkit/deformable_conv_2d.cpp. Its four pads are the
-two of the rows and then the two of the columns. Tested against ONNX Runtime's DeformConv, to 1e-4.
+two of the rows and then the two of the columns. Tested against the ONNX Runtime DeformConv, to
+1e-4.
 """
 
 from pyopnb.catalog.cores.deform_conv_form import deform_conv_form

@@ -3,7 +3,7 @@
 Defined in microsoft/onnxruntime-extensions v0.15.2,
 operators/text/re2_strings/string_regex_split.cc. A delimiter is the first group of the pattern;
 without a group, nothing is split. Offsets are in bytes of UTF-8. Differs: the expressions are
-Python's instead of those of RE2. Tested against onnxruntime-extensions, exactly.
+the Python instead of those of RE2. Tested against onnxruntime-extensions, exactly.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is ONNX's
 QuantizeLinear for int16, int32, float16 and bfloat16 as well. Without a zero point, the result is
-uint8. Tested against ONNX Runtime's QuantizeLinear, exactly.
+uint8. Tested against the ONNX Runtime QuantizeLinear, exactly.
 """
 
 import ml_dtypes

@@ -1,7 +1,7 @@
 """TRT_FP8QuantizeLinear, with which NVIDIA's Model Optimizer quantizes to 8-bit floats.
 
 Defined in NVIDIA/Model-Optimizer a2fbac7, modelopt/torch/quantization/export_onnx.py. The result is
-float8_e4m3fn, which old files declare as uint8. Tested against ONNX Runtime's QuantizeLinear,
+float8_e4m3fn, which old files declare as uint8. Tested against the ONNX Runtime QuantizeLinear,
 exactly.
 """
 

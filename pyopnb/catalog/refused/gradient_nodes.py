@@ -1,4 +1,4 @@
-"""Gradient, an operator of ONNX's preview that names other parts of its graph.
+"""Gradient, an operator of the ONNX preview that names other parts of its graph.
 
 Defined in onnx/onnx, docs/Operators.md, domain ai.onnx.preview.training, version 1. The node has no
 formula: it stands for the derivative of the nodes between the tensors that its attrs name.

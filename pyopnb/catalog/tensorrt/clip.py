@@ -1,7 +1,7 @@
 """Clip_TRT, the limits of UFF files.
 
 Defined in NVIDIA/TensorRT v8.6.1, plugin/clipPlugin/clip.cu. It is gone from later releases. Tested
-against NumPy's clip, exactly.
+against the NumPy clip, exactly.
 """
 
 NAMES = ("::Clip_TRT", "TRT::Clip_TRT")
@@ -23,5 +23,5 @@ class Clip_TRT:
         return x
 
     def compute(self, x):
-        # NumPy takes Python's numbers in the dtype of the array, but for bfloat16.
+        # NumPy takes the Python numbers in the dtype of the array, but for bfloat16.
         return x.clip(*self.limits).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""DisentangledAttention_TRT, the attention of DeBERTa in NVIDIA's and ONNX Runtime's files.
+"""DisentangledAttention_TRT, the attention of DeBERTa in NVIDIA's and the ONNX Runtime files.
 
 Defined in NVIDIA/TensorRT v10.12.0, plugin/disentangledAttentionPlugin/disentangledKernel.cu. It is
 compiled as its version 2, with logarithmic buckets. Differs: releases before 22.07 cut positions

@@ -4,7 +4,7 @@ Defined in NVIDIA/TensorRT v10.12.0, plugin/efficientNMSPlugin/efficientNMSInfer
 equal scores come in the order of the input, where the plugin's order is any; below a score
 threshold of 0.007, the plugin also gives boxes under it, with a score of -32768; and in float16 it
 rounds each step of boxes and overlaps to half, which are float32 here. Tested against a loop by its
-definition, and ONNX Runtime's NonMaxSuppression, exactly.
+definition, and the ONNX Runtime NonMaxSuppression, exactly.
 """
 
 from typing import Literal

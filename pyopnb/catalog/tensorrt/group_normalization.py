@@ -1,7 +1,7 @@
 """GroupNormalizationPlugin of TensorRT, whose scale and shift are inputs.
 
 Defined in NVIDIA/TensorRT v8.6.1, plugin/groupNormalizationPlugin/groupNormalizationPlugin.cpp.
-Tested against ONNX Runtime's GroupNormalization, to 1e-4.
+Tested against the ONNX Runtime GroupNormalization, to 1e-4.
 """
 
 from pyopnb.catalog.cores.group_norm import group_norm

@@ -2,7 +2,7 @@
 
 Defined in NVIDIA/TensorRT v10.12.0,
 plugin/modulatedDeformConvPlugin/modulatedDeformConvPluginKernel.cu. Its versions 1 and 2 are equal.
-It is mmcv's operator with other names of the groups. Tested against ONNX Runtime's DeformConv, to
+It is mmcv's operator with other names of the groups. Tested against the ONNX Runtime DeformConv, to
 1e-4.
 """
 

@@ -1,7 +1,7 @@
 """ps_roi_align of torchvision, the means of regions whose bins have channels of their own.
 
 Defined in pytorch/vision 8a347e1, torchvision/csrc/ops/cpu/ps_roi_align_kernel.cpp. Tested against
-ONNX Runtime's RoiAlign, to 1e-4.
+the ONNX Runtime RoiAlign, to 1e-4.
 """
 
 import numpy as np

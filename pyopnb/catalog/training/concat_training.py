@@ -1,7 +1,7 @@
 """ConcatTraining of onnxruntime-training.
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
-version 1. Tested against NumPy's concatenate, exactly.
+version 1. Tested against the NumPy concatenate, exactly.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """SoftmaxCrossEntropyLossGrad of onnxruntime-training.
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
-version 1. Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-5.
+version 1. Tested against central differences of the ONNX Runtime SoftmaxCrossEntropyLoss, to 1e-5.
 """
 
 from typing import Literal

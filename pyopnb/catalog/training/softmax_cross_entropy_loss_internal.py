@@ -1,8 +1,8 @@
 """SoftmaxCrossEntropyLossInternal of onnxruntime-training.
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
-version 1. It is ONNX's SoftmaxCrossEntropyLoss with the ignored label as an input. Tested against
-ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-9 (float64).
+version 1. It is the ONNX SoftmaxCrossEntropyLoss with the ignored label as an input. Tested against
+the ONNX Runtime SoftmaxCrossEntropyLoss, to 1e-9 (float64).
 """
 
 from typing import Literal

@@ -195,7 +195,7 @@ def parts(a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
 
 
 def _walk(path: _Path, a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
-    # Tuples and lists are the same here, as are dicts and results, and NumPy's dtypes for text.
+    # Tuples and lists are the same here, as are dicts and results, and the NumPy dtypes for text.
     value_a = _normalize(a, path, "a")
     value_b = _normalize(b, path, "b")
     types = _type_text(value_a), _type_text(value_b)

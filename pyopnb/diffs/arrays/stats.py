@@ -341,7 +341,7 @@ def _blocks(
     # The buffered iterator of NumPy 2.0.0 gives wrong elements of arrays without an axis.
     sides = [np.atleast_1d(a), np.atleast_1d(b)]
     if is_bool or native.name == "float2":
-        # NumPy's iterator casts no dtype of ml_dtypes.
+        # The NumPy iterator casts no dtype of ml_dtypes.
         raw = np.dtype(f"u{native.stored.itemsize}")
         sides = [side.astype(native.stored, copy=False).view(raw) for side in sides]
     in_place = all(side.flags.c_contiguous and side.dtype == counted for side in sides)
@@ -563,6 +563,6 @@ def _cut(text: Any, position: int) -> str:
     """Write part of a string in ASCII escapes, so that lookalikes can be told apart."""
     start = max(0, position - _CONTEXT)
     stop = position + _CONTEXT
-    # NumPy's own strings have another representation.
+    # The NumPy strings have another representation.
     part = ascii(str(text[start:stop]) if isinstance(text, str) else bytes(text[start:stop]))
     return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}"

@@ -56,7 +56,7 @@ def first_divergence(
 ) -> TraceDiff | OptimizerDiff:
     """Find where two models diverge, without holding more than a few of their tensors at a time.
 
-    ``first_divergence(model, feeds, over="optimizers")`` finds which of ONNX Runtime's optimizers
+    ``first_divergence(model, feeds, over="optimizers")`` finds which of the ONNX Runtime optimizers
     changed the numbers of one model.
 
     Both models run repeatedly. Each pair of runs records a few tensors spread over the remaining

@@ -235,8 +235,8 @@ class Isolation:
 def as_made(value: Any) -> Any:
     """Return a node's result in the dtype that it computed.
 
-    Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32.
-    As float64 they would be held to float64's tolerance.
+    The Python floats in a map are float32: the one operator that makes maps is ZipMap, from
+    float32. As float64 they would be held to float64's tolerance.
     """
     if isinstance(value, float):
         return np.float32(value)
@@ -265,7 +265,7 @@ def runner(trace: Trace) -> Run:
 
 
 def _in_evaluator(versions: Mapping[str, Version]) -> Run:
-    """Run in ONNX's reference evaluator, with the ops in the versions of a trace.
+    """Run in the ONNX reference evaluator, with the ops in the versions of a trace.
 
     Python code is the same in every runtime.
     """

@@ -27,7 +27,7 @@ _NODES_SHOWN = 6
 
 @dataclass(frozen=True)
 class OptimizerDiff(Displayable):
-    """Which of ONNX Runtime's optimizers changed the numbers of a model.
+    """Which of the ONNX Runtime optimizers changed the numbers of a model.
 
     Attributes
     ----------

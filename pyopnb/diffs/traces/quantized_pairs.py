@@ -336,7 +336,7 @@ class QuantizedTensors:
             return partner
         node = graph_a.nodes[activation]
         fused = graph_b.nodes[producer].op_type
-        # ONNX Runtime's fused nodes apply it themselves.
+        # The ONNX Runtime fused nodes apply it themselves.
         if node.op_type not in ABSORBED_OPS or fused in ABSORBED_OPS or fused.startswith("Fused"):
             return partner
         return str(node.input[0])

@@ -238,7 +238,7 @@ class ComparedStep:
 def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
     """Choose the tolerances of two runs.
 
-    By default, they are `SCALED` if ONNX Runtime's levels of optimization differ, or if torch or
+    By default, they are `SCALED` if the ONNX Runtime levels of optimization differ, or if torch or
     another provider than the CPU's ran. Other kernels add up in another order: elements that cancel
     out are then off by a part of the largest number, not of themselves.
     """
@@ -247,7 +247,7 @@ def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerance
     # Two versions of ONNX Runtime should agree to the dtype, at whatever level.
     is_onnxruntime = runtime_a == runtime_b and runtime_a.startswith("onnxruntime")
     other_kernels = is_onnxruntime and runtimes[0] != runtimes[1]
-    # Torch's kernels, and those of a provider that the name of a runtime ends with.
+    # The torch kernels, and those of a provider that the name of a runtime ends with.
     if any(runtime.startswith("torch ") or " with " in runtime for runtime in runtimes):
         other_kernels = True
     return tolerances.or_scaled() if other_kernels else tolerances

@@ -37,7 +37,7 @@ MINIMAL = (*_DETECTION, "dagre", "grapher", "view", "browser", "onnx", "onnx-pro
 """The modules that a plain .onnx file needs."""
 
 ALL = (*MINIMAL, "xml", "tar", "hdf5", "message", "onnx-schema")
-"""With these Netron also reads archives and ONNX Runtime's own format."""
+"""With these Netron also reads archives and the ONNX Runtime format."""
 
 MODEL_MARKER = "<!--model-->"
 """Where a model can be put into the page, before the script that reads it."""
@@ -76,7 +76,7 @@ class Assets:
         return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
     def documentation(self) -> list[dict[str, object]]:
-        """Read Netron's documentation of ONNX's operators, without the examples.
+        """Read Netron's documentation of the ONNX operators, without the examples.
 
         These are most of it.
         """

@@ -22,7 +22,7 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
     ----------
     model : ModelProto
     known : iterable of dict
-        Netron's entries of ONNX's operators.
+        Netron's entries of the ONNX operators.
 
     Returns
     -------

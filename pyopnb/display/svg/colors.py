@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 INK = "#757b82"
-"""Words on the page: a contrast of 4.2 or more to white and to JupyterLab's dark background."""
+"""Words on the page: a contrast of 4.2 or more to white and to the JupyterLab dark background."""
 
 DARK = "#1b1f24"
 """Words on a pale color."""

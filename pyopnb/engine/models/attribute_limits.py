@@ -1,8 +1,8 @@
 """Limit the attributes by which a small node could take all memory or crash the process.
 
-onnx's reference implementation and ONNX Runtime make lists as long as some attributes say, and onnx
-1.23's inference of LayerNormalization writes out of bounds where ``axis`` has more than 32 bits.
-Check nodes here before you hand them to one of them.
+The onnx reference implementation and ONNX Runtime make lists as long as some attributes say, and
+onnx 1.23's inference of LayerNormalization writes out of bounds where ``axis`` has more than 32
+bits. Check nodes here before you hand them to one of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyopnb.errors import ModelError
 __all__ = ["check_attributes", "check_nodes"]
 
 _LIMITS = {"axis": 2**31 - 1, "num_scan_inputs": 2**16, "num_outputs": 2**16}
-"""The largest magnitude of each attribute by which ONNX's operators index or allocate."""
+"""The largest magnitude of each attribute by which the ONNX operators index or allocate."""
 
 
 def check_attributes(model: ModelProto) -> None:

@@ -97,7 +97,7 @@ def node(
     """
     if not isinstance(op, str):
         op = find_op(op).name
-    # A bare name is ONNX's own operator here, where the registry's functions read it as one of
+    # A bare name is the ONNX operator here, where the registry's functions read it as one of
     # pyopnb's.
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     refuse_ambiguous(
@@ -137,7 +137,7 @@ def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> N
 
 def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:
     """Give a node the attributes that `node` takes by keyword."""
-    # onnx's own maker sorts the attributes as well, so that equal nodes have equal bytes.
+    # The onnx maker sorts the attributes as well, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
             proto.attribute.append(checked_attribute(f"node {sanitize(op)}", key, value))
@@ -205,7 +205,7 @@ def model(
     functions : sequence of FunctionProto
         The model's local functions.
     opset : int, optional
-        Version of ONNX's own operators. By default, the newest that the installed runtime takes.
+        Version of the ONNX operators. By default, the newest that the installed runtime takes.
         The IR version is always the newest that it takes. Each domain that occurs is imported.
 
     Returns
@@ -254,7 +254,7 @@ def model(
         raise fault.error
     for inner_node in nodes_in(model_proto.graph):
         ints_to_floats(inner_node)
-    # onnx's checker and ONNX Runtime want each node behind those that it reads.
+    # The onnx checker and ONNX Runtime want each node behind those that it reads.
     sort_nodes(model_proto.graph)
     import_domains(model_proto)
     type_outputs(model_proto)
@@ -269,7 +269,7 @@ def _check_items(items: Iterable[Any], where: str, kind: type, next: str | None 
 
 
 def ints_to_floats(node: NodeProto) -> None:
-    """Convert int attributes to float, in place, where ONNX's own operator takes a float.
+    """Convert int attributes to float, in place, where the ONNX operator takes a float.
 
     The runtime refuses ints there.
     """

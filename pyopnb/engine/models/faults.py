@@ -1,7 +1,7 @@
 """Find wrong names, operators, attributes and inputs in a model.
 
 One list serves all. `pyopnb.model` and `pyopnb.parse` refuse the first fault, and the explanation
-of a refusal by ONNX Runtime picks the fault that the runtime's own text mentions.
+of a refusal by ONNX Runtime picks the fault that the runtime text mentions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModelFault(NamedTuple):
     error : PyopError
     node : NodeProto or None
     words : tuple of str
-        Words in the runtime's text if it refused this. The last one is the name at fault.
+        Words in the runtime text if it refused this. The last one is the name at fault.
     """
 
     error: PyopError
@@ -92,7 +92,7 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFaul
 
 
 def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[ModelFault]:
-    """Find the faults of a node of one of ONNX's operators.
+    """Find the faults of a node of one of the ONNX operators.
 
     They are in its attributes and, if ``exact``, in its inputs and outputs.
     """
@@ -146,7 +146,7 @@ def _unknown_op(
     version = imports.get(domain)
     if version is None or not onnx.defs.has(node.op_type, domain):
         return None
-    # The runtime has some of ONNX's operators in versions before those that ONNX has.
+    # The runtime has some of the ONNX operators in versions before those that ONNX has.
     in_runtime = operator_at(domain, node.op_type, version)
     if find_schema(domain, node.op_type, version) is not None or in_runtime is not None:
         return None
@@ -164,7 +164,7 @@ def _unknown_op(
 def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
     """Say what to type for an operator that nobody has.
 
-    After a refusal by the runtime (``exact``) that is for onnx's helper, otherwise for ours.
+    After a refusal by the runtime (``exact``) that is for the onnx helper, otherwise for ours.
     """
     name, domain = full_name(node), canonical_domain(node.domain)
     hint = catalog_hint(node) if exact else ""

@@ -288,7 +288,7 @@ class GraphIndex:
         """Yield the names that are read and that nothing defines, each with its node and its error.
 
         Nodes, bodies in them and outputs of graphs read names; the node of an output is None. Only
-        the bodies of ONNX's own operators count: what another op does with a graph is its own
+        the bodies of the ONNX operators count: what another op does with a graph is its own
         affair.
         """
         graphs = [self]

@@ -22,8 +22,8 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
     ONNX Runtime infers the types of a function's outputs without the ops inside it; where the file
     does not declare them, calls have no types at all. onnx cannot inline a function that imports
-    another version of ONNX's operators. The model then stays as it is, which is enough if the file
-    declares those types.
+    another version of the ONNX operators. The model then stays as it is, which is enough if the
+    file declares those types.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
     try:
         return onnx.inliner.inline_local_functions(_prepared(proto))
     except RuntimeError as error:
-        # The text begins with a file and a line in onnx's source.
+        # The text begins with a file and a line in the onnx source.
         reason = sanitize(str(error).rpartition("failed: ")[2], 200)
         expected = "calls that their functions take"
         raise ModelError("model, functions", expected=expected, got=reason) from error
 
 
 def _prepared(proto: ModelProto) -> ModelProto:
-    """Copy a model so that onnx's inliner takes its functions and drops nothing that they say."""
+    """Copy a model so that the onnx inliner takes its functions and drops nothing that they say."""
     # Most sessions never need this import.
     from pyopnb.engine.models.ort_capabilities import schema_domains
 
@@ -134,7 +134,7 @@ def _forget_types(model: ModelProto) -> None:
 def _give_defaults(model: ModelProto) -> None:
     """Write functions' default attributes into the calls that leave them out.
 
-    onnx's inliner drops the defaults.
+    The onnx inliner drops the defaults.
     """
     defaults = {function_key(f): f.attribute_proto for f in model.functions if f.attribute_proto}
     for site in walk(model) if defaults else ():

@@ -89,7 +89,7 @@ def read_model(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's,
+        Or what holds a model or writes one: the torch ``ONNXProgram``, a function of onnxscript's,
         an ``onnx_ir.Model``.
     base_dir : path, optional
         The folder with the external data of a ModelProto or of bytes. For a path, it is the path's
@@ -266,7 +266,7 @@ def similar_path(path: Path, ending: str = ".onnx") -> str:
 def _parse(data: bytes, where: str) -> ModelProto:
     proto = ModelProto()
     if data[4:8] == _ORT_FORMAT:
-        # In ONNX Runtime's own format the nodes are fixed.
+        # In the ONNX Runtime format the nodes are fixed.
         return proto
     try:
         proto.ParseFromString(data)
@@ -305,7 +305,7 @@ def format_advice(data: bytes) -> str | None:
 
 
 def _copy(model: ModelProto) -> ModelSource:
-    # Python's protobuf computes a message's size by serializing it, which fails over 2 GB.
+    # The Python protobuf computes a message's size by serializing it, which fails over 2 GB.
     if sum(map(_size, tensors(model))) <= _MAX_MESSAGE - 2**26:
         proto = ModelProto()
         proto.CopyFrom(model)

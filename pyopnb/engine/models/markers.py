@@ -2,7 +2,7 @@
 
 ONNX Runtime tells a kernel neither which node of the file it belongs to nor the node's attributes;
 an attribute with the node's number does. The node's domain gets the prefix ``pyopnb:``. An op in
-place of ``::Relu`` is then no Relu to the runtime's optimizer, and ops of other libraries, or of a
+place of ``::Relu`` is then no Relu to the runtime optimizer, and ops of other libraries, or of a
 bare registration on the same options, cannot collide with it.
 """
 
@@ -39,7 +39,7 @@ class NumberedNode:
     site : Site
         Its node has the domain and op type of the file until `add_markers` changes them.
     fixed : tuple of int
-        The runtime's element types of the outputs whose rank is unknown, 0 for others; they become
+        The runtime element types of the outputs whose rank is unknown, 0 for others; they become
         part of the op type.
     """
 

@@ -103,7 +103,7 @@ def first_output(node: NodeProto) -> str:
 
 
 def full_name(node: NodeProto) -> str:
-    """Return ``domain::OpType``, with ONNX's own domain empty."""
+    """Return ``domain::OpType``, with the ONNX domain empty."""
     return f"{canonical_domain(node.domain)}::{node.op_type}"
 
 
@@ -202,7 +202,7 @@ def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProt
 
 
 def is_constant(node: NodeProto) -> bool:
-    """Tell whether a node is ONNX's Constant."""
+    """Tell whether a node is the ONNX Constant."""
     return node.op_type == "Constant" and not canonical_domain(node.domain)
 
 
@@ -305,7 +305,7 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
     if isinstance(value, ModelProto):
         return helper.make_attribute(name, value.graph)
     if isinstance(value, (list, tuple)):
-        # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
+        # An empty list says nothing about its items; the ONNX operators mostly mean ints.
         kind = None if value else AttributeProto.INTS
         return helper.make_attribute(name, list(map(_without_bool, value)), attr_type=kind)
     return helper.make_attribute(name, _without_bool(value))

@@ -1,4 +1,4 @@
-"""Find and make schemas in onnx's form, for ONNX's own operators and for ops."""
+"""Find and make schemas in the onnx form, for the ONNX operators and for ops."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_onnx_domain(domain: str) -> bool:
 
 
 def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
-    """Return ONNX's schema of an operator in a version of its domain; None if there is none.
+    """Return the ONNX schema of an operator in a version of its domain; None if there is none.
 
     Without a version, it is the newest.
     """
@@ -83,9 +83,9 @@ def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
 
 
 def op_schema(version: Version) -> defs.OpSchema:
-    """Return an op's schema in onnx's form, without inference.
+    """Return an op's schema in the onnx form, without inference.
 
-    Attrs that onnx's form cannot express are left out.
+    Attrs that the onnx form cannot express are left out.
 
     Parameters
     ----------

@@ -3,11 +3,11 @@
 What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing
 that a session runs:
 
-- An operator that onnx has keeps onnx's schema: other models mean that one.
+- An operator that onnx has keeps the onnx schema: other models mean that one.
 - A schema lists its attributes, each of one kind, and the checker refuses all others. An op with
   ``**attrs``, or with an attr of no known kind, is not registered. The checker then treats its
   nodes like those of any unknown op.
-- ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper``
+- the ONNX domains keep their range of versions: the newest of them is what ``onnx.helper``
   writes into every model.
 
 Without the GIL nothing is registered but the stand-in of `infer_types`, before anything else runs:
@@ -86,8 +86,8 @@ def _follow(name: str) -> None:
     onnx still uses a schema after the inference that it calls through it has returned, so none may
     be freed during such a call. If one is under way, on another thread or on this very stack, the
     old schema stays in ``onnx.defs`` until the next definition or `infer_types`. Until then only
-    onnx's checker sees the earlier form of the op: sessions read the registry itself, and inference
-    always uses the current version.
+    the onnx checker sees the earlier form of the op: sessions read the registry itself, and
+    inference always uses the current version.
     """
     _stale.add(name)
     locked(_lock, _update_each)
@@ -112,7 +112,7 @@ def _update(name: str) -> bool:
     if name in _registered and _registered[name] != form and not _deregister(name):
         return False
     if version is not None and form is not None and name not in _registered and _belongs(version):
-        # onnx's reference evaluator, as it is imported, refuses two operators of one
+        # The onnx reference evaluator, as it is imported, refuses two operators of one
         # name in two domains.
         import onnx.reference.op_run  # noqa: F401
 
@@ -144,7 +144,7 @@ def _belongs(version: Version) -> bool:
     if _closed.is_set() or not _has_gil() or defs.has(op_type, domain):
         return False
     if is_onnx_domain(domain):
-        # onnx's helper writes the newest version of its domains into every model, so their range
+        # The onnx helper writes the newest version of its domains into every model, so their range
         # must stay.
         oldest, newest = defs.C.schema_version_map()[domain]
         # Without its schema, the checker refuses the node as well.
@@ -303,10 +303,10 @@ _PLACE = "pyopnb_place"
 
 
 def infer_types(model: ModelProto) -> ModelProto:
-    """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
+    """Copy a model and infer its types by the ONNX shape inference and the ops' own ``infer``.
 
     Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those
-    that replace ONNX's operators and those with attrs that ``onnx.defs`` cannot list.
+    that replace the ONNX operators and those with attrs that ``onnx.defs`` cannot list.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def _infer_stand_in(context: Any) -> None:
 
 
 def _served_by(node: NodeProto, versions: Mapping[str, int]) -> Op | Operator | None:
-    """Return the op of a node, or the runtime's operator where onnx knows nothing of it."""
+    """Return the op of a node, or the runtime operator where onnx knows nothing of it."""
     op = registry.find(node.domain, node.op_type)
     if op is not None or is_onnx_domain(canonical_domain(node.domain)):
         return op

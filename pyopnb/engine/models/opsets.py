@@ -17,7 +17,7 @@ __all__ = ["import_domains"]
 def import_domains(model: ModelProto) -> None:
     """Add the IR version and the opset imports that a model lacks.
 
-    ONNX's own operators are imported in the newest version that the installed onnxruntime takes,
+    The ONNX operators are imported in the newest version that the installed onnxruntime takes,
     domains of onnxruntime in their newest version, and other domains in the first version that has
     all their ops that occur.
 

@@ -61,7 +61,7 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
             enable_fallback=0,
         )
     except Exception:
-        # The runtime's exceptions have no common base class; any of them means no.
+        # The runtime exceptions have no common base class; any of them means no.
         return False
     return True
 
@@ -101,16 +101,16 @@ def runtime_version() -> str:
 
 
 def kernel_refusal(node: NodeProto, types: Sequence[TypeProto], version: int) -> str:
-    """Return why the runtime's kernel of a node cannot be made; empty where it can.
+    """Return why the runtime kernel of a node cannot be made; empty where it can.
 
     Parameters
     ----------
     node : NodeProto
-        Of ONNX's own domain. Only its attributes are looked at, and which inputs it has.
+        Of the ONNX domain. Only its attributes are looked at, and which inputs it has.
     types : sequence of TypeProto
         Types of the inputs.
     version : int
-        Of ONNX's operators.
+        Of the ONNX operators.
     """
     import onnxruntime
 
@@ -184,7 +184,7 @@ def compares_int64() -> bool:
 
 @cache
 def newest_opset() -> int:
-    """Return the newest version of ONNX's operators that onnxruntime loads and onnx knows.
+    """Return the newest version of the ONNX operators that onnxruntime loads and onnx knows.
 
     Both are those that are installed.
 
@@ -205,7 +205,7 @@ def has_op(domain: str, op_type: str) -> bool:
 
 @cache
 def schema_domains() -> dict[str, int]:
-    """Return the domains of the installed onnxruntime's operators.
+    """Return the domains of the installed onnxruntime operators.
 
     Returns
     -------
@@ -244,15 +244,15 @@ def newest_version(domain: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePort:
-    """An input or output of one of the runtime's operators.
+    """An input or output of one of the runtime operators.
 
     Attributes
     ----------
     name : str
     type : str
-        A type variable (``T``), or a type in the runtime's notation (``tensor(int64)``).
+        A type variable (``T``), or a type in the runtime notation (``tensor(int64)``).
     takes : frozenset of str
-        The types that it takes, in the runtime's notation.
+        The types that it takes, in the runtime notation.
     variadic : bool
         Whether it takes all further inputs or outputs.
     homogeneous : bool

@@ -1,6 +1,6 @@
-"""Convert types between ONNX's TypeProto and the form in which ONNX Runtime writes them.
+"""Convert types between the ONNX TypeProto and the form in which ONNX Runtime writes them.
 
-The runtime's lists of kernels and operators name types as ``tensor(float)`` or
+The runtime lists of kernels and operators name types as ``tensor(float)`` or
 ``seq(tensor(int64))``, so nodes are looked up by this form. Only messages use the notation
 ``float32``.
 """

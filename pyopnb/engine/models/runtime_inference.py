@@ -19,7 +19,7 @@ __all__ = ["infer_by_variables", "runtime_operator"]
 
 
 def runtime_operator(node: NodeProto, versions: Mapping[str, int]) -> Operator | None:
-    """Return the runtime's operator of a node, in the version that is imported of its domain."""
+    """Return the runtime operator of a node, in the version that is imported of its domain."""
     domain = canonical_domain(node.domain)
     if domain not in schema_domains():
         return None
@@ -40,7 +40,7 @@ def infer_by_variables(operator: Operator, context: Any) -> None:
         port = port_at(operator.outputs, number)
         if port is None or not port.homogeneous:
             continue
-        # A port has a type variable, or a type in the runtime's notation.
+        # A port has a type variable, or a type in the runtime notation.
         output_type = proto_of(port.type)
         if port.type in bound:
             output_type.tensor_type.elem_type = bound[port.type].tensor_type.elem_type

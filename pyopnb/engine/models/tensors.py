@@ -1,4 +1,4 @@
-"""Every tensor in a model, wherever ONNX's format allows one.
+"""Every tensor in a model, wherever the ONNX format allows one.
 
 The fields to look into come from the format's own description. So a field that a later onnx adds is
 searched as well, and so is one that should be empty, such as a list of graphs in an attribute that

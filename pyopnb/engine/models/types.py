@@ -1,7 +1,7 @@
 """Find the types of a model's values that the file declares or that can be inferred.
 
-This is the inference for a whole model, before there is a session. ONNX's inference does it, with
-the registry's ops and the type variables of the runtime's operators. For a single node there is
+This is the inference for a whole model, before there is a session. The ONNX inference does it, with
+the registry's ops and the type variables of the runtime operators. For a single node there is
 `pyopnb.onnx_reference.operator`.
 """
 

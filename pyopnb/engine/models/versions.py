@@ -40,7 +40,7 @@ __all__ = [
 
 
 FILL = "pyopnb.Session(model, fill=True)"
-"""The advice of errors where ONNX's reference implementation can run what the runtime lacks.
+"""The advice of errors where the ONNX reference implementation can run what the runtime lacks.
 
 Callers without a session replace it, as the command line does.
 """
@@ -169,7 +169,7 @@ class NewImport:
 def new_imports(proto: ModelProto) -> Iterator[NewImport]:
     """Yield the imports of a model and its functions that are too new for the runtime.
 
-    A runtime may take a version of ONNX's operators before it has kernels for all that came with
+    A runtime may take a version of the ONNX operators before it has kernels for all that came with
     it. Such an import is too new if every node of it means the same in an older version for
     which there are kernels.
     """

@@ -1,4 +1,4 @@
-"""The kinds of attrs, one row each, with their Python classes and ONNX's names.
+"""The kinds of attrs, one row each, with their Python classes and the ONNX names.
 
 Schemas, the definitions that `onnx.defs` gets, messages and the cells that `skeleton` writes read
 this table, so that a new kind is a row here and its conversion in `pyopnb.engine.models.nodes`.
@@ -118,12 +118,12 @@ def kind_of_value(value: Any) -> str:
 
 
 def onnx_type(kind: str) -> int | None:
-    """Return ONNX's number of a kind; return None for ``any`` and for lists of mixed items."""
+    """Return the ONNX number of a kind; return None for ``any`` and for lists of mixed items."""
     return _ONNX_TYPES.get(kind)
 
 
 def annotation_of(number: int) -> str:
-    """Write the annotation for attributes of one of ONNX's types, or nothing if there is none.
+    """Write the annotation for attributes of one of the ONNX types, or nothing if there is none.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def annotation_of(number: int) -> str:
 
 
 def noun_of(number: int) -> str:
-    """Name a value of one of ONNX's attribute types for a message.
+    """Name a value of one of the ONNX attribute types for a message.
 
     Examples
     --------

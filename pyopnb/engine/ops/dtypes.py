@@ -31,12 +31,12 @@ class DType:
     onnx : int
         Number in ``onnx.TensorProto.DataType``.
     runtime : int
-        Number in ONNX Runtime's ``ONNXTensorElementDataType``.
+        Number in the ONNX Runtime ``ONNXTensorElementDataType``.
     numpy : numpy.dtype
         The dtype of the arrays that an op's ``compute`` gets; ``object`` (holding
         ``str``) for ``string``.
     bits : int
-        Bits of one element in ONNX Runtime's memory; 4- and 2-bit types are
+        Bits of one element in the ONNX Runtime memory; 4- and 2-bit types are
         packed. 0 for ``string``.
     carried : bool
         Whether a custom op of ONNX Runtime can have inputs and outputs of it.
@@ -106,12 +106,12 @@ def _rows() -> Iterator[DType]:
 DTYPES: tuple[DType, ...] = tuple(_rows())
 
 BY_RUNTIME = {row.runtime: row for row in DTYPES}
-"""The rows by ONNX Runtime's numbers."""
+"""The rows by the ONNX Runtime numbers."""
 
 _BY_ONNX = {row.onnx: row for row in DTYPES}
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
 
-# ONNX's names and those of its text form, beside NumPy's.
+# The ONNX names and those of its text form, beside NumPy's.
 _BY_NAME = {TensorProto.DataType.Name(row.onnx).lower(): row for row in DTYPES}
 _BY_NAME |= {row.name: row for row in DTYPES}
 
@@ -154,7 +154,7 @@ def dtype(value: object) -> DType:
     Parameters
     ----------
     value : str, numpy.dtype, type or int
-        ``"float32"``, ONNX's ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1``
+        ``"float32"``, the ONNX ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1``
         all name the same row.
 
     Returns
@@ -190,7 +190,7 @@ def dtype(value: object) -> DType:
             row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         advice = closest(value, _BY_NAME) if isinstance(value, str) else None
-        # Python's int has no size, and an index in ONNX has 64 bits.
+        # The Python int has no size, and an index in ONNX has 64 bits.
         if value == "int":
             advice = "int64"
         raise InputError(

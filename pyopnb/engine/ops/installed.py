@@ -27,7 +27,7 @@ def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> An
         The name is not one of these.
     """
     module = importlib.import_module(package)
-    # A misspelled name gets Python's own message, which suggests the nearest one.
+    # A misspelled name gets the Python message, which suggests the nearest one.
     if name not in homes:
         text = f"module {package!r} has no attribute {name!r}"
         raise AttributeError(text, name=name, obj=module)

@@ -1,4 +1,4 @@
-"""ONNX Runtime's kernels for the rooms below the one that runs them."""
+"""The ONNX Runtime kernels for the rooms below the one that runs them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A ``with`` block comes back to its first line before it releases its lock, and a trace function (a
 debugger, a coverage tool, Ctrl-C under one of them) can raise there: Python then leaves the block
-without the release. Nothing written in Python can do without such a line. The runtime's native
+without the release. Nothing written in Python can do without such a line. The runtime native
 module can, and brings its own way of doing this as soon as it is imported.
 """
 

@@ -273,7 +273,7 @@ def moved(error: PyopError, where: str, next: str | None) -> PyopError:
 def level_of_user() -> int:
     """Find the ``stacklevel`` by which a warning names the first line outside pyopnb."""
     frame, level = sys._getframe(1), 1
-    # ONNX Runtime's own Python stands between the bridge and whoever makes a session.
+    # The ONNX Runtime Python stands between the bridge and whoever makes a session.
     packages = ("pyopnb.", "onnxruntime.")
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(packages):
         frame, level = frame.f_back, level + 1

@@ -32,7 +32,7 @@ _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 def split_name(name: str) -> tuple[str, str]:
     """Split ``"demo::SoftClip"`` into domain and op type.
 
-    ``"::Relu"`` is in ONNX's own domain, and a bare name in the default domain.
+    ``"::Relu"`` is in the ONNX domain, and a bare name in the default domain.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _is_name(domain: str, op_type: str) -> bool:
 
 
 def canonical_domain(domain: str) -> str:
-    """Write ONNX's own domain as models mostly do: ``""`` for ``"ai.onnx"``."""
+    """Write the ONNX domain as models mostly do: ``""`` for ``"ai.onnx"``."""
     return "" if domain == "ai.onnx" else domain
 
 

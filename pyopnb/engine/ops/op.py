@@ -35,7 +35,7 @@ class Version(Displayable):
         The class, unchanged.
     schema : Schema
     opset : int
-        First version of the domain that has the op (ONNX's since_version).
+        First version of the domain that has the op (the ONNX since_version).
     source : str or None
         The text of the cell or class; None if it is not known.
     defined : float
@@ -178,7 +178,7 @@ class Op(Displayable):
 
     @property
     def domain(self) -> str:
-        """Return the domain, which is empty for ONNX's own ops."""
+        """Return the domain, which is empty for the ONNX ops."""
         return split_name(self.name)[0]
 
     @property

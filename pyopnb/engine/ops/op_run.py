@@ -1,4 +1,4 @@
-"""Classes of ONNX's reference implementation, ``OpRun`` with ``_run``, as ops.
+"""Classes of the ONNX reference implementation, ``OpRun`` with ``_run``, as ops.
 
 ``OpRun`` gets its attributes as a node, and ``_run`` the inputs by position and the attributes by
 name. The op is a subclass that has ``__init__`` and ``compute`` as any op.
@@ -20,7 +20,7 @@ __all__ = ["as_op", "is_op_run", "is_written_as", "name_of", "written_class"]
 
 
 def is_op_run(cls: object) -> bool:
-    """Tell whether a class is one of ONNX's reference implementation, without ``compute``."""
+    """Tell whether a class is one of the ONNX reference implementation, without ``compute``."""
     # Who has such a class has imported its base.
     module = sys.modules.get("onnx.reference.op_run")
     # An abstract class remembers each class of which it was asked.

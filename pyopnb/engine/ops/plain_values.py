@@ -1,8 +1,8 @@
-"""Convert Python's own numbers, which carry no dtype, to arrays of the declared dtype.
+"""Convert the Python numbers, which carry no dtype, to arrays of the declared dtype.
 
 The dtype must have their values. An int must be there exactly. A float is rounded to a float dtype,
 as NumPy rounds a Python float beside an array, unless it is beyond that dtype, or would become a
-zero. A bool is not a number. NumPy's own values have a dtype and keep it.
+zero. A bool is not a number. The NumPy values have a dtype and keep it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pyopnb.errors import InputError
 
 __all__ = ["is_plain", "plain_array"]
 
-_MAX_DEPTH = 64  # NumPy's limit of dimensions; a list that holds itself has no end
+_MAX_DEPTH = 64  # The NumPy limit of dimensions; a list that holds itself has no end
 _EXACT = 2**53  # up to here, a float64 has every integer
 
 
 def is_plain(value: Any, want: DType) -> bool:
-    """Tell whether a value is a Python number, or nested lists of Python's own values.
+    """Tell whether a value is a Python number, or nested lists of the Python values.
 
     Parameters
     ----------
     value : object
     want : DType
-        NumPy's scalars of this dtype count as well.
+        the NumPy scalars of this dtype count as well.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def _leaf_types(value: Any) -> set[type]:
     """Collect the types of the elements of nested lists."""
     types: set[type] = set()
     level = [value]
-    # Level by level and not by recursion, because lists may be nested deeper than Python's stack.
+    # Level by level and not by recursion, because lists may be nested deeper than the Python stack.
     for _ in range(_MAX_DEPTH):
         nested: list[Any] = []
         for item in level:

@@ -92,7 +92,7 @@ class Result(Displayable):
         return self._arrays.keys()
 
     # Completion of ``result["``.
-    _ipython_key_completions_ = keys  # IPython's protocol, for ``result["``
+    _ipython_key_completions_ = keys  # The IPython protocol, for ``result["``
 
     def items(self) -> ItemsView[str, Any]:
         """Return pairs of name and array.

@@ -158,7 +158,7 @@ def _convert(value: Any, kind: str) -> Any:
     # Who writes a model by hand types 2 for 2.0. Beyond 2**53 that may be another number.
     if kind == "float" and isinstance(value, int) and float(value) == value:
         return float(value)
-    # ONNX's strings are bytes; those that are UTF-8 arrive as text.
+    # The ONNX strings are bytes; those that are UTF-8 arrive as text.
     if kind == "str" and isinstance(value, bytes):
         return value.decode()
     if kind == "bytes" and isinstance(value, str):

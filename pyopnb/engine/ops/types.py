@@ -230,7 +230,7 @@ def _is_plain(dims: object) -> bool:
 
 
 def _shape(dims: object, where: str) -> tuple[Dim, ...]:
-    """Check dimensions, and convert NumPy's integers."""
+    """Check dimensions, and convert the NumPy integers."""
     if not isinstance(dims, (tuple, list)):
         raise InputError(
             f"type {where}, shape",

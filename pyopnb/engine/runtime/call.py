@@ -60,7 +60,7 @@ def call(
         The number of outputs. By default, as many as the op's hints say, as many as the ONNX
         operator always has, or 1.
     opset : int, optional
-        Version of ONNX's own operators. By default, the newest that the installed runtime takes.
+        Version of the ONNX operators. By default, the newest that the installed runtime takes.
     **attrs
         As for `node`. To set an attr named ``outputs`` or ``opset``, build a model with
         `pyopnb.model`.
@@ -206,7 +206,7 @@ def _define_operator(schema: Any, domain: str, op_type: str, count: int) -> _Def
 def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Definition:
     """Find an op by its name, once in each state of the registry.
 
-    A name without a domain is one of ONNX's own operators.
+    A name without a domain is one of the ONNX operators.
     """
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     registered = registry.find(domain, op_type)
@@ -219,7 +219,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
         registered = handed_down("catalog_op")(op, count)
         if registered is not None:
             domain, op_type = split_name(registered.name)
-    # A registered op comes first: a session calls it instead of ONNX's operator of the same name.
+    # A registered op comes first: a session calls it instead of the ONNX operator of the same name.
     if registered is not None:
         return _define_op(registered.current, domain, op_type, count)
     if not exists(domain, op_type):
@@ -354,7 +354,7 @@ def _kernel(version: Version | None, data: bytes, opset: int | None) -> NodeKern
 def _refusal(error: Exception, where: str) -> ModelError:
     """Make the error for a call that ONNX Runtime refuses, with its reason.
 
-    The class and the frames of ONNX Runtime's own error say nothing about the call.
+    The class and the frames of the ONNX Runtime error say nothing about the call.
     """
     # The reason stands behind a number, the node, and the condition in its source.
     reason = re.split(r" : |Status Message: | was false\. ", str(error))[-1].strip().rstrip(".")

@@ -103,7 +103,7 @@ def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) 
         value = _read_attr(reader, name, declared, inferring)
         if isinstance(value, bytes):
             value = text_of(value)
-        # ONNX's texts are bytes, and `__init__` of an op takes str.
+        # The ONNX texts are bytes, and `__init__` of an op takes str.
         if isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [text_of(item) for item in value]
         if value is not None:
@@ -211,7 +211,7 @@ def _is_shadowed(op: Op) -> bool:
     Raises
     ------
     ModelError
-        It replaces ONNX's own operator, which the session would silently use instead.
+        It replaces the ONNX operator, which the session would silently use instead.
     """
     if op.op_type in _SHADOWED and not op.domain:
         advice = "pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)"
@@ -223,7 +223,7 @@ def _is_shadowed(op: Op) -> bool:
 
 @cache
 def _min_inputs() -> dict[str, int]:
-    """Count the fewest inputs that a node of each of ONNX's own operators has.
+    """Count the fewest inputs that a node of each of the ONNX operators has.
 
     ONNX Runtime looks at op types without their domains in some places, and an ``Add`` of one input
     in any domain ends the process. A session of pyopnb gives nodes other op types; in a bare one

@@ -28,7 +28,7 @@ def call_runtime(
 ) -> Any:
     """Call ONNX Runtime, and re-raise an op's exception unchanged.
 
-    An exception of an op reaches ONNX Runtime as a status, and ONNX Runtime's own exception reaches
+    An exception of an op reaches ONNX Runtime as a status, and the ONNX Runtime exception reaches
     us. The op's is raised, and ONNX Runtime's becomes the last of its contexts.
 
     Parameters
@@ -72,7 +72,7 @@ def call_runtime(
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
-    """Re-raise an op's exception, with ONNX Runtime's error at the end of its context chain."""
+    """Re-raise an op's exception, with the ONNX Runtime error at the end of its context chain."""
     __tracebackhide__ = True
     handled = sys.exception()
     try:
@@ -101,7 +101,7 @@ def keep_owners(owners: Any) -> None:
 def _add_context(
     error: BaseException, context: BaseException | None, handled: BaseException | None
 ) -> None:
-    """Append ONNX Runtime's error to the context chain of the op's exception.
+    """Append the ONNX Runtime error to the context chain of the op's exception.
 
     A chain that is cyclic or already has the error stays as it is.
     """

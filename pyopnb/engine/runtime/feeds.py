@@ -355,7 +355,7 @@ def as_array(
         value = list(value)
     nested = isinstance(value, (list, tuple))
     if row is not None and row.name == "string":
-        # NumPy's own string arrays turn numbers and None beside strings into strings.
+        # The NumPy string arrays turn numbers and None beside strings into strings.
         return foreign_array(value, where, str(want), object if nested else None)
     if row is not None:
         if not nested and not isinstance(value, (bool, int, float, complex, type(None))):

@@ -52,5 +52,5 @@ def warn_of_lowered(
 _said: set[tuple[str, ...]] = set()
 """Versions that were warned of in this process.
 
-Without it, every model that is built with onnx's defaults would warn.
+Without it, every model that is built with the onnx defaults would warn.
 """

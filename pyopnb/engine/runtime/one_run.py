@@ -101,12 +101,12 @@ def session_for_run(
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Run a model once on ONNX Runtime's own kernels, ignoring the registry."""
+    """Run a model once on the ONNX Runtime kernels, ignoring the registry."""
     return kernel_runner(model)(feeds)
 
 
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """Make a function that runs a model on ONNX Runtime's own kernels, ignoring the registry."""
+    """Make a function that runs a model on the ONNX Runtime kernels, ignoring the registry."""
     data, options = model.SerializeToString(), new_options(threads=1)
     # Falling back from the CPU to the CPU only repeats a failure and prints it.
     session = onnxruntime.InferenceSession(data, options, providers=[CPU], enable_fallback=0)
@@ -179,7 +179,7 @@ def run_each(
     model : ModelProto
     feeds : sequence of mapping
     level : str
-        The level of ONNX Runtime's optimizations: ``"all"``, ``"no"``, ``"basic"`` …
+        The level of the ONNX Runtime optimizations: ``"all"``, ``"no"``, ``"basic"`` …
     providers : sequence
         If empty, the CPU.
     """

@@ -52,7 +52,7 @@ def new_options(level: str = "all", *, threads: int = 0) -> onnxruntime.SessionO
     Parameters
     ----------
     level : str
-        Of ONNX Runtime's optimizations: ``"all"``, ``"extended"``, ``"basic"``, ``"no"`` …
+        Of the ONNX Runtime optimizations: ``"all"``, ``"extended"``, ``"basic"``, ``"no"`` …
     threads : int
         As many as there are cores if 0.
     """
@@ -65,7 +65,7 @@ def new_options(level: str = "all", *, threads: int = 0) -> onnxruntime.SessionO
 
 
 def quiet_options() -> onnxruntime.RunOptions:
-    """Make run options that silence ONNX Runtime's log of failing nodes."""
+    """Make run options that silence the ONNX Runtime log of failing nodes."""
     options = onnxruntime.RunOptions()
     # The exception already says what ONNX Runtime would log of a failing node.
     options.log_severity_level = 4
@@ -301,7 +301,7 @@ def refuse_lent_weights(runtime: onnxruntime.InferenceSession, proto: ModelProto
 
 
 def _plain(value: Any) -> Any:
-    # Enumerations of onnxruntime's cannot be pickled by every protocol.
+    # Enumerations of the onnxruntime cannot be pickled by every protocol.
     if hasattr(type(value), "__members__"):
         return (type(value).__name__, value.name)
     return value

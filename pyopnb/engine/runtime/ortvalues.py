@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 RUNTIME_NAMES = {"float": "float32", "double": "float64"}
-"""ONNX Runtime's names of element types that NumPy names differently."""
+"""The ONNX Runtime names of element types that NumPy names differently."""
 
 
 def needs_ml_dtypes(kind: TensorType | None) -> bool:
@@ -136,7 +136,7 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 def _items(sequence: Any) -> list[np.ndarray]:
     """Read a sequence's arrays by running a model on it: onnxruntime has no other way."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
-    # The dtypes of ONNX's sequences are all NumPy's own.
+    # The dtypes of the ONNX sequences are all NumPy's own.
     number = dtype(RUNTIME_NAMES.get(element, element)).onnx
     inputs = [helper.make_tensor_sequence_value_info("s", number, None)]
     outputs = [helper.make_tensor_sequence_value_info("y", number, None)]

@@ -329,7 +329,7 @@ def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:
 
 
 def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -> None:
-    """Raise for an input dtype that custom ops cannot have; ONNX Runtime's message is worse."""
+    """Raise for an input dtype that custom ops cannot have; the ONNX Runtime message is worse."""
     for name in site.node.input:
         tensor_type = types.get(name, ANY)
         if tensor_type.dtype is not None and not tensor_type.dtype.carried:

@@ -1,4 +1,4 @@
-"""The rules for NumPy's functions, each of which registers itself in `pyopnb.lowering.rules`."""
+"""The rules for the NumPy functions, each of which registers itself in `pyopnb.lowering.rules`."""
 
 from pyopnb.lowering.numpy import (
     alternatives,

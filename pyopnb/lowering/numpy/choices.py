@@ -1,4 +1,4 @@
-"""NumPy's functions that choose between values, and limit them."""
+"""The NumPy functions that choose between values, and limit them."""
 
 from __future__ import annotations
 

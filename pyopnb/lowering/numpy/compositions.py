@@ -1,4 +1,4 @@
-"""Rules for NumPy's functions that are composed of other NumPy functions.
+"""Rules for the NumPy functions that are composed of other NumPy functions.
 
 The inner calls record the nodes. The arguments may be lists or numbers, so `as_array` makes them
 arrays that record. Dtypes, sizes and views need no care here, because every inner call is traced.

@@ -1,4 +1,4 @@
-"""NumPy's integer divisions, remainders and shifts, which round down and never end the process."""
+"""NumPy integer divisions, remainders and shifts, which round down and never end the process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _remainder(x: Tensor, y: Tensor) -> Tensor:
         return mod(x, _safe_divisor(y))
     remainder = _c_remainder(x, y)
     adjusted = where(_rounds_to_zero(remainder, y), add(remainder, y), remainder)
-    # A zero is made positive, as onnxruntime's Where drops its sign in any case.
+    # A zero is made positive, as the onnxruntime Where drops its sign in any case.
     return where(equal(remainder, 0), 0, adjusted)
 
 
@@ -94,7 +94,7 @@ def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
-    """Divide floats and round down, in the steps of NumPy's npy_floor_divide.
+    """Divide floats and round down, in the steps of the NumPy npy_floor_divide.
 
     This is exact even where x / y rounds up to the next integer.
     """

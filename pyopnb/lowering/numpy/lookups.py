@@ -1,4 +1,4 @@
-"""NumPy's functions that take elements by index, and find where they are."""
+"""The NumPy functions that take elements by index, and find where they are."""
 
 from __future__ import annotations
 

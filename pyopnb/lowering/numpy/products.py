@@ -1,4 +1,4 @@
-"""NumPy's products of matrices, and its linear algebra."""
+"""The NumPy products of matrices, and its linear algebra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for NumPy's reductions: sums, means, extremes, counts, and running sums along an axis."""
+"""Rules for the NumPy reductions: sums, means, extremes, counts, and running sums along an axis."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Reduction:
     axes : list of int
     keepdims : bool
     to : numpy.dtype
-        Of NumPy's result.
+        Of the NumPy result.
     """
 
     x: Tensor
@@ -101,7 +101,7 @@ def _reading(result: Any, a: Any, axis: Any, keepdims: bool) -> _Reduction:
 def _reduces(*functions: Any) -> Callable[[_Rule], _Rule]:
     """Register a rule for functions that take an axis and ``keepdims``.
 
-    Some of them take a dtype, too, which NumPy's result has.
+    Some of them take a dtype, too, which the NumPy result has.
     """
 
     def register(rule: _Rule) -> _Rule:
@@ -146,7 +146,7 @@ def sum_of(x: Tensor, axis: int, to: np.dtype) -> Tensor:
 def _exact_sum(call: _Reduction) -> Tensor:
     """Add up int64 by a product with ones.
 
-    onnxruntime's ReduceSum adds integers as float64, which is exact to 2**53 only.
+    The onnxruntime ReduceSum adds integers as float64, which is exact to 2**53 only.
     """
     x = call.x
     axes = call.axes
@@ -272,7 +272,7 @@ def _any(call: _Reduction) -> Tensor:
 
 
 def _any_of(call: _Reduction, x: Tensor) -> Tensor:
-    """Record np.any, also for empty arrays, on which the runtime's ReduceMax raises."""
+    """Record np.any, also for empty arrays, on which the runtime ReduceMax raises."""
     return cast(call.reduce("ReduceSum", cast(x, np.int32)), BOOL)
 
 

@@ -1,4 +1,4 @@
-"""NumPy's functions that repeat elements, and pad arrays."""
+"""The NumPy functions that repeat elements, and pad arrays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _dims(result: Any, x: Tensor, *arguments: Any) -> Dims:
 
 
 @lowers(np.tile)
-def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's name
+def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # the NumPy name
     x = tensor_of(A)
     if type(reps) is Traced and reps.ndim:
         refuse("np.tile with numbers that depend on values", "np.tile(x, (2, 1))")

@@ -1,4 +1,4 @@
-"""NumPy's functions of shapes and axes: the elements stay in their order, or turn with the axes."""
+"""NumPy functions of shapes and axes: the elements stay in their order, or turn with the axes."""
 
 from __future__ import annotations
 

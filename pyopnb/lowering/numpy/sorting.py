@@ -1,4 +1,4 @@
-"""NumPy's functions that sort: an order, a value in the middle, distinct values."""
+"""The NumPy functions that sort: an order, a value in the middle, distinct values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _unique(
     inverse = Tensor(names[2], INT64, (None,))
     counts = Tensor(names[3], INT64, (None,))
     if return_inverse and x.ndim != 1:
-        # Unique flattens, and NumPy's inverse has the shape of the array.
+        # Unique flattens, and the NumPy inverse has the shape of the array.
         inverse = reshape(inverse, shape(x), x.dims)
     results = [values]
     if return_index:

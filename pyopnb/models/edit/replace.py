@@ -96,7 +96,7 @@ def replace(
     source = open_for_edit(model, base_dir)
     sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
-    # A function can import another version of ONNX's operators than the model, with other
+    # A function can import another version of the ONNX operators than the model, with other
     # defaults.
     imports = dict(_imports(source.proto))
     for site in sites:
@@ -106,7 +106,7 @@ def replace(
         )
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
-    # The types are declared before the nodes are replaced, while ONNX's inference still knows the
+    # The types are declared before the nodes are replaced, while the ONNX inference still knows the
     # operators.
     _declare(sites, types)
     put_ops(source.proto, [(site, target.name) for site in sites])
@@ -128,7 +128,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     Raises
     ------
     ModelError
-        It is in ONNX Runtime's own format, or no model.
+        It is in the ONNX Runtime format, or no model.
     """
     source = read_model(model, base_dir, data=False)
     if not source.proto.HasField("graph"):

@@ -126,7 +126,7 @@ def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
 
 
 def _by_text(sites: Sequence[Site], meanings_by_text: _Meanings, text: str) -> list[int]:
-    # ONNX's own domain has two names.
+    # The ONNX domain has two names.
     domain, _, op_type = text.rpartition("::")
     if domain == "ai.onnx":
         text = f"::{op_type}"

@@ -1,6 +1,6 @@
 """Find the node that an error of ONNX Runtime is about.
 
-Nodes made by hand have no names, and ONNX Runtime's text then says ``Node () Op (MatMul)``. So a
+Nodes made by hand have no names, and the ONNX Runtime text then says ``Node () Op (MatMul)``. So a
 copy of the model whose nodes have numbers as names is made to fail once more.
 """
 
@@ -21,7 +21,7 @@ from pyopnb.errors import ModelError
 __all__ = ["Retry", "failing_node"]
 
 Retry = Callable[[ModelProto], str]
-"""Loads a model, or runs it, and returns the text of ONNX Runtime's error; empty without one."""
+"""Loads a model, or runs it, and returns the text of the ONNX Runtime error; empty without one."""
 
 _NUMBER = re.compile(r"pyopnb_node_(\d+)_")
 _TEXTS = (

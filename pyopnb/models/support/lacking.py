@@ -1,7 +1,7 @@
 """Find the nodes that the installed ONNX Runtime lacks something for, by the types of all values.
 
-The types are as in `pyopnb.engine.models.types`: ONNX's inference, the ops' own ``infer``, and the
-type variables of the runtime's operators. Calls of local functions are written out for it, as the
+The types are as in `pyopnb.engine.models.types`: the ONNX inference, the ops' own ``infer``, and
+the type variables of the runtime operators. Calls of local functions are written out for it, as the
 runtime does, so that a node in a function is judged in each call.
 """
 
@@ -120,7 +120,7 @@ def lacks(
 
 
 def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
-    """Tell whether the runtime's optimizers remove a node before its kernel is looked up.
+    """Tell whether the runtime optimizers remove a node before its kernel is looked up.
 
     They copy nothing, drop nothing, and know the shape of a value with known dimensions.
     """
@@ -367,7 +367,7 @@ def _refusal(
 
 
 def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
-    """Report an attribute that ONNX's operator does not have, or has only in a newer version."""
+    """Report an attribute that the ONNX operator does not have, or has only in a newer version."""
     # The runtime lets names of its own pass, and any name at some operators of its own.
     unknown = [
         attribute.name

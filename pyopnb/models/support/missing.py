@@ -107,7 +107,7 @@ class Missing(tuple[MissingNode, ...]):
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
-    The answer comes from the runtime's own lists of operators and kernels, so the model is not
+    The answer comes from the runtime lists of operators and kernels, so the model is not
     loaded and external data is not read. Kernels that refuse some attributes are made alone. Bodies
     are included, and local functions once per call.
     Nodes of registered ops and of the retired PyOp do not count as missing. The IR version is not

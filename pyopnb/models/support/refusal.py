@@ -1,7 +1,7 @@
 """Explain why the runtime refused a model, with the node at fault and a remedy.
 
-ONNX Runtime's own text names neither. A model is examined only after the runtime has refused it, so
-a model that it takes is never refused here. A reason counts only if the runtime's text mentions it.
+The ONNX Runtime text names neither. A model is examined only after the runtime has refused it, so
+a model that it takes is never refused here. A reason counts only if the runtime text mentions it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     ----------
     proto : ModelProto
     said : str
-        The runtime's text.
+        The runtime text.
     filled : bool
         Whether `fill` was applied already, so that it is not advised.
 
@@ -69,7 +69,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
         expected = f"sizes [{match[2]}], which the graph declares for it"
         return _wrong_initializer(match[1], expected, f"[{match[3]}]")
     try:
-        # The first fault that the runtime's own text mentions is the one that it stopped at.
+        # The first fault that the runtime text mentions is the one that it stopped at.
         for error, words in _candidates(proto, filled, said):
             if all(word in said for word in words):
                 return error
@@ -82,7 +82,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
 def _candidates(
     proto: ModelProto, filled: bool, said: str
 ) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
-    """Yield possible errors, each with words that the runtime's text has if that was the reason."""
+    """Yield possible errors, each with words that the runtime text has if that was the reason."""
     if not proto.opset_import:
         next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
         expected = "an import of ONNX's operators"

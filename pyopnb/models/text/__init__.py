@@ -1,1 +1,1 @@
-"""ONNX's text form, read and written without loss."""
+"""The ONNX text form, read and written without loss."""

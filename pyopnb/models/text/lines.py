@@ -1,4 +1,4 @@
-"""Lines and columns of ONNX's text form, for error messages."""
+"""Lines and columns of the ONNX text form, for error messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _line_at(text: str, place: int) -> tuple[str, int]:
 
 
 def position_of(text: str, line: int, column: int) -> int:
-    """Return the position of a line and a column as onnx's parser counts them: columns in bytes."""
+    """Return the position of a line and a column as the onnx parser counts them, in bytes."""
     lines = text.split("\n")
     before = "".join(f"{row}\n" for row in lines[: line - 1])
     row = "".join(lines[line - 1 : line])

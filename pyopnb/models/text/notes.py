@@ -1,4 +1,4 @@
-r"""Write and read the doc strings and metadata for which ONNX's text form has no syntax.
+r"""Write and read the doc strings and metadata for which the ONNX text form has no syntax.
 
 They describe nodes, graphs, functions and values. Each is written as a separate comment, above the
 node, graph or function that it belongs to. The part after the colon is JSON, so that it always fits
@@ -11,7 +11,7 @@ on one line::
 
 A node's domain and operator stand there as well if they are no identifiers
 (``#@ domain: "pkg.torch.2.3"``), and ``#@ output: []`` if it has no outputs. A note at the top,
-``#@ as_written: true``, says that the text leaves nothing out. onnx's own parser takes all of these
+``#@ as_written: true``, says that the text leaves nothing out. The onnx parser takes all of these
 lines for comments.
 """
 

@@ -1,4 +1,4 @@
-"""Models read from ONNX's text form."""
+"""Models read from the ONNX text form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode =
 @hide_internal_frames
 @functools.partial(check_arguments, but=("text",))
 def parse(text: str, *, name: str | None = None) -> ModelProto:
-    """Read a model from ONNX's text form. A bare graph is enough.
+    """Read a model from the ONNX text form. A bare graph is enough.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
         ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or
         without a name before it and a header ``<ir_version: 10, opset_import: ["" : 21]>``
         before that; functions may follow. What the header lacks is added: the IR version and
-        the version of ONNX's own operators that the installed runtime takes, and an import for
+        the version of the ONNX operators that the installed runtime takes, and an import for
         each domain that occurs.
     name : str, optional
         The name of the graph if the text has none; ``graph`` by default.
@@ -84,17 +84,17 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     ------
     ModelError
         The text does not have that form, nests deeper than a model can, or no graph may look like
-        that: a name is defined twice or not at all, an operator of ONNX's own domains does not
+        that: a name is defined twice or not at all, an operator of the ONNX domains does not
         exist, or a tensor has the wrong number of values. The message shows the line. Ops of other
         domains may be defined later.
 
     Notes
     -----
     Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types
-    are read as ONNX's text form defines them, where ``int64`` is a scalar and ``int64[]`` has an
+    are read as the ONNX text form defines them, where ``int64`` is a scalar and ``int64[]`` has an
     unknown rank. ``float32`` and ``float32[]``, which mean the reverse in the notation of hints,
     are refused. ``#`` begins a comment, and ``#@`` a doc string or metadata, as `text` writes them.
-    An int for a float attribute of ONNX's own operators becomes a float. In a tensor of float16,
+    An int for a float attribute of the ONNX operators becomes a float. In a tensor of float16,
     bfloat16 or float8, values are written as the integers with the same bits. Below
     ``#@ as_written: true``, which `text` writes where it matters, nothing is added, converted or
     moved.
@@ -134,7 +134,7 @@ def read_text(text: str, name: str) -> tuple[ModelProto, bool]:
     as_written : bool
         Whether the text says that it leaves nothing out.
     """
-    # onnx's parser reads the text. Missing parts are added here, and unchecked ones checked.
+    # The onnx parser reads the text. Missing parts are added here, and unchecked ones checked.
     model = _parse(text, name)
     for tensor in tensors(model):
         _pack(tensor, text)
@@ -179,7 +179,7 @@ def _refuse_faults(model: ModelProto, text: str) -> None:
 def _check(text: Any) -> str:
     if not isinstance(text, str):
         raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
-    # onnx's parser would stop at a zero without a word, and takes UTF-8 only.
+    # The onnx parser would stop at a zero without a word, and takes UTF-8 only.
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
         expected, got = (

@@ -1,6 +1,6 @@
-"""ONNX's text form of a model, written from its protos.
+"""The ONNX text form of a model, written from its protos.
 
-onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings
+The onnx printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings
 and metadata for which the text form has no syntax stand in comments (`pyopnb.models.text.notes`).
 Descriptions beyond these are left out here, and `pyopnb.models.text.write` finds them.
 """
@@ -34,7 +34,7 @@ __all__ = ["DEEPEST", "TEXT_NAMES", "format_model", "quote"]
 TEXT_NAMES: dict[int, str] = {
     row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES
 }
-"""Names of dtypes in ONNX's text form, by their number."""
+"""Names of dtypes in the ONNX text form, by their number."""
 
 DEEPEST = 30
 """Depth of nested graphs; protobuf's limit is 100 nested messages, about three a graph."""
@@ -51,7 +51,7 @@ class _Inexpressible(Exception):
 
 
 def format_model(model: ModelProto) -> str:
-    """Write a model in ONNX's text form.
+    """Write a model in the ONNX text form.
 
     Raises
     ------

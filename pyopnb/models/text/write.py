@@ -1,4 +1,4 @@
-"""Write models in ONNX's text form, which `parse` turns into models that compute the same."""
+"""Write models in the ONNX text form, which `parse` turns into models that compute the same."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def text(
     most: int = 1_000_000,
     drop: Collection[str] = (),
 ) -> str:
-    """Write a model in ONNX's text form, which `parse` turns into a model that computes the same.
+    """Write a model in the ONNX text form, which `parse` turns into a model that computes the same.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ def text(
     Raises
     ------
     ModelError
-        There are more values than ``most``, or the model has something that ONNX's text form cannot
-        express, such as a string that is not UTF-8 or a list of graphs. The message names the first
-        of these. Every text is read back and compared.
+        There are more values than ``most``, or the model has something that the ONNX text form
+        cannot express, such as a string that is not UTF-8 or a list of graphs. The message names
+        the first of these. Every text is read back and compared.
     InputError
         ``drop`` has an unknown word.
 
     Notes
     -----
-    Names, order, doc strings and metadata are kept. If ONNX's text form has no syntax for one of
-    them, it is written as a comment that begins with ``#@``, which onnx's own parser skips. A
+    Names, order, doc strings and metadata are kept. If the ONNX text form has no syntax for one of
+    them, it is written as a comment that begins with ``#@``, which the onnx parser skips. A
     comment at the top names anything that is left out, such as ``training_info``. Tensors come back
     as ``raw_data``, and empty fields as unset fields. Types of outputs that `model` or `parse`
     inferred are left out and inferred again.

@@ -1,1 +1,1 @@
-"""Operators that onnx's reference implementation computes wrongly or not at all, in plain NumPy."""
+"""Operators that the onnx reference computes wrongly or not at all, in plain NumPy."""

@@ -131,7 +131,7 @@ def _coordinates(mode: str, axis: _Axis) -> Any:
     if mode == "tf_half_pixel_for_nn":
         return middles
     if mode == "align_corners":
-        # By ONNX's own tests, it counts before it is rounded; ONNX Runtime takes the whole number.
+        # By the ONNX tests, it counts before it is rounded; ONNX Runtime takes the whole number.
         exact = axis.scale * _F(axis.length)
         if abs(exact - axis.resized) > 1e-3:
             steps = exact - 1

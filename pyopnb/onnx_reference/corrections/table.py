@@ -36,7 +36,7 @@ __all__ = ["corrected_operators", "correction_of"]
 _NEWEST = 2**31
 
 # The first and the last version of the domain in which a function serves. Operators outside of
-# ONNX's own domain have its name before theirs.
+# the ONNX domain have its name before theirs.
 _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "ArgMax": ((1, _NEWEST, indexing.arg_max),),
     "ArgMin": ((1, _NEWEST, indexing.arg_min),),
@@ -119,7 +119,7 @@ def corrected_operators() -> frozenset[tuple[str, str]]:
 def correction_of(
     schema: Any, attributes: Mapping[str, AttributeProto], outputs: int
 ) -> Callable[..., tuple[Any, ...]] | None:
-    """Return what runs an operator in the place of onnx's class; None if that class is correct."""
+    """Return what runs an operator instead of the onnx class; None if that class is correct."""
     if (schema.domain, schema.name) not in corrected_operators():
         return None
     values = {}
@@ -151,7 +151,7 @@ def _function_of(
             if "outputs" in inspect.signature(function).parameters:
                 values = {**values, "outputs": outputs}
             return lambda *inputs: function(*inputs, **values)
-    # The catalog has operators of ONNX's first versions.
+    # The catalog has operators of the first ONNX versions.
     for entry in entries_named(name):
         if version in entry.versions:
             compute: Callable[..., Any] = entry.op_class(**values).compute

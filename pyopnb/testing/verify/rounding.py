@@ -27,8 +27,8 @@ Function = Callable[..., Sequence[np.ndarray]]
 Settle = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 _BASE_ULPS = 16.0
-"""Units in the last place between two good implementations of one function: ONNX Runtime's exp and
-tanh are off by up to 5, and a body calls several."""
+"""Units in the last place between two good implementations of one function: the ONNX Runtime exp
+and tanh are off by up to 5, and a body calls several."""
 _OF_OWN_ERROR = 4.0
 _OF_SPREAD = 16.0
 # The most runs with moved inputs: equal numbers that cancel may be moved alike in six of them.
@@ -55,7 +55,7 @@ def call_original(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...] 
 
 @dataclass(frozen=True)
 class KernelError:
-    """The error of a runtime's kernels, which is no fault of a conversion.
+    """The error of a runtime kernels, which is no fault of a conversion.
 
     Attributes
     ----------

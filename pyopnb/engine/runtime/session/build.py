@@ -1,4 +1,4 @@
-"""Build ONNX Runtime's session of a model, retrying until it knows all dtypes."""
+"""Build the ONNX Runtime session of a model, retrying until it knows all dtypes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_state(
     setting: Setting | None = None,
     prepare: Prepare | None = None,
 ) -> SessionState:
-    """Build ONNX Runtime's session of a model, with the ops of an epoch and the attrs of a setting.
+    """Build the ONNX Runtime session of a model, with the ops and attrs of an epoch and a setting.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setti
     for number, values in setting.changes.items():
         nodes[number].values.update(values)
     if config.is_parallel and nodes:
-        # On ONNX Runtime's own threads, no documented feature says which run a call belongs to.
+        # On the ONNX Runtime threads, no documented feature says which run a call belongs to.
         raise RunRefused(
             "session with ExecutionMode.ORT_PARALLEL",
             expected="a model without Python ops, or ORT_SEQUENTIAL",
@@ -109,7 +109,7 @@ def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setti
 def _attempt(
     config: SessionConfig, source: ModelSource, plan: Plan
 ) -> onnxruntime.InferenceSession | BaseException:
-    """Make ONNX Runtime's session; return its exception if the plan can fix the cause."""
+    """Make the ONNX Runtime session; return its exception if the plan can fix the cause."""
     __tracebackhide__ = True
     add_markers(source.proto, [node.numbered for node in plan.nodes])
     options = session_options(config.options, source)
@@ -163,7 +163,7 @@ _DROPPING = ("MatMul_BatchNormalization_Fusion", "EmbedLayerNormFusion")
 def _runtime_of(
     model: Any, options: onnxruntime.SessionOptions, config: SessionConfig, keywords: dict[str, Any]
 ) -> onnxruntime.InferenceSession:
-    """Make ONNX Runtime's session, without the optimizers that drop one of its outputs.
+    """Make the ONNX Runtime session, without the optimizers that drop one of its outputs.
 
     Its ``_left_out`` says which they are.
     """

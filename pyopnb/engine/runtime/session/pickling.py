@@ -1,6 +1,6 @@
 """Pickles of sessions: the model, the options, the ops, and what the ops' instances have kept.
 
-Unpickling builds ONNX Runtime's session, and runs code from the pickle as unpickling always does.
+Unpickling builds the ONNX Runtime session, and runs code from the pickle as unpickling always does.
 """
 
 from __future__ import annotations

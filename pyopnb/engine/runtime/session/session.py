@@ -56,8 +56,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Or an object that holds or writes a model: torch's ``ONNXProgram``, an onnxscript function,
-        an ``onnx_ir.Model``. External data is found beside a path. The model is never changed.
+        Or an object that holds or writes a model: the torch ``ONNXProgram``, an onnxscript
+        function, an ``onnx_ir.Model``. External data is found beside a path. The model is never
+        changed.
     sess_options, providers, provider_options, **kwargs
         As for ``InferenceSession``.
     modules : sequence of str
@@ -66,7 +67,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
-        Let ONNX's reference implementation or the catalog run the nodes that the runtime lacks,
+        Let the ONNX reference implementation or the catalog run the nodes that the runtime lacks,
         as `pyopnb.fill` does.
 
     Attributes
@@ -427,7 +428,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Notes
         -----
         A run in progress finishes with the attrs that it started with. If the attrs change the
-        dtypes or shapes of outputs, ONNX Runtime's session is rebuilt, with the warning
+        dtypes or shapes of outputs, the ONNX Runtime session is rebuilt, with the warning
         `SessionRebuilt`.
 
         Examples
@@ -601,7 +602,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             )
         feeds, with_ortvalues = state.feeds.check(input_feed)
         state.check_output_names(output_names)
-        # On ONNX Runtime's own threads, nothing says which run an op's call belongs to.
+        # On the ONNX Runtime threads, nothing says which run an op's call belongs to.
         if not (state.ops or with_ortvalues or state.feeds.needs_ortvalues(output_names)):
             state.runtime.run_async(output_names, feeds, callback, user_data, run_options)
             return
@@ -695,7 +696,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def __call__(self, /, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
-        Python's own numbers and lists of them get the dtype of the input, if that has their values;
+        The Python numbers and lists of them get the dtype of the input, if that has their values;
         what has a dtype keeps it. A dimension that several inputs name must have one size; `run`
         leaves that to ONNX Runtime, which may broadcast.
 

@@ -316,7 +316,7 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class SessionState:
-    """ONNX Runtime's session with everything that a session needs to run in it.
+    """The ONNX Runtime session with everything that a session needs to run in it.
 
     A `Session` has one state at a time and goes to another by one assignment, so that a run, an
     interrupt or another thread meets the old state or the new one. A state is *ready* when it
@@ -483,7 +483,7 @@ class SessionState:
             )
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception as error:
-            # ONNX Runtime's own error does not list the outputs that exist.
+            # The ONNX Runtime error does not list the outputs that exist.
             self.check_output_names(output_names)
             # Nodes pass on any bytes, and onnxruntime makes str of an output. An op's has a
             # note, and its class, which isinstance would ask for, may raise.
