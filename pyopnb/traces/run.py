@@ -155,6 +155,7 @@ def _attach_partial(
         frozenset(state.ops),
         fails=True,
     )
+    # It fails as the run before it did, of which the caller has the error.
     with suppress(Exception):
         traced.run(session, state, source, feeds)
     if not traced.sink.summaries:
