@@ -10,9 +10,9 @@ import numpy as np
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.testing.subject import Draws
-from pyopnb.testing.verify import Arrays, Trial
-from pyopnb.testing.verify.trials import size_trials, value_trials
-from pyopnb.testing.verify.values import sets_of
+from pyopnb.testing.verification import Arrays, Trial
+from pyopnb.testing.verification.trials import size_trials, value_trials
+from pyopnb.testing.verification.values import sets_of
 
 __all__ = ["example_inputs", "trials_of_sizes", "trials_of_values"]
 

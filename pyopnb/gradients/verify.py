@@ -1,8 +1,8 @@
 """Compare the gradients of a derived model with finite differences of its loss.
 
 Neither onnx-ad's rules nor ours are taken on trust. Inputs and weights move along random
-directions, from values that `pyopnb.testing.verify` draws. The number of comparisons depends on the
-model alone, so that a loaded machine compares as much as an idle one.
+directions, from values that `pyopnb.testing.verification` draws. The number of comparisons depends
+on the model alone, so that a loaded machine compares as much as an idle one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.trials import example_inputs, trials_of_sizes, trials_of_values
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.gradients import unit
-from pyopnb.testing.verify import KernelError, Trial
-from pyopnb.testing.verify.rounding import Judge
+from pyopnb.testing.verification import KernelError, Trial
+from pyopnb.testing.verification.rounding import Judge
 
 __all__ = ["verify_gradients"]
 

@@ -22,7 +22,7 @@ from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
 from pyopnb.testing.subject import OpExample, Subject, read_examples
-from pyopnb.testing.verify.trials import free_sizes_of
+from pyopnb.testing.verification.trials import free_sizes_of
 
 __all__ = ["forms"]
 

@@ -1,4 +1,4 @@
-"""Compare a lowered function with its op, by `pyopnb.testing.verify`."""
+"""Compare a lowered function with its op, by `pyopnb.testing.verification`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyopnb.engine.runtime.one_run import kernel_runner
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
 from pyopnb.testing.subject import OpExample, Subject
-from pyopnb.testing.verify import Arrays, Disagreement, KernelError, draw_trials
-from pyopnb.testing.verify import verify as compare
+from pyopnb.testing.verification import Arrays, Disagreement, KernelError, draw_trials
+from pyopnb.testing.verification import verify as compare
 
 __all__ = ["called", "tries_empty", "verify"]
 

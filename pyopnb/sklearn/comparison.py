@@ -17,8 +17,8 @@ from pyopnb.engine.runtime.one_run import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
-from pyopnb.testing.verify import Trial, mild_trials, verify
-from pyopnb.testing.verify.values import largest
+from pyopnb.testing.verification import Trial, mild_trials, verify
+from pyopnb.testing.verification.values import largest
 
 __all__ = ["Comparison", "shorten"]
 

@@ -23,8 +23,8 @@ from pyopnb.testing.central import central_differences, move_element, step_sizes
 from pyopnb.testing.sampling import moved_places
 from pyopnb.testing.subject import OpExample, Subject, read_examples
 from pyopnb.testing.trials import format_exception
-from pyopnb.testing.verify.jitter import precision_of
-from pyopnb.testing.verify.values import Arrays, largest
+from pyopnb.testing.verification.jitter import precision_of
+from pyopnb.testing.verification.values import Arrays, largest
 
 __all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
 

@@ -23,8 +23,8 @@ from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.engine.runtime.kernel import promised_outputs
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError, ResultError
-from pyopnb.testing.verify.trials import resize
-from pyopnb.testing.verify.values import Arrays
+from pyopnb.testing.verification.trials import resize
+from pyopnb.testing.verification.values import Arrays
 
 __all__ = [
     "Draws",

@@ -27,7 +27,7 @@ from pyopnb.engine.runtime.one_run import run_kernels
 from pyopnb.errors import PyopError, ResultError
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.testing.subject import OpExample, Subject, format_types
-from pyopnb.testing.verify.trials import free_sizes_of, other_sizes
+from pyopnb.testing.verification.trials import free_sizes_of, other_sizes
 
 __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
 

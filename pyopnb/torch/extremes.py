@@ -13,8 +13,8 @@ import torch
 
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.runtime.session.session import Session
-from pyopnb.testing.verify import KernelError, Trial, verify
-from pyopnb.testing.verify.jitter import precision_of
+from pyopnb.testing.verification import KernelError, Trial, verify
+from pyopnb.testing.verification.jitter import precision_of
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import Call, Unwritable, as_list, decode, encode
 from pyopnb.torch.example import example_of

@@ -15,7 +15,7 @@ import torch
 
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.testing.verify import mild_trials
+from pyopnb.testing.verification import mild_trials
 from pyopnb.torch.example import Example, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
 from pyopnb.torch.part_ops import (

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import ModelError
-from pyopnb.testing.verify import Arrays, KernelError, Trial, mild_trials, verify
+from pyopnb.testing.verification import Arrays, KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, check_runs, is_tensor_or_number, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes

@@ -1,4 +1,4 @@
-"""Judge what is lowered by other allowances than ``pyopnb.testing.verify``: exact integers, and floats beside a wider run.
+"""Judge what is lowered by other allowances than ``pyopnb.testing.verification``: exact integers, and floats beside a wider run.
 
 A float may be off by what rounding does to NumPy itself: the distance between its result and that
 of wider floats, and what moving all inputs, and all that functions give, by a unit changes. Where
@@ -22,7 +22,7 @@ from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import trace_op
 from pyopnb.lowering.verify import called, verify
 from pyopnb.testing.subject import OpExample, Subject
-from pyopnb.testing.verify.jitter import draw_shares, jittered
+from pyopnb.testing.verification.jitter import draw_shares, jittered
 
 __all__ = ["FLOATS", "INTEGERS", "Tally", "nasty", "run_body", "wrong_element"]
 

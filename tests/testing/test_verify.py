@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from conversions import RIGHT, WRONG, example
 
-from pyopnb.testing.verify import KernelError, Trial, draw_trials
-from pyopnb.testing.verify import verify as compare
+from pyopnb.testing.verification import KernelError, Trial, draw_trials
+from pyopnb.testing.verification import verify as compare
 
 
 def verify(original, converted, examples, *, trials=None, kernel_error=None, **drawn):

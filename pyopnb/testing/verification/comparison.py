@@ -11,9 +11,16 @@ import numpy as np
 
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.types import type_of
-from pyopnb.testing.verify.rounding import Function, Judge, KernelError, Settle, call_original, run
-from pyopnb.testing.verify.trials import Trial, reverse
-from pyopnb.testing.verify.values import Arrays, each
+from pyopnb.testing.verification.rounding import (
+    Function,
+    Judge,
+    KernelError,
+    Settle,
+    call_original,
+    run,
+)
+from pyopnb.testing.verification.trials import Trial, reverse
+from pyopnb.testing.verification.values import Arrays, each
 
 __all__ = ["Disagreement", "Verification", "verify"]
 
@@ -105,7 +112,7 @@ def verify(
 
     Examples
     --------
-    >>> from pyopnb.testing.verify import draw_trials
+    >>> from pyopnb.testing.verification import draw_trials
     >>> def original(x):
     ...     return [np.log1p(x)]
     >>> def converted(x):

@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from pyopnb.testing.verify.values import has_fractions
+from pyopnb.testing.verification.values import has_fractions
 
 __all__ = ["Shares", "draw_shares", "jittered", "moved", "precision_of", "widened"]
 

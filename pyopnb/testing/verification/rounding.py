@@ -17,9 +17,16 @@ from itertools import chain
 
 import numpy as np
 
-from pyopnb.testing.verify.jitter import Shares, draw_shares, jittered, moved, precision_of, widened
-from pyopnb.testing.verify.trials import Trial
-from pyopnb.testing.verify.values import Arrays, each, has_fractions, largest, size_of
+from pyopnb.testing.verification.jitter import (
+    Shares,
+    draw_shares,
+    jittered,
+    moved,
+    precision_of,
+    widened,
+)
+from pyopnb.testing.verification.trials import Trial
+from pyopnb.testing.verification.values import Arrays, each, has_fractions, largest, size_of
 
 __all__ = ["Function", "Judge", "KernelError", "Settle", "call_original", "run"]
 

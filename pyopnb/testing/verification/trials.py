@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verify.values import Arrays, each, mild_sets, sets_of, size_of
+from pyopnb.testing.verification.values import Arrays, each, mild_sets, sets_of, size_of
 
 __all__ = [
     "Dims",
