@@ -15,16 +15,7 @@ __all__ = ["output_names", "result_cells", "short_text"]
 
 
 def output_names(runs: Sequence[BatchRun]) -> list[str]:
-    """List the outputs of runs, by the first that has a result; none if all raised.
-
-    Parameters
-    ----------
-    runs : sequence of BatchRun
-
-    Returns
-    -------
-    list of str
-    """
+    """List the outputs of runs, by the first that has a result; none if all raised."""
     for run in runs:
         if run.result is not None:
             return list(run.result.keys())
@@ -36,13 +27,8 @@ def result_cells(run: BatchRun, names: Sequence[str]) -> list[str]:
 
     Parameters
     ----------
-    run : BatchRun
     names : sequence of str
         The outputs.
-
-    Returns
-    -------
-    list of str
     """
     if run.result is None:
         text = sanitize(f"{type(run.error).__name__}: {run.error}", 80)
@@ -66,16 +52,7 @@ def _output_text(value: Any) -> str:
 
 
 def short_text(value: Any) -> str:
-    """Write a value into a few characters.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    str
-    """
+    """Write a value into a few characters."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return sanitize(value, 40)

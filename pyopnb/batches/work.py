@@ -151,8 +151,6 @@ class Work:
 
     Parameters
     ----------
-    kind : WorkKind
-    session : Session
     executor : Executor or None
         None for this thread.
     in_flight : int, optional

@@ -167,10 +167,6 @@ def _processor() -> str:
 def cache_directory() -> Path:
     """Return the folder that keeps compiled libraries.
 
-    Returns
-    -------
-    Path
-
     Raises
     ------
     DefinitionError
@@ -190,10 +186,6 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         The part of it that the user wrote, and the number of its first line, for messages.
     flags : tuple of str
         Further arguments for the compiler, to which ``$CXXFLAGS`` adds.
-
-    Returns
-    -------
-    Path
 
     Raises
     ------
@@ -265,11 +257,8 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
 
     Parameters
     ----------
-    text : str
-    path : Path
     source, first : str, int
         As for `library_of`.
-    flags : tuple of str
 
     Raises
     ------

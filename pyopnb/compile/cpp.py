@@ -139,10 +139,6 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
     first : int
         The number that messages give the first line.
 
-    Returns
-    -------
-    type
-
     Raises
     ------
     DefinitionError
@@ -183,16 +179,10 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
 
     Parameters
     ----------
-    source : str
-    signature : Signature
     first : int
         The number of the source's first line.
     entry : str
         The name of the C function.
-
-    Returns
-    -------
-    str
     """
     # What the user includes must stand outside the namespace, and so must all that comes before it.
     lines = source.splitlines()

@@ -67,7 +67,6 @@ class Attrs:
 
     Parameters
     ----------
-    values : sequence of bool, int, float, str, list of int or list of float
     floats : sequence of bool
         Which of them are floats, as an empty list has no type.
     """
@@ -130,15 +129,10 @@ def call_compiled(
     ----------
     address : int
         Of a ``pyopnb_function``.
-    attrs : Attrs
     arrays : sequence of (ndarray or None)
         The inputs, of any dtype whose elements are whole bytes; None for one that is left out.
     count : int
         How many outputs it has.
-
-    Returns
-    -------
-    list of ndarray
 
     Raises
     ------

@@ -61,10 +61,8 @@ class CppPort:
 
     Attributes
     ----------
-    name : str
     element : str or None
         Name of its dtype; None for that of the template's parameter.
-    optional, variadic : bool
     """
 
     name: str
@@ -79,7 +77,6 @@ class CppAttr:
 
     Attributes
     ----------
-    name : str
     type : type
         The Python type of its values.
     default : object
@@ -96,11 +93,6 @@ class CppAttr:
 
 def check_int32(attr: CppAttr, value: Any) -> None:
     """Refuse a value that the C++ parameter would cut off.
-
-    Parameters
-    ----------
-    attr : CppAttr
-    value : object
 
     Raises
     ------
@@ -129,8 +121,6 @@ class Signature:
         Of the function.
     line : int
         Of its head.
-    inputs, outputs : tuple of CppPort
-    attrs : tuple of CppAttr
     elements : tuple of str
         C++ element types that the template's parameter stands for; empty where the
         function is no template.
@@ -152,13 +142,8 @@ def read_signature(source: str, first: int = 1) -> Signature:
 
     Parameters
     ----------
-    source : str
     first : int
         The number of its first line, for messages.
-
-    Returns
-    -------
-    Signature
 
     Raises
     ------

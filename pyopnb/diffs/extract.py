@@ -95,10 +95,8 @@ def cut_out(
 
     Parameters
     ----------
-    source : ModelSource
     values : mapping or Trace, optional
         The tensors' values in a run, which become the feeds of the cut.
-    inputs, outputs : str or sequence of str, optional
     """
     proto = source.proto.graph
     graph = TraceGraph(source.proto)

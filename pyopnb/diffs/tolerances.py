@@ -107,7 +107,6 @@ class Tolerances(NamedTuple):
 
     Attributes
     ----------
-    rtol, atol : float or None
     stol : float or None
         True stands for the ``rtol`` of the dtype, and leaves the other two as they are.
     """

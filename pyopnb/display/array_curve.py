@@ -53,17 +53,10 @@ def curve_of(
 
     Parameters
     ----------
-    value : ndarray
-    summary : Summary
     look : ArrayLook
         ``limits`` are the ends of the axis.
-    name : str
     labels : sequence of str
         The names of the channels; by default their indices.
-
-    Returns
-    -------
-    Chart
     """
     array = squeeze(value)
     if array.ndim == 1:

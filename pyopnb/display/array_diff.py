@@ -53,14 +53,9 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
 
     Parameters
     ----------
-    thing : Diff
     limits : (float, float), optional
         The least and largest ``|a-b|`` of the picture's colors, of curves ``a-b``, for pictures
         that are to be compared. By default those of the diff.
-
-    Returns
-    -------
-    View
     """
     worst = thing.worst
     title = f"diff: {str(thing).partition(chr(10))[0]}"
@@ -129,16 +124,10 @@ def part_picture(
 
     Parameters
     ----------
-    part : Part
-    title : str
     limits : (float, float), optional
         The ends of the colors of errors, or of the axis of the difference.
     axis : (float, float), optional
         The ends of the axis of both curves.
-
-    Returns
-    -------
-    str
     """
     facts = part.facts
     if facts is None:

@@ -53,13 +53,8 @@ def curve_charts(
 
     Parameters
     ----------
-    pairs : Pairs
     axis, errors : (float, float), optional
         The ends of the two upright axes.
-
-    Returns
-    -------
-    list of Chart
     """
     if len(pairs.positions) <= FEW:
         return []

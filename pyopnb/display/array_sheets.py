@@ -41,16 +41,8 @@ def chart_of(
 
     Parameters
     ----------
-    value : ndarray
-    summary : Summary
-    look : ArrayLook
     most_bytes : int
         Of the picture in a page.
-    name : str
-
-    Returns
-    -------
-    Chart
 
     Raises
     ------
@@ -84,21 +76,12 @@ def sheet_of(
 
     Parameters
     ----------
-    value : ndarray
-    summary : Summary
-    look : ArrayLook
-    most_bytes : int
-    title : str
     names : sequence of str
         What is written above the matrices; by default their indices.
     in_row : int
         How many are side by side; by default as many as make the sheet square.
     remark : str
         Begins the caption.
-
-    Returns
-    -------
-    Chart
     """
     axis = _channels(value, summary, look)
     stack, leading = _stacked(value, axis)

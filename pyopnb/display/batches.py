@@ -25,13 +25,8 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
 
     Parameters
     ----------
-    thing : Batches
     output : str or int, optional
         By default the first that has numbers.
-
-    Returns
-    -------
-    View
     """
     title = f"{len(thing.runs):,} of {thing.total:,} batches"
     table = thing.table()._repr_html_()

@@ -66,10 +66,6 @@ def image(data: bytes | str, alt: str, *, max_height: int | None = None) -> str:
         What it shows, as a sentence.
     max_height : int, optional
         Put the image in its own size into a box of at most this height, which scrolls.
-
-    Returns
-    -------
-    str
     """
     raw = data.encode() if isinstance(data, str) else data
     # A PNG begins with its signature; all else that is drawn is an SVG.

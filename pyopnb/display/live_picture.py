@@ -34,15 +34,10 @@ def live_picture(
 
     Parameters
     ----------
-    picture : GraphPicture
     alt, max_height
         As of `image`.
     most : int
         Size in bytes of the cards of its boxes.
-
-    Returns
-    -------
-    str
     """
     element = image(picture.svg, alt, max_height=max_height)
     boxes = _boxes(picture.drawing, most)

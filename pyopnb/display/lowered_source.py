@@ -121,14 +121,6 @@ def view_lowered_source(thing: LoweredSource) -> View:
     """Show a source with its operators.
 
     The more operators a line became, the greener it is. A line that stays in Python is red.
-
-    Parameters
-    ----------
-    thing : LoweredSource
-
-    Returns
-    -------
-    View
     """
     most = max((len(line.operators) for line in thing.lines), default=1) or 1
     rows = ""
@@ -161,7 +153,6 @@ def remember_source(function: FunctionProto, source: LoweredSource) -> None:
 
     Parameters
     ----------
-    function : FunctionProto
     source : LoweredSource
         It is kept for the last 64 functions.
     """
@@ -172,16 +163,7 @@ def remember_source(function: FunctionProto, source: LoweredSource) -> None:
 
 @view.register(FunctionProto)
 def view_function(thing: FunctionProto) -> View:
-    """Show a function of a model: the source it was lowered from, if known, and its nodes.
-
-    Parameters
-    ----------
-    thing : FunctionProto
-
-    Returns
-    -------
-    View
-    """
+    """Show a function of a model: the source it was lowered from, if known, and its nodes."""
     name = f"{thing.domain}::{thing.name}"
     nodes = printer.to_text(thing)
     source = _sources.get(thing.SerializeToString(deterministic=True))

@@ -28,7 +28,6 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
 
     Parameters
     ----------
-    changes : iterable of Change
     side : str
         ``"a"`` or ``"b"``.
 
@@ -67,7 +66,6 @@ def merge(
 
     Parameters
     ----------
-    a, b : ModelProto
     only_a : mapping
         These nodes by their index, and their badges.
     tensors : mapping

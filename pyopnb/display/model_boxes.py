@@ -63,11 +63,6 @@ def graph_of(scope: Scope, style: GraphStyle) -> BoxGraph:
     ----------
     scope : Scope
         Folded.
-    style : GraphStyle
-
-    Returns
-    -------
-    BoxGraph
     """
     builder = _GraphBuilder(scope, style)
     for name in scope.inputs:

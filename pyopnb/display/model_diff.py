@@ -41,13 +41,8 @@ def view_model_diff(thing: ModelDiff, **options: Any) -> View:
 
     Parameters
     ----------
-    thing : ModelDiff
     **options
         As of `view_model`.
-
-    Returns
-    -------
-    View
     """
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"

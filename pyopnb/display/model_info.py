@@ -70,7 +70,6 @@ class ModelInfo:
 
     Attributes
     ----------
-    model : ModelProto
     remarks : list of str
         What is unknown, and why.
     functions : dict
@@ -127,15 +126,12 @@ class Scope:
 
     Attributes
     ----------
-    graph : GraphIndex
     container : GraphProto or FunctionProto
         The protobuf of ``graph``.
-    info : ModelInfo
     outer : Scope or None
         Of a body: the scope around it.
     nodes : list of NodeProto
         In topological order if there is one, without the nodes that `fold` removed.
-    constants : dict
     inputs, outputs : list of str
     """
 

@@ -28,13 +28,8 @@ def model_text(title: str, scope: Scope, style: GraphStyle) -> str:
     ----------
     title : str
         The first line.
-    scope : Scope
     style : GraphStyle
         Its marks become signs before the nodes, its values numbers after them.
-
-    Returns
-    -------
-    str
     """
     signature = f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"
     nodes = scope.nodes

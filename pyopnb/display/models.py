@@ -68,7 +68,6 @@ def view_model(
 
     Parameters
     ----------
-    model : ModelProto, bytes, str or os.PathLike
     colors : mapping, optional
         A number of each node, such as an error or a time, by an output's name or the node's name.
     legend : str
@@ -88,10 +87,6 @@ def view_model(
     room : int
         The most bytes of the HTML; boxes are left out of it, if need be, but not of what
         ``save("….svg")`` writes.
-
-    Returns
-    -------
-    View
 
     Raises
     ------

@@ -20,12 +20,7 @@ _COLUMNS = 4
 
 @view.register(OptimizerDiff)
 def view_optimizers(thing: OptimizerDiff) -> View:
-    """Show which optimizers changed the numbers, by how much, and how they rewrote nodes.
-
-    Returns
-    -------
-    View
-    """
+    """Show which optimizers changed the numbers, by how much, and how they rewrote nodes."""
     text = repr(thing)
     title = text.partition("\n")[0]
     ways = [(thing.level or "all optimizations", thing.diff)]

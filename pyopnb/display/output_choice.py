@@ -23,7 +23,6 @@ def choose_output(results: Iterable[Result | None], wanted: str | int | None) ->
     ----------
     results : iterable of (Result or None)
         None for a run that failed.
-    wanted : str or int, optional
 
     Returns
     -------

@@ -58,8 +58,6 @@ def photographs(
         Photographs, rows, columns, channels.
     rows, columns : int
         Of the pictures.
-    summary : Summary
-    look : ArrayLook
 
     Returns
     -------

@@ -35,15 +35,10 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
 
     Parameters
     ----------
-    thing : Profile
     by : {"time", "python"}
         What colors the nodes: the median time, or the part of it in Python.
     **options
         As of `view_model`.
-
-    Returns
-    -------
-    View
 
     Raises
     ------
@@ -80,12 +75,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
 
 @view.register(ProfileDiff)
 def view_profile_diff(thing: ProfileDiff) -> View:
-    """Show a diff of two profiles.
-
-    Returns
-    -------
-    View
-    """
+    """Show a diff of two profiles."""
     head = ("", "node", "op", "a: median µs (middle half)", "b", "b / a", "µs more")
     title = f"{len(thing.nodes):,} nodes"
     table = table_within(title, head, thing.rows(), most=_BYTES, open=True)

@@ -13,12 +13,7 @@ __all__ = ["view_reduction"]
 
 @view.register(Reduction)
 def view_reduction(thing: Reduction) -> View:
-    """Show the smallest model that fails.
-
-    Returns
-    -------
-    View
-    """
+    """Show the smallest model that fails."""
     head = [paragraph(f"<b>{escape(thing.headline)}</b>")]
     head.append(paragraph(escape(sanitize(thing.failure.text, 300))))
     advice = note('.write("folder") writes the model, its feeds, a script and a report')

@@ -20,11 +20,6 @@ __all__ = ["write"]
 def write(view: View, path: str | os.PathLike[str]) -> None:
     """Write a view; an existing file stays as it was until the new one is complete.
 
-    Parameters
-    ----------
-    view : View
-    path : str or os.PathLike
-
     Raises
     ------
     InputError

@@ -26,12 +26,7 @@ _COLOR = "#0077bb"
 
 @view.register(Sensitivity)
 def view_sensitivity(thing: Sensitivity) -> View:
-    """Show which nodes of a quantized model cost most.
-
-    Returns
-    -------
-    View
-    """
+    """Show which nodes of a quantized model cost most."""
     text = str(thing)
     title = text.partition("\n")[0]
     largest = max((node.gain for node in thing.nodes), default=0.0)

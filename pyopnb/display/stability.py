@@ -16,12 +16,7 @@ _BYTES = 80_000
 
 @view.register(Stability)
 def view_stability(thing: Stability) -> View:
-    """Show in which ways a model gives other numbers.
-
-    Returns
-    -------
-    View
-    """
+    """Show in which ways a model gives other numbers."""
     rows = []
     notes = []
     for row in thing.rows:

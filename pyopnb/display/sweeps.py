@@ -32,13 +32,8 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
 
     Parameters
     ----------
-    thing : Sweep
     output : str or int, optional
         By default the first that has numbers.
-
-    Returns
-    -------
-    View
     """
     name = choose_output((run.result for run in thing), output)
     varied = ", ".join(map(sanitize, thing.axes))

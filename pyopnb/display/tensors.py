@@ -52,13 +52,9 @@ def view_array(
 
     Parameters
     ----------
-    thing : ndarray, scalar, or the list or dict of a sequence or map output name : str rgb, limits
-    : optional
+    thing : ndarray, scalar, or the list or dict of a sequence or map output
+    rgb, limits : optional
         As for `pyopnb.show`.
-
-    Returns
-    -------
-    View
     """
     return view_arrays(thing, [(name, thing)], "", rgb=rgb, limits=limits)
 
@@ -91,15 +87,9 @@ def view_arrays(
     ----------
     thing : object
         What contains them.
-    named : iterable of (str, object)
-    title : str
     rgb, limits : optional
         As for `pyopnb.show`; for those of the arrays that they fit. Limits can
         also be given by name.
-
-    Returns
-    -------
-    View
     """
     items = list(named)
     is_single = len(items) == 1

@@ -40,13 +40,8 @@ def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
 
     Parameters
     ----------
-    thing : TraceDiff
     **options
         As of `view_model`.
-
-    Returns
-    -------
-    View
     """
     text = str(thing)
     title = f"diff of two runs: {thing.verdict}"

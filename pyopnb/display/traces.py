@@ -33,16 +33,11 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
 
     Parameters
     ----------
-    thing : Trace
     by : str, optional
         What colors the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output)
         or ``"std"``. By default the time if the trace has times, and else the size.
     **options
         As of `view_model`.
-
-    Returns
-    -------
-    View
 
     Raises
     ------

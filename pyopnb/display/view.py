@@ -44,13 +44,11 @@ class Canvas:
 
     Attributes
     ----------
-    model : ModelProto
     nodes : tuple of (NodeProto, str, str)
         Nodes of it with their colors as ``#rrggbb``, which may be empty, and the text of their
         cards.
     scale : ColorScale or None
         What the colors mean, and ``legend`` of what.
-    legend : str
     """
 
     model: ModelProto

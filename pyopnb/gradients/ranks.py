@@ -91,10 +91,6 @@ def with_ranks(model: ModelProto) -> ModelProto:
     ----------
     model : ModelProto
         Without local functions.
-
-    Returns
-    -------
-    ModelProto
     """
     tried: set[int] = set()
     while True:

@@ -62,7 +62,6 @@ def verify_gradients(
         Without and with the gradients.
     gradients : mapping of str to str
         The outputs that are gradients, by what they are derived in.
-    loss : str
     weights : mapping of str to ndarray
         The initializers that the loss is derived in.
     feeds : mapping, optional
@@ -89,8 +88,6 @@ class _Point:
     ----------
     trial : str
         What is special about the inputs.
-    values : dict of str to ndarray
-    loss : float
     elements : dict of str to index
         By name the elements of an array that are in the vectors: all, or some of many.
     starts, lengths : ndarray

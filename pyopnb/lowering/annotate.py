@@ -28,17 +28,12 @@ def annotate(
 
     Parameters
     ----------
-    version : Version
     nodes : iterable of NodeProto
         What was recorded.
     lines : mapping
         By value, the line that a node comes from.
     refusal : Refusal, optional
         Why a line stays in Python.
-
-    Returns
-    -------
-    LoweredSource
     """
     operators: dict[tuple[str, int], list[str]] = defaultdict(list)
     # A dict and not a set, to keep the order. ``compute`` may have no code, if it is a partial

@@ -139,16 +139,7 @@ def _duration(seconds: float) -> str:
 
 @view.register
 def view_forms(thing: Forms) -> View:
-    """Show an op's forms as a table, with the source of the one in the ONNX operators.
-
-    Parameters
-    ----------
-    thing : Forms
-
-    Returns
-    -------
-    View
-    """
+    """Show an op's forms as a table, with the source of the one in the ONNX operators."""
     title = f"the forms of {thing.op}"
     parts = [f"<div><b>{escape(thing.op)}</b></div>", thing.table()._repr_html_()]
     for form in thing:

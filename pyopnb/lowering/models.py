@@ -71,10 +71,6 @@ def lower_model(
     compares : bool
         Whether to compare the results.
 
-    Returns
-    -------
-    ModelProto
-
     Warns
     -----
     StayedInPython

@@ -168,10 +168,6 @@ MAKERS: dict[str, Callable[..., Any]] = {
 def rebound(cls: type) -> type:
     """Make a subclass whose methods and functions see `NumpyNamespace` for NumPy.
 
-    Parameters
-    ----------
-    cls : type
-
     Returns
     -------
     type

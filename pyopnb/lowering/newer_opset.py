@@ -23,7 +23,6 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
     ----------
     proto : ModelProto
         With its weights. It is changed in place if only its opset number has to change.
-    opset : int
 
     Returns
     -------

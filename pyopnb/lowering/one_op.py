@@ -31,17 +31,10 @@ def lower_op(
 
     Parameters
     ----------
-    op : Op
-    examples : sequence of OpExample
-    opset : int, optional
     finite : bool
         Assume that no array has NaN or infinities.
     compares : bool
         Whether to compare the results.
-
-    Returns
-    -------
-    LoweredOp
 
     Raises
     ------

@@ -46,8 +46,6 @@ class Refusal(Exception):  # it is not an error before it leaves the room
 
     Attributes
     ----------
-    line : SourceLine or None
-    expected, got : str
     next : str or None
         What to write instead.
     """

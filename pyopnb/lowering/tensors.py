@@ -81,8 +81,6 @@ class Tensor:
 
     Attributes
     ----------
-    name : str
-    dtype : numpy.dtype
     dims : tuple of (int or None)
         None for a size that depends on the inputs' sizes or values.
     const : ndarray or None

@@ -44,7 +44,6 @@ class LoweredOp:
 
     Attributes
     ----------
-    function : FunctionProto
     attrs : dict
         All attrs, whose values are part of the function.
     lines : dict of str to SourceLine
@@ -95,18 +94,12 @@ def trace_op(
 
     Parameters
     ----------
-    subject : Subject
     example : OpExample
         Inputs and attrs.
     expected : sequence of ndarray
         The op's results on the example.
-    opset : int
     finite : bool
         Assume that no array has a NaN.
-
-    Returns
-    -------
-    LoweredOp
 
     Raises
     ------

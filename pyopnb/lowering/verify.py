@@ -77,8 +77,6 @@ def verify(
 
     Parameters
     ----------
-    lowered : LoweredOp
-    subject : Subject
     examples : sequence of OpExample
         All of the same dtypes, ranks and attrs; the op accepts the first.
     finite : bool
@@ -186,10 +184,6 @@ def _narrowest_inside(lowered: LoweredOp) -> np.dtype | None:
 
 def tries_empty(lowered: LoweredOp) -> bool:
     """Tell whether it is safe to run a function on empty arrays, which crash some kernels.
-
-    Parameters
-    ----------
-    lowered : LoweredOp
 
     Returns
     -------

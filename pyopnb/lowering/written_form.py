@@ -32,7 +32,6 @@ class FormInput(TensorType):
 
     Attributes
     ----------
-    array : ndarray
     is_constant : bool
         Whether the form has read the value, and so is valid for this value only.
     """
@@ -65,7 +64,6 @@ def written_form(subject: Subject, example: OpExample, opset: int | None) -> Low
 
     Parameters
     ----------
-    subject : Subject
     example : OpExample
         ``lowered`` gets a `FormInput` for each of its inputs.
     opset : int, optional

@@ -23,7 +23,6 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
 
     Parameters
     ----------
-    node : NodeProto
     version : int, optional
         Of its domain. Without it, operators of old versions are not found.
 
@@ -54,7 +53,6 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
 
     Parameters
     ----------
-    node : NodeProto
     version : int, optional
         As `node_entry` takes it.
 

@@ -37,12 +37,7 @@ class DisjointSets(Generic[_Member]):
         self.parents[self.root(one)] = self.root(other)
 
     def members(self) -> list[list[_Member]]:
-        """Return the members of each set, in the order in which they were given.
-
-        Returns
-        -------
-        list of list
-        """
+        """Return the members of each set, in the order in which they were given."""
         sets: dict[_Member, list[_Member]] = defaultdict(list)
         for member in self.parents:
             sets[self.root(member)].append(member)

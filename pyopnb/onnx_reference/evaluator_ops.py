@@ -60,7 +60,6 @@ def node_class(domain: str, op_type: str, make_kernel: KernelMaker) -> type:
 
     Parameters
     ----------
-    domain, op_type : str
     make_kernel : callable
         Called once for each node.
     """

@@ -227,12 +227,10 @@ class Evaluation:
 
     Parameters
     ----------
-    domain, op_type : str
     opset : int
         Version of the domain.
     attrs : mapping
         Name to value, or to AttributeProto.
-    outputs : int
 
     Raises
     ------

@@ -42,7 +42,6 @@ class InputUsage:
         An identifier.
     type : TensorType
         The common type of the port at all nodes.
-    optional, variadic : bool
     """
 
     name: str
@@ -78,7 +77,6 @@ class OperatorUsage:
 
     Parameters
     ----------
-    proto : ModelProto
     sites : sequence of Site
         All nodes of the operator, the requested one first.
     """

@@ -138,8 +138,6 @@ class _Reference:
     Attributes
     ----------
     estimator : estimator
-    methods : list of str
-    columns : Columns
     examples : sequence of ndarray
         What the model gives for the example.
     """

@@ -119,12 +119,8 @@ def define(
 
     Parameters
     ----------
-    estimator : object
-    methods : sequence of str
     types : sequence of TensorType
         The types of the outputs.
-    columns : Columns
-    reason : str
 
     Returns
     -------

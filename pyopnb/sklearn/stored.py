@@ -49,7 +49,6 @@ def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
     ----------
     where : str
         The op, for the error.
-    estimator : object
 
     Returns
     -------

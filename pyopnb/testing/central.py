@@ -93,10 +93,6 @@ def central_differences(moves: Sequence[Move], precision: float) -> Differences:
     precision : float
         Relative rounding error of the terms: the unit in the last place of their dtype.
 
-    Returns
-    -------
-    Differences
-
     Examples
     --------
     >>> x = np.array([2.0, 0.0])

@@ -30,7 +30,6 @@ class Verdict:
 
     Attributes
     ----------
-    name : str
     outcome : str
         ``"pass"``, ``"fail"`` or ``"n/a"`` (not applicable).
     text : str

@@ -36,10 +36,6 @@ with warnings.catch_warnings():
 def to_tensor(array: np.ndarray) -> Any:
     """Make a tensor of an array's memory, which must not be written to.
 
-    Parameters
-    ----------
-    array : ndarray
-
     Returns
     -------
     torch.Tensor
@@ -59,10 +55,6 @@ def to_array(tensor: Any) -> np.ndarray:
     Parameters
     ----------
     tensor : torch.Tensor
-
-    Returns
-    -------
-    ndarray
     """
     is_common = tensor.dtype in _COMMON and tensor.device.type == "cpu"
     if is_common and not tensor.is_neg() and not tensor.requires_grad:

@@ -69,10 +69,8 @@ class Call:
     inputs : tuple
         What goes in: the tensors in the order of the op's arguments, then what is computed; None
         where one is left out.
-    attrs : dict
     returns : str
         ``Tensor``, ``(Tensor, Tensor)`` or ``Tensor[]``.
-    outputs : int
     """
 
     target: Any
@@ -156,10 +154,6 @@ def encode(node: Any) -> Call:
     Parameters
     ----------
     node : torch.fx.Node
-
-    Returns
-    -------
-    Call
 
     Raises
     ------
@@ -289,11 +283,6 @@ def arguments_of(node: Any) -> Iterator[tuple[Parameter, Any]]:
     Parameters
     ----------
     node : torch.fx.Node
-
-    Yields
-    ------
-    parameter : Parameter
-    value : object
     """
     for position, parameter in enumerate(_parameters(node.target)):
         if position < len(node.args) and not parameter.kwarg_only:
@@ -387,7 +376,6 @@ def insert_call(node: Any, target: Any, *args: Any, after: bool = False) -> Any:
     target : torch._ops.OpOverload
     *args
         Of which the first is a call as well.
-    after : bool
 
     Returns
     -------
@@ -415,15 +403,9 @@ def decode(
     Parameters
     ----------
     target : torch._ops.OpOverload
-    attrs : mapping
     inputs : sequence of tensors
         None where one is left out. What is computed in the graph comes after the tensors. Of
         complex tensors, the last dimension has the real and imaginary parts.
-
-    Returns
-    -------
-    args : list
-    kwargs : dict
     """
     inputs = list(inputs)
     for position in attrs.get(COMPLEX, ()):

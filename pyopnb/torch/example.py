@@ -161,10 +161,6 @@ def example_of(
     any_numbers : bool
         Take a module that trains or holds NaN.
 
-    Returns
-    -------
-    Example
-
     Raises
     ------
     InputError
@@ -340,10 +336,6 @@ def _check_dimension(name: str, tensor: Any, dim: Any) -> None:
 def widened(example: Example) -> Example | None:
     """Make axes of size 0 or 1 that are to stay open larger, as torch takes these for constants.
 
-    Parameters
-    ----------
-    example : Example
-
     Returns
     -------
     Example or None
@@ -358,11 +350,6 @@ def widened(example: Example) -> Example | None:
 
 def enlarged(example: Example, places: Sequence[tuple[int, int]]) -> Example | None:
     """Repeat an example along axes, by tensor and axis.
-
-    Parameters
-    ----------
-    example : Example
-    places : sequence of (int, int)
 
     Returns
     -------

@@ -18,10 +18,6 @@ _INT64 = 7
 def translations_of_experts(nodes: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
     """Return what ``torch.onnx.export`` shall make of such products among calls.
 
-    Parameters
-    ----------
-    nodes : iterable of torch.fx.Node
-
     Returns
     -------
     dict

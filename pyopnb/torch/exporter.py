@@ -91,11 +91,6 @@ def convert(program: Any, example: Example) -> Conversion:
     ----------
     program : torch.export.ExportedProgram
         It is changed.
-    example : Example
-
-    Returns
-    -------
-    Conversion
 
     Raises
     ------

@@ -57,10 +57,6 @@ def put_wrong_forms(program: Any) -> list[Hole]:
     ----------
     program : torch.export.ExportedProgram
         It is changed.
-
-    Returns
-    -------
-    list of Hole
     """
     calls = dict(_judgeable(program))
     unknown = {}

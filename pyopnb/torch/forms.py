@@ -44,10 +44,6 @@ def scaled_by_fractions(program: Any) -> list[Any]:
     Parameters
     ----------
     program : torch.export.ExportedProgram
-
-    Returns
-    -------
-    list of torch.fx.Node
     """
     calls = []
     for node in calls_in(program):

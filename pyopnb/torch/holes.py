@@ -156,11 +156,6 @@ def hole_of(node: Any, reason: str) -> Hole:
     Parameters
     ----------
     node : torch.fx.Node
-    reason : str
-
-    Returns
-    -------
-    Hole
 
     Raises
     ------

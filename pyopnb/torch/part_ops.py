@@ -100,8 +100,6 @@ class Results:
     ----------
     sizes : list of int
         Of all tensors, one after the other.
-    dtypes : list of torch.dtype
-    ranks : list of int
     python_values : list
         What is returned beside tensors, with None for each tensor.
     structure : torch.utils._pytree.TreeSpec
@@ -239,7 +237,6 @@ class PartOp:
         From `form_of`.
     runs : list
         The sizes that went in and the results, of each call that was seen.
-    about : TorchPart
     numbers : bool
         Return the Python numbers as tensors.
     """

@@ -37,10 +37,6 @@ _MOST_SECONDS = 20
 def capture_with_parts(example: Example) -> Any:
     """Capture a module as a program, with ops for the submodules that torch cannot capture.
 
-    Parameters
-    ----------
-    example : Example
-
     Returns
     -------
     torch.export.ExportedProgram
@@ -111,11 +107,6 @@ def _with_parts(example: Example, refusal: Any) -> Any:
 
 def capture_around(example: Example, refusal: NoStandIn) -> Any:
     """Capture a module with the part in torch whose call cannot become a node, or as a whole.
-
-    Parameters
-    ----------
-    example : Example
-    refusal : NoStandIn
 
     Returns
     -------
@@ -222,7 +213,6 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
 
     Parameters
     ----------
-    example : Example
     refusal : ModelError
         What is wrong without a part.
     accept : callable

@@ -213,7 +213,6 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
 
     Parameters
     ----------
-    example : Example
     any_numbers : bool
         Take a module that draws random numbers.
 
@@ -314,10 +313,6 @@ def calls_in(program: Any) -> Iterator[Any]:
     Parameters
     ----------
     program : torch.export.ExportedProgram
-
-    Yields
-    ------
-    torch.fx.Node
     """
     yield from _calls(program.graph_module)
 
@@ -362,10 +357,6 @@ def runs_foreign_code(program: Any) -> bool:
     Parameters
     ----------
     program : torch.export.ExportedProgram
-
-    Returns
-    -------
-    bool
     """
     return any(is_foreign(node.target) for node in calls_in(program))
 

@@ -224,8 +224,6 @@ def _check_steps(program: Any, comparison: ModuleComparison, example: Example, c
     ----------
     program : torch.export.ExportedProgram
         Of a module that gives the same each time.
-    comparison : ModuleComparison
-    example : Example
     count : int
         How many inputs there are.
     """

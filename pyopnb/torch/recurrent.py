@@ -31,7 +31,6 @@ class _Cell:
         the ONNX operator.
     gates : tuple of int
         The rows of the torch weights by gate, in the ONNX order.
-    attrs : dict
     activation : str
         Where it is not ONNX's own.
     """

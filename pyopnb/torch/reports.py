@@ -85,7 +85,6 @@ def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:
     ----------
     model : ModelProto
         It is changed.
-    holes : sequence of Hole
     """
     holes_of: dict[str, list[Hole]] = {}
     for hole in holes:

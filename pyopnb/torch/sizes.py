@@ -53,9 +53,6 @@ class FixedSize:
     ----------
     input : str
         Of the model.
-    axis : int
-    size : int or str
-    reason : str
     """
 
     input: str
@@ -103,10 +100,6 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
         Where the value is no list and no dict, one entry may stand for all its tensors.
     arguments : mapping
         Forward's parameters and their values.
-
-    Returns
-    -------
-    object
     """
     if isinstance(dynamic_shapes, (list, tuple)) and len(dynamic_shapes) == len(arguments):
         dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=True))
@@ -255,10 +248,6 @@ def renamed_by_forward(
         The model's inputs.
     requests : sequence of mapping
         From `requested_dimensions`.
-
-    Returns
-    -------
-    list of FixedSize
     """
     sizes = []
     shapes = [value.shape for value in graph.inputs]
@@ -361,8 +350,6 @@ def fix_dimensions(graph: Any, symbol: str, size: int | str) -> None:
     ----------
     graph : onnx_ir.Graph
         It is changed.
-    symbol : str
-    size : int or str
     """
 
     def rewritten(name: str) -> int | str | None:

@@ -167,13 +167,8 @@ def own_memory(results: Sequence[Any], inputs: Iterable[Any]) -> list[Any]:
 
     Parameters
     ----------
-    results : sequence of torch.Tensor
     inputs : iterable
         Of which the tensors count.
-
-    Returns
-    -------
-    list of torch.Tensor
     """
     used = set()
     for value in inputs:

@@ -31,10 +31,6 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
         Its program is changed where there is a fault.
     example : Example
         On which it is compared.
-
-    Returns
-    -------
-    Conversion
     """
     conversion = _without_wrong_forms(conversion, example)
     # One comparison for all attempts: they are judged on the same inputs.

@@ -104,7 +104,6 @@ class ModuleComparison:
 
     Parameters
     ----------
-    example : Example
     foreign : bool
         Whether the module runs code that is not torch's. Such code is neither run on values that
         the user has not given, nor in float64.
@@ -172,7 +171,6 @@ class ModuleComparison:
 
         Parameters
         ----------
-        model : ModelProto
         sizes : bool
             Try other sizes of the free dimensions.
 

@@ -83,10 +83,6 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
     natural : bool
         Write the op's own arguments only, as an operator takes them that knows nothing of torch.
 
-    Returns
-    -------
-    Call
-
     Raises
     ------
     Unwritable

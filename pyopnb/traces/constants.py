@@ -23,7 +23,6 @@ def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, A
 
     Parameters
     ----------
-    source : ModelSource
     names : collection of str
         The others that are computed of these tensors alone are computed, too.
 

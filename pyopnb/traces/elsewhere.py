@@ -65,7 +65,6 @@ class OtherPython:
 
     Attributes
     ----------
-    path : Path
     on : str
         How the user named it.
     """
@@ -113,10 +112,6 @@ class OtherProcess:
     """A process of another Python that runs one model after the other.
 
     It is started again after a model that ended it.
-
-    Parameters
-    ----------
-    python : OtherPython
     """
 
     def __init__(self, python: OtherPython) -> None:
@@ -166,7 +161,6 @@ class OtherProcess:
 
         Parameters
         ----------
-        model : ModelProto
         feeds : sequence of mapping
             The runs of each session.
         sessions : sequence of (sequence of str, str)

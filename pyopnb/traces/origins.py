@@ -26,7 +26,6 @@ class Origin:
     ----------
     nodes : tuple of int
         In the order in which they can run; empty where none is known.
-    executed : tuple of int
     """
 
     nodes: tuple[int, ...]

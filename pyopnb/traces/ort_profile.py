@@ -83,7 +83,6 @@ class RunEvents:
         As ONNX Runtime wrote them.
     kernels : list of KernelEvent
         Those of the main graph, in the order in which they ran.
-    begin, end : float
     executed_until : float
         When the last node was done.
     """
@@ -138,10 +137,6 @@ def profiled_runs(
     skipped : int
         Runs at the beginning whose nodes are not read: a run of 60,000 nodes
         takes a second to read.
-
-    Yields
-    ------
-    RunEvents
     """
     places = _Places(executed)
     run = RunEvents()

@@ -30,8 +30,6 @@ class NamedTensor:
         The name in the trace, with the path if the tensor is in a body: ``"loop/body/t"``.
     inner : str
         In its graph.
-    scope : GraphProto
-    node : NodeProto
     inside : str or None
         Of a tensor in a body: the first output of the node of the main graph that
         the body belongs to.

@@ -41,14 +41,8 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
 
     Parameters
     ----------
-    state : SessionState
     where : str
         For the message.
-
-    Returns
-    -------
-    source : ModelSource
-    model : ModelProto
 
     Raises
     ------
@@ -87,7 +81,6 @@ def session_beside(
 
     Parameters
     ----------
-    session : Session
     state : SessionState
         The state with the versions and attrs that the new session gets.
     source : ModelSource

@@ -142,10 +142,6 @@ def summary_of(value: Any) -> Summary:
     value : array, sequence or None
         A value of a run.
 
-    Returns
-    -------
-    Summary
-
     Examples
     --------
     >>> summary = summary_of(np.float32([1, 2, 3, np.nan]))

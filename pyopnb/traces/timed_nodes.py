@@ -85,7 +85,6 @@ class TimedNodes:
 
         Parameters
         ----------
-        runs : sequence of ProfiledRun
         calls : sequence of mapping
             The calls of ops in each run, as `take` gives them.
         executed : GraphProto

@@ -141,18 +141,12 @@ def times_of(
 
     Parameters
     ----------
-    run : ProfiledRun
     python : mapping of str to float
         Microseconds in ``compute`` for each op, by the first output of its node.
     graph : GraphProto
         The user's graph, to whose nodes the groups refer.
-    groups : iterable of Origin
     labels : sequence of str
         The names of the nodes for the reader.
-
-    Returns
-    -------
-    Times
     """
     times = {}
     # In the order of the user's graph, by the last node of each group.

@@ -31,10 +31,8 @@ class Checkpoint:
         Weights, the optimizer's arrays, and the number of steps.
     optimizer : str
         Its repr.
-    seed : int or None
     epoch, position : int
         The epoch, and how many of its batches were used.
-    seconds : float
     losses, norms : list of float
         For each step the loss before it, and the length of the gradient of all weights.
     scores : list of (int, float)

@@ -77,7 +77,6 @@ def with_loss(
 
     Parameters
     ----------
-    model : ModelProto
     loss : str or NodeProto
         An output that is the loss itself; the name of a loss, or of an op of the registry, which
         gets an output and the labels; or a node that reads outputs and labels.
@@ -85,10 +84,6 @@ def with_loss(
         The output that the loss is put on; the first one if not given.
     labels : mapping
         Arrays of a batch that are no inputs of the model.
-
-    Returns
-    -------
-    Loss
     """
     outputs = [info.name for info in model.graph.output]
     if isinstance(loss, NodeProto):
@@ -296,7 +291,6 @@ class TrainingStep:
 
     Attributes
     ----------
-    model : ModelProto
     state : dict of str to ndarray
         The first values: weights, the optimizer's arrays, and the number of the step.
     following : dict of str to str

@@ -42,17 +42,12 @@ def view_training(
 
     Parameters
     ----------
-    thing : Training
     log : bool, optional
         Whether the loss has a logarithmic axis. By default, if the largest is over 100 times the
         smallest, and the smallest is above 0.
     smooth : int, optional
         The number of batches that the loss is averaged over; 1 draws each. By default a thirtieth
         of the steps, if there are 60 or more.
-
-    Returns
-    -------
-    View
 
     Raises
     ------
@@ -80,13 +75,8 @@ def view_training_diff(
 
     Parameters
     ----------
-    thing : TrainingDiff
     log, smooth
         As of a training.
-
-    Returns
-    -------
-    View
     """
     title = f"diff of two trainings: {thing.verdict}"
     records = {"a": thing.a, "b": thing.b}

@@ -49,10 +49,6 @@ def means_adaptively(x: np.ndarray, output_size: np.ndarray) -> np.ndarray:
         float[...,H,W].
     output_size : ndarray
         int[2], or int[1] for a square.
-
-    Returns
-    -------
-    ndarray
     """
     means = np.empty((*x.shape[:-2], *_sizes(output_size)), x.dtype)
     # Sums of many float16 would lose their digits.

@@ -146,7 +146,6 @@ def causal_window(
     ----------
     positions : ndarray
         int[S].
-    keys : int
     is_causal : bool
         Whether a query sees no key behind its own position.
     window : int

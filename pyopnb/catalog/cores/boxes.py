@@ -139,7 +139,6 @@ def suppress(
     ----------
     boxes : ndarray
         float[N,4], the lower corner first, the best box first.
-    iou_threshold : float
     inclusive : bool
         Whether a box is suppressed at exactly the threshold.
     offset : float
@@ -220,7 +219,6 @@ def suppress_pixels(
     ----------
     boxes : ndarray
         float32[N,4], the lower corner first, the best box first.
-    iou_threshold : float
     offset : float
         Is added to the widths and heights of intersections.
     limit : int

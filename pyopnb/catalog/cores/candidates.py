@@ -36,7 +36,6 @@ def best_candidates(
     ----------
     scores : ndarray
         float32[N,C].
-    threshold : float
     background : int
         A class that is left out; none if there is no class of this number.
     most : int

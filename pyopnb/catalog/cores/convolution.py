@@ -58,10 +58,8 @@ def convolve(
         float[M,C/group,kh,kw].
     bias : ndarray, optional
         float[M].
-    strides, dilations : two int
     pads : four int
         Top, left, bottom, right.
-    group : int
 
     Returns
     -------

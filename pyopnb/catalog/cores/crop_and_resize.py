@@ -28,7 +28,6 @@ def crop_and_resize(
         that of the last one.
     size : pair of int
         A crop of one row or column samples its middle.
-    takes_nearest : bool
     outside : float
         The value of samples outside the image.
 

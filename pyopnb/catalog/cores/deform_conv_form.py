@@ -31,10 +31,6 @@ def deform_conv_form(
         The names of these inputs; empty for one that is left out.
     stride, pads, dilation, groups, offset_groups
         As `pyopnb.catalog.cores.deformable_convolution.deformable_convolution` takes them.
-
-    Returns
-    -------
-    str
     """
     names = ["x", "weight", "offset", bias, mask]
     casts = []

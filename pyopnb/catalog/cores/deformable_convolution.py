@@ -84,7 +84,6 @@ def deformable_convolution(
         float[N, offset_groups·kh·kw, oh, ow].
     bias : ndarray, optional
         float[O].
-    stride, dilation : pair of int
     pads : four int
         Top, left, bottom, right.
     groups, offset_groups : int

@@ -32,10 +32,6 @@ def efficient_nms_form(
         Of the inputs.
     gives_numbers : bool
         Whether the numbers of the boxes are a fifth output.
-
-    Returns
-    -------
-    str
     """
     assert boxes.shape is not None  # noqa: S101  # lowering knows all ranks
     is_per_class = len(boxes.shape) == 4

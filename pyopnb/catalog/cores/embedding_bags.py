@@ -28,10 +28,6 @@ def embedding_bag_form(
         Whether each index has a weight.
     has_last_offset : bool
         Whether the last offset stops the last bag.
-
-    Returns
-    -------
-    str
     """
     # Sums begin at 0, and maxima at the lowest number there is.
     start = "lowest" if mode == MAX else "zero"

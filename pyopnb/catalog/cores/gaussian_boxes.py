@@ -75,7 +75,6 @@ def suppress_gaussian(
         float[N,5], the best box first.
     classes : ndarray
         int[N].
-    threshold : float
     limit : int
         Stop after so many boxes.
 

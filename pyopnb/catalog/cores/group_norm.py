@@ -20,8 +20,6 @@ def group_norm(
         float[N,C,...].
     gamma, beta : ndarray
         float[C].
-    groups : int
-    epsilon : float
 
     Returns
     -------

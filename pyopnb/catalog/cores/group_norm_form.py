@@ -23,15 +23,8 @@ def group_norm_form(
     ----------
     x : TensorType
         Of the images, and of the result.
-    groups : int
-    epsilon : float
-    is_channels_last : bool
     has_activation : bool
         Whether SiLU follows.
-
-    Returns
-    -------
-    str
     """
     assert x.shape is not None  # noqa: S101  # lowering knows all ranks
     rank = len(x.shape)

@@ -16,7 +16,6 @@ def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np
 
     Parameters
     ----------
-    a, b : ndarray
     broadcast : int
         0 where both have one shape.
     axis : int, optional

@@ -52,10 +52,6 @@ def select_per_class(
         How many boxes of one class are returned at most.
     background : int
         A class that is left out.
-
-    Yields
-    ------
-    Detections
     """
     # More boxes of one class than all together cannot be needed.
     if keep_per_class is None:

@@ -22,7 +22,6 @@ def find_levels(
     ----------
     boxes : ndarray
         float[N,4].
-    lowest, highest : int
     scale, level : float, int
         A square of this size belongs to this level.
     plus_one : float

@@ -26,10 +26,6 @@ def rotate(
         float32[...,R], with 2·R ≤ D; channels after the first 2·R stay.
     is_interleaved : bool
         Whether the two channels of a pair are neighbors; otherwise they are R apart.
-
-    Returns
-    -------
-    ndarray
     """
     width = 2 * cosine.shape[-1]
     # Channels that are not rotated stay as they are.

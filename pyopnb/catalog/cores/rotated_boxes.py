@@ -101,7 +101,6 @@ def suppress_rotated(
     ----------
     boxes : ndarray
         float[N,5], the best box first.
-    iou_threshold : float
     limit : int, optional
         Stop after so many boxes.
 
@@ -121,10 +120,6 @@ def suppress_rotated(
 
 def rotated_overlaps_form(iou_threshold: float) -> str:
     """Write the nodes that tell which boxes overlap by more than a threshold.
-
-    Parameters
-    ----------
-    iou_threshold : float
 
     Returns
     -------

@@ -12,10 +12,8 @@ def find_running(x: np.ndarray, extreme: np.ufunc, axis: int) -> tuple[np.ndarra
 
     Parameters
     ----------
-    x : ndarray
     extreme : ufunc
         `numpy.maximum` or `numpy.minimum`.
-    axis : int
 
     Returns
     -------

@@ -22,8 +22,6 @@ def swiglu(
 
     Parameters
     ----------
-    gate, up : ndarray
-    alpha, beta : float
     limit : float
         Not positive for none; the gate is limited from above only.
     rounds_activation : bool

@@ -26,10 +26,6 @@ _MOST_PACKED = 100
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
     """Read the array, the named arrays or the tensor of a ``.npy``, ``.npz`` or ``.pb`` file.
 
-    Parameters
-    ----------
-    path : path
-
     Raises
     ------
     InputError

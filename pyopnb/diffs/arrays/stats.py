@@ -74,7 +74,6 @@ class Place:
 
     Attributes
     ----------
-    index : tuple of int
     a, b : str
         The two values as they are printed.
     absolute : int or float or None
@@ -99,7 +98,6 @@ class Axis:
 
     Attributes
     ----------
-    axis : int
     size : int
         Its length.
     index : int
@@ -157,7 +155,6 @@ class ArrayStats:
         Those that are not finite first.
     first : tuple of int or None
         The first mismatch, or if there is none, the first difference.
-    axes : tuple of Axis
     pairs : Pairs or None
         Elements of both, if they are few, or have one axis and differ.
     """
@@ -261,7 +258,6 @@ class LazyStats:
     ----------
     a, b : ndarray
         Copies, as the caller may modify the originals before the statistics are computed.
-    rtol, atol : float
     bits, differing, over : int
         As in `ArrayStats`.
     """

@@ -14,10 +14,6 @@ __all__ = ["rounding_error", "smallest_normal", "tabulate"]
 def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Tabulate a float dtype of one or two bytes.
 
-    Parameters
-    ----------
-    kind : dtype
-
     Returns
     -------
     values : ndarray, float32[65536]
@@ -44,12 +40,7 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest_normal(kind: np.dtype) -> float:
-    """Return the smallest normal number of a float dtype.
-
-    Returns
-    -------
-    float
-    """
+    """Return the smallest normal number of a float dtype."""
     return float(ml_dtypes.finfo(kind).smallest_normal)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
 
 

@@ -25,7 +25,6 @@ def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], in
 
     Parameters
     ----------
-    attribute : AttributeProto
     content : callable
         The number of a tensor's content.
     """
@@ -85,7 +84,6 @@ def differing_attributes(
 
     Parameters
     ----------
-    nodes : tuple of NodeProto
     defaults : tuple of Defaults
         In the models of the two.
     contents : tuple of callable

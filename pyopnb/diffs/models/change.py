@@ -23,8 +23,6 @@ class NodeAt:
         Its index in the graph.
     op : str
         ``Gelu``, or with a domain ``com.microsoft::BiasGelu``.
-    name : str
-    outputs : tuple of str
     """
 
     place: int

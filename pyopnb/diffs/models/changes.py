@@ -46,7 +46,6 @@ def find_changes(
 
     Parameters
     ----------
-    a, b : ModelSource
     tolerances : Tolerances
         For the weights.
 

@@ -39,7 +39,6 @@ class Contents:
 
     Parameters
     ----------
-    numbers : Numbers
     folder : str, optional
         The folder of external data; without it, external tensors count as equal if they
         refer to the same bytes.
@@ -210,7 +209,6 @@ def fingerprints(
 
     Parameters
     ----------
-    graph : HashedGraph
     starts : mapping
         Numbers of inputs and of names from outside; all others from outside count as equal.
     ends : mapping

@@ -50,7 +50,6 @@ class Matching:
 
     Parameters
     ----------
-    a, b : HashedGraph
     outer : mapping, optional
         Of bodies: tensors around a to those around b. Inputs and outputs of bodies, and those of
         functions, are paired by position.

@@ -32,7 +32,6 @@ def find_causes(
 
     Parameters
     ----------
-    a, b : Side
     segments : tuple of Segment
         The nodes.
     names : tuple of str

@@ -137,10 +137,8 @@ class TraceComparison:
 
     Attributes
     ----------
-    sides : tuple of Side
     pairs : sequence of Pair
         The tensors that both have.
-    tolerances : Tolerances
     arrays_side : int, optional
         0 if a is arrays instead of a run, 1 if b is: its ``trace`` and ``graph`` are then
         those of the other side.

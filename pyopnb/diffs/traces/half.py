@@ -90,10 +90,6 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
     a, b : object
         Its values in both runs.
 
-    Yields
-    ------
-    str
-
     Examples
     --------
     >>> list(half_causes("s", np.float16([np.inf, 1, 0]), np.float32([1e5, 1, 1e-9])))[0]
@@ -130,15 +126,10 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
 
     Parameters
     ----------
-    name : str
     half : ndarray
         The tensor in the half-precision run.
     wide : ndarray
         The same node's result in the wider float, on the same inputs.
-
-    Yields
-    ------
-    str
     """
     dtype_name = narrower(half, wide)
     if not dtype_name or half.shape != wide.shape:

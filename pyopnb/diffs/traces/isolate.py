@@ -94,8 +94,6 @@ class Isolation:
 
         Parameters
         ----------
-        segments : mapping
-        tolerances : Tolerances
         precisions : mapping, optional
             The coarser dtypes whose tolerance applies to tensors.
         """

@@ -25,7 +25,6 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
 
     Parameters
     ----------
-    model : ModelProto
     graph : TraceGraph
         The model's main graph.
     arrays : mapping

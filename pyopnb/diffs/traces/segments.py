@@ -44,7 +44,6 @@ class Side(NamedTuple):
 
     Attributes
     ----------
-    trace : Trace
     graph : TraceGraph
         Of its model.
     arrays : mapping

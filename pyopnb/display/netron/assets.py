@@ -59,11 +59,9 @@ class Assets:
 
     Attributes
     ----------
-    version : str
     page : str
         Netron's index.html with its styles, without its scripts, and with a script of pyopnb that
         waits for a model.
-    folder : Path
     """
 
     version: str
@@ -90,10 +88,6 @@ def read_script(name: str) -> str:
 
 def read_assets() -> Assets:
     """Read the assets of the installed Netron.
-
-    Returns
-    -------
-    Assets
 
     Raises
     ------

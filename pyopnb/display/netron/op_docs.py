@@ -20,13 +20,8 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
 
     Parameters
     ----------
-    model : ModelProto
     known : iterable of dict
         Netron's entries of the ONNX operators.
-
-    Returns
-    -------
-    list of dict
     """
     imported = {}
     for domain, version in imported_versions(model, *model.functions).items():

@@ -22,7 +22,6 @@ class ChartAxis:
 
     Attributes
     ----------
-    low, high : float
     log : bool
         Whether it is logarithmic; numbers of 0 and less then lie at the low end.
     """

@@ -26,7 +26,6 @@ class Box:
 
     Attributes
     ----------
-    title : str
     rows : tuple of str
         Small text below the title.
     kind : str
@@ -74,8 +73,6 @@ class BoxGraph:
 
     Attributes
     ----------
-    boxes : sequence of Box
-    lines : sequence of Line
     scale : ColorScale, optional
         Turns the boxes' values into colors; it becomes part of the picture.
     legend : str

@@ -66,10 +66,6 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
         What they show, for who cannot see them.
     in_row : int
         Charts of a row.
-
-    Returns
-    -------
-    Drawing
     """
     shapes: list[Shape] = []
     right = 0.0
@@ -104,14 +100,8 @@ def scale_strip(
 
     Parameters
     ----------
-    scale : ColorScale
-    x, y, width : float
     special : sequence of str
         Keys of `SPECIAL`; another has no color.
-
-    Returns
-    -------
-    iterator of Shape
     """
     right = x + width
     width -= _SWATCH * len(special)

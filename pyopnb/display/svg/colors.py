@@ -73,10 +73,6 @@ def palette(kind: str = "sequential") -> np.ndarray:
         ``sequential``: from pale to dark, for magnitudes. ``diverging``: from blue over pale to
         red, for numbers on both sides of a center. ``gray``: from black to white, for numbers that
         are never negative, such as the pixels of a photograph.
-
-    Returns
-    -------
-    ndarray
     """
     anchors = np.array([tuple(bytes.fromhex(text)) for text in _PALETTES[kind].split()])
     steps = np.linspace(0, len(anchors) - 1, _SHADES)
@@ -155,13 +151,8 @@ class ColorScale(ChartAxis):
 
         Parameters
         ----------
-        values : ndarray
         blank_zero : bool
             Whether 0 is transparent instead of a color of the scale.
-
-        Returns
-        -------
-        ndarray
         """
         colors: np.ndarray = _translucent(self.kind)[self._shades(values)]
         special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
@@ -183,15 +174,9 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, unit: str = "
 
     Parameters
     ----------
-    values : iterable of float
     log : bool, optional
         Whether it is logarithmic. By default it is where no number is negative and the largest is
         over 1,000 times the smallest that is not 0.
-    unit : str
-
-    Returns
-    -------
-    ColorScale
 
     Examples
     --------

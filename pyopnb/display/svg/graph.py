@@ -56,7 +56,6 @@ class GraphPicture:
 
     Attributes
     ----------
-    svg : str
     drawing : Drawing
         What the SVG shows.
     count : int
@@ -73,13 +72,8 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
 
     Parameters
     ----------
-    graph : BoxGraph
     plain : bool, optional
         Without rows and labels. By default so for more than 800 boxes.
-
-    Returns
-    -------
-    Drawing
     """
     is_plain = bool(plain)
     if plain is None:
@@ -121,14 +115,8 @@ def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
 
     Parameters
     ----------
-    graph : BoxGraph
     most : int
         Bytes.
-    around : int
-
-    Returns
-    -------
-    GraphPicture
     """
     # A layout takes long, so a graph that cannot fit is not tried.
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))

@@ -61,20 +61,14 @@ def heat_maps(
     matrices : sequence of ndarray
         float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or
         4. All of one shape.
-    scale : ColorScale or None
     size : (float, float)
         Width and height of each in pixels.
     names : sequence of str
         The text above each; unused if there is one.
     in_row : int
         How many are side by side.
-    title, caption : str
     blank_zero : bool
         Whether 0 is transparent.
-
-    Returns
-    -------
-    Chart
     """
     width = max(in_row * (size[0] + _GAP) - _GAP, _LEAST_WIDTH)
     # A single matrix has the title alone.

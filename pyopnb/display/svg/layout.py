@@ -82,10 +82,6 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     edges : sequence of Line
         Without cycles.
 
-    Returns
-    -------
-    Layout
-
     Examples
     --------
     >>> lay_out([Size(40, 20), Size(40, 20)], [Line(0, 1)]).centers
@@ -113,7 +109,6 @@ def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set
     ----------
     sizes : sequence of Size
         The boxes.
-    edges : sequence of Line
     most : int
         How many layers all lines together may cross; lines of one port share a way and count once.
 

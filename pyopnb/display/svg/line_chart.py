@@ -100,7 +100,6 @@ def line_chart(
         Rising or not; drawn on a logarithmic axis where all are above 0 and their ratios are equal.
     lines : dict
         For each name the numbers, as many as ``x``. A single line has the title alone.
-    title : str
     label : str
         The name of the x-axis.
     names : sequence of str
@@ -122,10 +121,6 @@ def line_chart(
         than their neighbors.
     size : (float, float)
         Of the area between the axes, in pixels.
-
-    Returns
-    -------
-    Chart
     """
     points = np.asarray(x, np.float64)
     values = np.array(list(lines.values()), np.float64)

@@ -22,10 +22,6 @@ def png(pixels: np.ndarray) -> bytes:
     pixels : ndarray
         uint8[rows, columns, 3] or [rows, columns, 4], RGB or RGBA. Not empty.
 
-    Returns
-    -------
-    bytes
-
     Examples
     --------
     >>> png(np.zeros((1, 1, 3), np.uint8))[:8]

@@ -30,10 +30,6 @@ _LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
 def to_figure(drawing: Drawing) -> Any:
     """Make a ``Figure`` of the drawing's size.
 
-    Parameters
-    ----------
-    drawing : Drawing
-
     Returns
     -------
     matplotlib.figure.Figure

@@ -22,14 +22,9 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
 
     Parameters
     ----------
-    drawing : Drawing
     titles : bool
         Whether the texts of groups become their titles, which a browser shows under the mouse,
         but not in an ``<img>``.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

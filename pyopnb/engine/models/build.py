@@ -118,8 +118,6 @@ def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> N
 
     Parameters
     ----------
-    where : str
-    op : Op or None
     next_ : str
         How to set the attr.
     **options

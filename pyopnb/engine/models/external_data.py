@@ -63,8 +63,6 @@ class DataPlace(NamedTuple):
 
     Attributes
     ----------
-    path : Path
-    offset : int
     length : int or None
         In bytes; None if the entry has no length, which means as many as dtype and shape need.
     """
@@ -110,10 +108,6 @@ def find_data(
         The folder of the model.
     where : str
         The model, as messages name it.
-
-    Returns
-    -------
-    DataPlace
 
     Raises
     ------
@@ -170,10 +164,6 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ----------
     tensor, folder
         As for `find_data`.
-
-    Returns
-    -------
-    bytes
 
     Raises
     ------

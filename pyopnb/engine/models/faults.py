@@ -37,8 +37,6 @@ class ModelFault(NamedTuple):
 
     Attributes
     ----------
-    error : PyopError
-    node : NodeProto or None
     words : tuple of str
         Words in the runtime text if it refused this. The last one is the name at fault.
     """
@@ -53,14 +51,9 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFaul
 
     Parameters
     ----------
-    proto : ModelProto
     exact : bool
         Whether the runtime has refused the model. Then an op may not be defined later, an int is no
         float, and inputs are counted.
-
-    Yields
-    ------
-    ModelFault
 
     Raises
     ------

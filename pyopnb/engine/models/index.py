@@ -59,17 +59,10 @@ class GraphIndex:
 
     Parameters
     ----------
-    scope : GraphProto or FunctionProto
     outer : GraphIndex, optional
         Of a body: the graph or function around it.
     holder : tuple of (int, str), optional
         Of a body: the node of ``outer`` that holds it, and the name of the attribute.
-
-    Attributes
-    ----------
-    scope : GraphProto or FunctionProto
-    outer : GraphIndex or None
-    holder : tuple of (int, str) or None
 
     Examples
     --------

@@ -27,7 +27,6 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
     Parameters
     ----------
-    proto : ModelProto
     is_op : callable
         It says whether a node runs through an op.
 
@@ -72,14 +71,6 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
 def inlined_functions(proto: ModelProto) -> ModelProto:
     """Return a copy with all calls of local functions written out, for those who only read types.
-
-    Parameters
-    ----------
-    proto : ModelProto
-
-    Returns
-    -------
-    ModelProto
 
     Raises
     ------

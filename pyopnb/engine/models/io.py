@@ -59,7 +59,6 @@ class ModelSource:
 
     Attributes
     ----------
-    proto : ModelProto
     folder : str or None
         Where its external data is; None if it has none.
     taken_out : dict of str to TensorProto
@@ -99,10 +98,6 @@ def read_model(
     absent : bool
         Whether files may be absent, as options of a session can have their
         initializers: see `ModelSource`.
-
-    Returns
-    -------
-    ModelSource
 
     Raises
     ------
@@ -179,10 +174,6 @@ def _no_model(thing: Any) -> ModelError:
 
 def to_model(source: ModelSource) -> ModelProto:
     """Return the model of a source, to be handed out after an edit.
-
-    Parameters
-    ----------
-    source : ModelSource
 
     Returns
     -------
@@ -316,10 +307,6 @@ def _copy(model: ModelProto) -> ModelSource:
 def without_weights(model: ModelProto) -> ModelSource:
     """Copy a model without the data of its large initializers.
 
-    Parameters
-    ----------
-    model : ModelProto
-
     Returns
     -------
     ModelSource
@@ -403,10 +390,6 @@ def open_readonly(model: Any) -> ModelSource:
     ----------
     model : ModelProto, bytes, str or os.PathLike
 
-    Returns
-    -------
-    ModelSource
-
     Raises
     ------
     ModelError
@@ -431,10 +414,6 @@ def as_proto(model: Any) -> ModelProto:
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-
-    Returns
-    -------
-    ModelProto
 
     Raises
     ------

@@ -31,7 +31,6 @@ def check_names(model: Message, where: str) -> None:
 
     Parameters
     ----------
-    model : ModelProto or GraphProto
     where : str
         The model, as messages name it.
 

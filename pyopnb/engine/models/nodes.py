@@ -71,7 +71,6 @@ class Site:
 
     Attributes
     ----------
-    node : NodeProto
     scope : GraphProto or FunctionProto
         The graph or function whose names the node uses.
     path : str

@@ -53,16 +53,7 @@ def _onnx_domains() -> frozenset[str]:
 
 
 def is_onnx_domain(domain: str) -> bool:
-    """Tell whether the operators of a domain are ONNX's own.
-
-    Parameters
-    ----------
-    domain : str
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the operators of a domain are ONNX's own."""
     return domain in _onnx_domains() or domain == "ai.onnx"
 
 
@@ -86,14 +77,6 @@ def op_schema(version: Version) -> defs.OpSchema:
     """Return an op's schema in the onnx form, without inference.
 
     Attrs that the onnx form cannot express are left out.
-
-    Parameters
-    ----------
-    version : Version
-
-    Returns
-    -------
-    onnx.defs.OpSchema
     """
     schema = version.schema
     domain, op_type = split_name(version.op)
@@ -110,16 +93,7 @@ def op_schema(version: Version) -> defs.OpSchema:
 
 
 def stand_in_schema(domain: str, op_type: str) -> defs.OpSchema:
-    """Return the schema of an operator that takes and gives any number of tensors.
-
-    Parameters
-    ----------
-    domain, op_type : str
-
-    Returns
-    -------
-    onnx.defs.OpSchema
-    """
+    """Return the schema of an operator that takes and gives any number of tensors."""
     return defs.OpSchema(
         op_type,
         domain,
@@ -190,10 +164,6 @@ def _attribute(attr: Attr) -> Any:
 
 def default_attribute(attr: Attr) -> AttributeProto | None:
     """Return the default of an attr as a node's attribute.
-
-    Parameters
-    ----------
-    attr : Attr
 
     Returns
     -------

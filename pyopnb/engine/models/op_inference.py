@@ -177,12 +177,7 @@ def _deregister_all() -> None:
 
 
 def without_schemas(function: Callable[[], object]) -> None:
-    """Call a function while ``onnx.defs`` has no op of the registry.
-
-    Parameters
-    ----------
-    function : Callable
-    """
+    """Call a function while ``onnx.defs`` has no op of the registry."""
     locked(_lock, partial(_without_schemas, function))
 
 
@@ -307,14 +302,6 @@ def infer_types(model: ModelProto) -> ModelProto:
 
     Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those
     that replace the ONNX operators and those with attrs that ``onnx.defs`` cannot list.
-
-    Parameters
-    ----------
-    model : ModelProto
-
-    Returns
-    -------
-    ModelProto
 
     Raises
     ------

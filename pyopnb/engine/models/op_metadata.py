@@ -60,10 +60,6 @@ class KeptOp:
 def digest(source: str) -> str:
     """Return the digest of a source.
 
-    Parameters
-    ----------
-    source : str
-
     Returns
     -------
     str
@@ -79,7 +75,6 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     ----------
     model : ModelProto
         It is changed.
-    ops : iterable of KeptOp
     """
     entries = {}
     for op in ops:
@@ -93,16 +88,7 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
 
 
 def kept_names(model: ModelProto) -> set[str]:
-    """Return the names of the ops in the metadata of a model, which are not checked.
-
-    Parameters
-    ----------
-    model : ModelProto
-
-    Returns
-    -------
-    set of str
-    """
+    """Return the names of the ops in the metadata of a model, which are not checked."""
     return {
         entry.key.removeprefix(PREFIX)
         for entry in model.metadata_props
@@ -112,14 +98,6 @@ def kept_names(model: ModelProto) -> set[str]:
 
 def read_ops(model: ModelProto) -> dict[str, KeptOp]:
     """Read the ops from the metadata of a model.
-
-    Parameters
-    ----------
-    model : ModelProto
-
-    Returns
-    -------
-    dict of str to KeptOp
 
     Raises
     ------

@@ -21,10 +21,8 @@ def function_of(
     Parameters
     ----------
     schema : onnx.defs.OpSchema
-    node : NodeProto
     types : sequence of TypeProto
         The types of its inputs; empty for one that is omitted or unknown.
-    version : int
 
     Returns
     -------
@@ -61,7 +59,6 @@ def model_of_call(
 
     Parameters
     ----------
-    node : NodeProto
     schema : onnx.defs.OpSchema
         Of its operator.
     body : FunctionProto

@@ -68,12 +68,7 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
 
 @cache
 def newest_ir_version() -> int:
-    """Return the newest IR version that onnxruntime loads and onnx writes, as installed.
-
-    Returns
-    -------
-    int
-    """
+    """Return the newest IR version that onnxruntime loads and onnx writes, as installed."""
     return next((n for n in range(onnx.IR_VERSION, 3, -1) if _loads(7, n)), 3)
 
 
@@ -82,10 +77,6 @@ def newest_loaded_ir() -> int:
     """Return the newest IR version that the installed onnxruntime loads.
 
     The installed onnx need not write it yet.
-
-    Returns
-    -------
-    int
     """
     newest = newest_ir_version()
     while _loads(7, newest + 1):
@@ -144,10 +135,6 @@ def takes_empty() -> bool:
 
     To try it may end the process, so the version decides. In 1.25 TopK divides by the number of
     elements, and MatMul leaves its result uninitialized. 1.32 was tried and does neither.
-
-    Returns
-    -------
-    bool
     """
     import onnxruntime
 
@@ -161,10 +148,6 @@ def compares_int64() -> bool:
 
     In 1.25 they compare the lower 32 bits where an input has more than one element; 1.32
     compares all of them.
-
-    Returns
-    -------
-    bool
     """
     import onnxruntime
 
@@ -187,10 +170,6 @@ def newest_opset() -> int:
     """Return the newest version of the ONNX operators that onnxruntime loads and onnx knows.
 
     Both are those that are installed.
-
-    Returns
-    -------
-    int
     """
     return next(
         (n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _loads(n, newest_ir_version())),
@@ -225,10 +204,6 @@ def newest_version(domain: str) -> int | None:
     The runtime lists operators of versions that it does not load yet, and may load versions that
     the installed onnx lacks.
 
-    Parameters
-    ----------
-    domain : str
-
     Returns
     -------
     int or None
@@ -248,7 +223,6 @@ class RuntimePort:
 
     Attributes
     ----------
-    name : str
     type : str
         A type variable (``T``), or a type in the runtime notation (``tensor(int64)``).
     takes : frozenset of str
@@ -272,12 +246,8 @@ class Operator:
 
     Attributes
     ----------
-    domain, op_type : str
     since : int
         The version of the domain that it came with.
-    inputs, outputs : tuple of RuntimePort
-    attributes : frozenset of str
-    deprecated : bool
     """
 
     domain: str
@@ -310,14 +280,6 @@ class RuntimeKernel:
 
         A kernel without a last version serves only its first one: a later one may
         have another meaning.
-
-        Parameters
-        ----------
-        since : int
-
-        Returns
-        -------
-        bool
         """
         return self.first == since or (self.first < since <= self.last != _NO_END)
 
@@ -384,11 +346,6 @@ def _port(row: Any) -> RuntimePort:
 
 def operator_at(domain: str, op_type: str, version: int) -> Operator | None:
     """Return an operator in a version of its domain.
-
-    Parameters
-    ----------
-    domain, op_type : str
-    version : int
 
     Returns
     -------

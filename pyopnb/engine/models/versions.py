@@ -67,11 +67,6 @@ def changed_in(domain: str, op_type: str, version: int, older: int) -> int | Non
     A version that only allows more types, or more attrs, means the same for the others: the runtime
     refuses those that are new.
 
-    Parameters
-    ----------
-    domain, op_type : str
-    version, older : int
-
     Returns
     -------
     int or None
@@ -246,7 +241,6 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
 
     Parameters
     ----------
-    proto : ModelProto
     new : iterable of NewImport
         Its `new_imports`.
 

@@ -46,10 +46,6 @@ def check_arguments(
         What to type instead of a wrong argument, by its name. Names that other libraries
         have are keys as well.
 
-    Returns
-    -------
-    callable
-
     Examples
     --------
     >>> @check_arguments
@@ -154,14 +150,6 @@ def _is_feed(value: object) -> bool:
 def describe(value: object) -> str:
     """Describe a value for a message: its type, and its repr where that is short.
 
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> describe(None), describe(1.5), describe(np.zeros(3)), describe(object())
@@ -184,14 +172,6 @@ def is_text(value: object) -> bool:
     """Tell whether a value is a str that UTF-8 can encode.
 
     A str with a lone surrogate cannot be, so no file and no model holds one.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bool
     """
     if not isinstance(value, str):
         return False
@@ -207,8 +187,6 @@ def check_by_name(value: object, where: str, next: str) -> None:
 
     Parameters
     ----------
-    value : object
-    where : str
     next : str
         What to type.
 
@@ -244,16 +222,7 @@ def _is_int(value: object) -> bool:
 
 
 def is_path(value: object) -> bool:
-    """Tell whether a value is a path that the system can look up.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a value is a path that the system can look up."""
     if not isinstance(value, (str, os.PathLike)):
         return False
     path = os.fspath(value)

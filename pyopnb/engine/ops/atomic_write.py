@@ -27,7 +27,6 @@ class PendingFile:
     ----------
     path : Path
         The name that it gets; the writer may choose another one in the same folder.
-    stream : BinaryIO
     """
 
     path: Path
@@ -39,14 +38,6 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
     """Write a file that gets its name only once it is complete and on the disk.
 
     A symbolic link is replaced, not followed. A file that is replaced passes its permissions on.
-
-    Parameters
-    ----------
-    path : Path
-
-    Yields
-    ------
-    PendingFile
 
     Raises
     ------
@@ -85,7 +76,6 @@ def remove_abandoned(folder: Path, start: str) -> None:
 
     Parameters
     ----------
-    folder : Path
     start : str
         The beginning of the files' names.
     """

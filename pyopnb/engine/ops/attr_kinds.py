@@ -92,10 +92,6 @@ def kind_of_class(cls: object) -> str | None:
 def kind_of_value(value: Any) -> str:
     """Find the kind of attr that a value is.
 
-    Parameters
-    ----------
-    value : object
-
     Returns
     -------
     str

@@ -188,18 +188,12 @@ def checked_gradients(
 
     Parameters
     ----------
-    returned : object
-    inputs : sequence of (ndarray or None)
     function : callable
         ``backward``.
     schema : Schema
         The op's.
     name : str
         The op's.
-
-    Returns
-    -------
-    tuple of ndarray
 
     Raises
     ------

@@ -20,13 +20,8 @@ def cache_folder(name: str, purpose: str) -> Path:
 
     Parameters
     ----------
-    name : str
     purpose : str
         What needs it, for messages: ``"op in C++"``.
-
-    Returns
-    -------
-    Path
 
     Raises
     ------

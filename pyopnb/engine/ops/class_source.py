@@ -21,16 +21,7 @@ __all__ = ["class_source", "function_source", "is_importable", "was_changed"]
 
 
 def is_importable(module: str) -> bool:
-    """Tell whether a fresh process can import a module, which excludes the notebook and its cells.
-
-    Parameters
-    ----------
-    module : str
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a fresh process can import a module; the notebook itself cannot be imported."""
     if module == "__main__" or module not in sys.modules:
         return False
     return getattr(sys.modules[module], "__spec__", None) is not None
@@ -38,10 +29,6 @@ def is_importable(module: str) -> bool:
 
 def class_source(cls: type) -> str | None:
     """Return the text of a class, or of the whole cell that defines it.
-
-    Parameters
-    ----------
-    cls : type
 
     Returns
     -------
@@ -85,7 +72,6 @@ def was_changed(cls: type, source: str | None) -> bool:
 
     Parameters
     ----------
-    cls : type
     source : str or None
         Where nothing is known of the class, it counts as unchanged.
     """
@@ -113,10 +99,6 @@ def _text_in_cells(name: str) -> str | None:
 
 def function_source(function: FunctionType) -> str | None:
     """Return the statement of a module that made a function: ``def``, or one with a lambda.
-
-    Parameters
-    ----------
-    function : function
 
     Returns
     -------

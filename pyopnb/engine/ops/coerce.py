@@ -23,14 +23,6 @@ __all__ = [
 def describe_value(value: Any) -> str:
     """Describe a value for an error: its type in the notation of types where it has one.
 
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> describe_value(np.zeros(2)), describe_value([1, 2]), describe_value([1, [2]])
@@ -63,11 +55,6 @@ def cast_expression(name: str, want: DType) -> str:
     ----------
     name : str
         The variable.
-    want : DType
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -81,16 +68,7 @@ def cast_expression(name: str, want: DType) -> str:
 
 
 def dtype_expression(want: DType) -> str:
-    """Write a dtype other than string as an expression: ``np.float32``, ``ml_dtypes.bfloat16``.
-
-    Parameters
-    ----------
-    want : DType
-
-    Returns
-    -------
-    str
-    """
+    """Write a dtype other than string as an expression: ``np.float32``, ``ml_dtypes.bfloat16``."""
     if want.name == "bool":
         return "np.bool_"  # before NumPy 2 there was no np.bool
     module = "ml_dtypes" if want.numpy.isbuiltin == 2 else "np"
@@ -111,14 +89,9 @@ def foreign_array(value: Any, where: str, expected: str, dtype: Any = None) -> n
 
     Parameters
     ----------
-    value : object
     where, expected : str
         For the error.
     dtype : dtype, optional
-
-    Returns
-    -------
-    numpy.ndarray
 
     Raises
     ------

@@ -52,10 +52,6 @@ def collect_definitions() -> Iterator[list[Definition]]:
     """Let `pyop` and similar decorators only check and collect definitions.
 
     A file that fails half-way then defines nothing.
-
-    Yields
-    ------
-    list of Definition
     """
     definitions: list[Definition] = []
     token = _collecting.set((threading.get_ident(), definitions))
@@ -141,10 +137,8 @@ def define_op(
 
     Parameters
     ----------
-    cls : type
     name : str or None
         The class's name in the default domain if None.
-    opset : int
     source : str or None
         Where the class's text is known.
     module : str, optional

@@ -134,14 +134,6 @@ def is_element(value: object) -> bool:
     """Tell whether a class is the type of an array's elements.
 
     `numpy.dtype` takes any class, as ``object``, and the abstract ``np.floating`` as float64.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bool
     """
     if isinstance(value, type) and issubclass(value, np.generic):
         return value not in _ABSTRACT
@@ -156,10 +148,6 @@ def dtype(value: object) -> DType:
     value : str, numpy.dtype, type or int
         ``"float32"``, the ONNX ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1``
         all name the same row.
-
-    Returns
-    -------
-    DType
 
     Raises
     ------

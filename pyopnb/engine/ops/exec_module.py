@@ -31,10 +31,6 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
         A str is given to `linecache`, for tracebacks and `inspect`; bytes are the
         content of the file.
 
-    Returns
-    -------
-    list of Definition
-
     Raises
     ------
     Exception
@@ -75,13 +71,8 @@ def define_all(definitions: Sequence[Definition], source: str | None = None) -> 
 
     Parameters
     ----------
-    definitions : sequence of Definition
     source : str, optional
         Their source, in the place of what each definition has.
-
-    Returns
-    -------
-    tuple of Version
     """
     versions = []
     for definition in definitions:

@@ -17,7 +17,6 @@ def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> An
 
     Parameters
     ----------
-    package, name : str
     homes : mapping
         The modules, by the names that they have.
 
@@ -41,7 +40,6 @@ def require(package: str, least: str, install: str) -> None:
 
     Parameters
     ----------
-    package : str
     least : str
         The oldest version that is supported: ``"1.19"``.
     install : str

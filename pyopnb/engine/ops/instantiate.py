@@ -20,17 +20,12 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
 
     Parameters
     ----------
-    version : Version
     schema : Schema
         The version's, or one with other attrs.
     values : dict
         The node's attributes.
     where : str
         The node, for errors.
-
-    Returns
-    -------
-    object
 
     Raises
     ------
@@ -62,16 +57,10 @@ def failure_notes(
 
     Parameters
     ----------
-    error : BaseException
     where : str
         Node, op and version.
-    schema : Schema
     inputs : sequence of (TensorType or None) or None
         Types of the inputs, None for one that is left out; None if compute was not reached.
-
-    Returns
-    -------
-    list of str
     """
     described = "" if inputs is None else f", with {schema.describe_inputs(inputs)}"
     notes = [f"in {where}{described}"]
@@ -93,7 +82,6 @@ def add_note(error: BaseException, text: str) -> None:
     ----------
     error : BaseException
         If its class refuses notes, it stays without.
-    text : str
     """
     try:
         if text not in getattr(error, "__notes__", ()):

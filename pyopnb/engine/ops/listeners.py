@@ -50,11 +50,6 @@ class Listeners:
     def tell(self, versions: Iterable[Version], removed: Iterable[str] = ()) -> None:
         """Call each listener with each new version, and with the name of each op that was removed.
 
-        Parameters
-        ----------
-        versions : iterable of Version
-        removed : iterable of str
-
         Raises
         ------
         Exception

@@ -30,7 +30,6 @@ def locked(lock: Any, function: Callable[..., _Returned], *arguments: Any) -> _R
     Parameters
     ----------
     lock : threading.Lock or threading.RLock
-    function : callable
     *arguments
         What it is called with.
 

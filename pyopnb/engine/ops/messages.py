@@ -37,7 +37,6 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
 
     Parameters
     ----------
-    value : object
     longest : int
         Characters after which the text is cut.
 
@@ -77,16 +76,7 @@ def _is_visible(character: str) -> bool:
 
 
 def sanitize_source(source: str) -> str:
-    """Make source code safe to print without cutting it.
-
-    Parameters
-    ----------
-    source : str
-
-    Returns
-    -------
-    str
-    """
+    """Make source code safe to print without cutting it."""
     lines = []
     for line in source.split("\n"):
         line = line.expandtabs(4)
@@ -95,30 +85,12 @@ def sanitize_source(source: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Make text safe to print on one line.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-    """
+    """Make text safe to print on one line."""
     return sanitize(text).replace("\n", " ")
 
 
 def plural(count: int, noun: str) -> str:
     """Join a count and its noun, in the plural where needed.
-
-    Parameters
-    ----------
-    count : int
-    noun : str
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -130,11 +102,6 @@ def plural(count: int, noun: str) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Find the known name that a mistyped one most likely means.
-
-    Parameters
-    ----------
-    name : str
-    known : iterable of str
 
     Returns
     -------
@@ -166,11 +133,6 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 def suggest_key(name: str, known: Iterable[str]) -> str | None:
     """Suggest the key to type instead of a mistyped one: the closest, or the few that there are.
 
-    Parameters
-    ----------
-    name : str
-    known : iterable of str
-
     Returns
     -------
     str or None
@@ -193,17 +155,7 @@ def suggest_key(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Suggest the name to type instead of a mistyped one: the closest, or all if none is similar.
-
-    Parameters
-    ----------
-    name : str
-    known : iterable of str
-
-    Returns
-    -------
-    str
-    """
+    """Suggest a name to type instead of a mistyped one: the closest, or all if none is similar."""
     names = list(known)
     return closest(name, names) or ", ".join(names) or "nothing"
 
@@ -218,14 +170,6 @@ def hide_internal_frames(
     """Decorate a public function to end the traceback of a `PyopError` at the user's own line.
 
     Exceptions of the user's code keep all their frames.
-
-    Parameters
-    ----------
-    function : callable
-
-    Returns
-    -------
-    callable
     """
 
     @functools.wraps(function)
@@ -244,10 +188,6 @@ def require_native(module: str) -> None:
 
     Python that runs in the root of a checkout finds the sources before the installed package, and
     they are not compiled.
-
-    Parameters
-    ----------
-    module : str
 
     Raises
     ------

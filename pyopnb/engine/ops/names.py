@@ -78,7 +78,6 @@ def check_opset(opset: object, where: str) -> None:
 
     Parameters
     ----------
-    opset : object
     where : str
         The op, for the error.
 

@@ -228,14 +228,8 @@ def find_version(op: Op, number: int, action: str = "") -> Version:
 
     Parameters
     ----------
-    op : Op
-    number : int
     action : str
         What it is for, in the message.
-
-    Returns
-    -------
-    Version
 
     Raises
     ------

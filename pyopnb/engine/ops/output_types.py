@@ -24,7 +24,6 @@ def promised_types(
 
     Parameters
     ----------
-    schema : Schema
     instance : object
         An instance of the op's class; not looked at where that has no ``infer``.
     inputs : sequence of (TensorType or None)

@@ -39,16 +39,7 @@ _lock = threading.RLock()
 
 
 def dumps(value: object) -> bytes:
-    """Pickle an object, with the classes of the notebook by value.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bytes
-    """
+    """Pickle an object, with the classes of the notebook by value."""
     return _dumps(value, frozenset())
 
 
@@ -186,15 +177,10 @@ def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool =
 
     Parameters
     ----------
-    version : Version
     modules : tuple of str
         Modules under which it serves the retired PyOp's nodes.
     is_gradient : bool
         Whether the version's gradient op is meant.
-
-    Returns
-    -------
-    Op
     """
     with _lock:
         op = registry.find(*split_name(version.op))

@@ -27,13 +27,8 @@ def is_plain(value: Any, want: DType) -> bool:
 
     Parameters
     ----------
-    value : object
     want : DType
         the NumPy scalars of this dtype count as well.
-
-    Returns
-    -------
-    bool
     """
     if not isinstance(value, (bool, int, float, list, tuple)) or isinstance(value, np.generic):
         return False
@@ -79,10 +74,6 @@ def plain_array(
         The variable that the advice converts.
     prefix : str
         What stands before the advised expression: ``"x="`` for a feed.
-
-    Returns
-    -------
-    numpy.ndarray
 
     Raises
     ------

@@ -56,10 +56,6 @@ def bar(what: str = "tensors", since: float | None = None) -> Progress:
         What is counted.
     since : float, optional
         When the work began, by `time.monotonic`. Now if not given.
-
-    Returns
-    -------
-    callable
     """
     since = time.monotonic() if since is None else since
     return _make_bar[0](what, since) if _make_bar else text_bar(what, since)
@@ -86,10 +82,6 @@ def panel() -> Panel | None:
     """Make a panel for an object that changes; return None where nobody watches.
 
     The panel is that of the front end, or lines on stderr.
-
-    Returns
-    -------
-    callable or None
     """
     if _make_panel:
         return _make_panel[0]()
@@ -110,17 +102,7 @@ def _text_panel() -> Panel:
 
 
 def text_bar(what: str, since: float) -> Progress:
-    """Make a bar that is a line of text on stderr.
-
-    Parameters
-    ----------
-    what : str
-    since : float
-
-    Returns
-    -------
-    callable
-    """
+    """Make a bar that is a line of text on stderr."""
     # Whatever is not a terminal may keep every line, as a notebook does.
     interval = _INTERVAL if _is_terminal() else 10 * _INTERVAL
 
@@ -137,13 +119,8 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
     ----------
     done, total : int
         A total of 0 is not known.
-    what : str
     seconds : float
         How long it took so far: after the first second the text has the rate and the time left.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -192,7 +169,6 @@ class Throttled:
 
     Parameters
     ----------
-    show : callable
     interval : float
         Seconds.
     """
@@ -281,13 +257,7 @@ def tracking(what: str, total: int | None) -> Iterator[None]:
 
 
 def advance(what: str, count: int) -> None:
-    """Report items as done, if the current `tracking` block counts these.
-
-    Parameters
-    ----------
-    what : str
-    count : int
-    """
+    """Report items as done, if the current `tracking` block counts these."""
     current = _current.get()
     if current is not None and current.what == what:
         current.add(count)

@@ -535,10 +535,6 @@ def find_op(op: object) -> Op:
     ----------
     op : str, type or Op
 
-    Returns
-    -------
-    Op
-
     Raises
     ------
     UnknownName

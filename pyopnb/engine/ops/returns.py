@@ -99,10 +99,8 @@ class Output:
         The node; can be empty.
     function : callable
         ``compute``.
-    schema : Schema
     number, count : int
         Its place, and how many values ``compute`` has to return.
-    expected : TensorType
     hintable : bool
         Whether a hint of ``compute`` settles the type: the model declares none.
     label : str
@@ -123,8 +121,6 @@ class Output:
 
         Parameters
         ----------
-        value : object
-        want : DType
         arrays_only : bool
             Refuse anything but an ndarray, as the retired PyOp does.
 
@@ -196,10 +192,6 @@ class Output:
         value : ndarray
         inputs : str
             The arguments of compute, if the message should show them.
-
-        Returns
-        -------
-        ResultError
         """
         type_ = type_of(value)
         promised = f"{self.expected}, as the hint of compute says"
@@ -217,18 +209,12 @@ class Output:
 
         Parameters
         ----------
-        value : object
-        got : str
         form : str or None
             The expression that makes it right, with ``{}`` for the value.
         at : str
             The index of the element that it is about.
         expected : str
             The type if not given.
-
-        Returns
-        -------
-        ResultError
         """
         line, expression = origin_of(self.function)
         remedy = None if form is None else f"return {form.format(expression)}"
@@ -303,16 +289,10 @@ def wrong_count(where: str, function: Any, value: Any, wanted: int) -> ResultErr
 
     Parameters
     ----------
-    where : str
     function : callable
         ``compute``.
     value : object
         All that it returned.
-    wanted : int
-
-    Returns
-    -------
-    ResultError
     """
     line, expression = origin_of(function)
     remedy = None

@@ -47,7 +47,6 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[CodeText]:
 
     Parameters
     ----------
-    file : str
     namespace : mapping
         The globals of the code; those of a module in a zip archive know who can read it.
     """
@@ -218,8 +217,6 @@ def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool | Non
 
     Parameters
     ----------
-    cls : type
-    text : str
     namespace : mapping
         The globals of its methods.
     """
@@ -251,7 +248,6 @@ def stale_name(module: ModuleType, name: str) -> str | None:
 
     Parameters
     ----------
-    module : module
     name : str
         What is imported; all that it uses of other files of the user's is looked at as well.
 

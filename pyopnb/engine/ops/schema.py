@@ -37,7 +37,6 @@ class Attr:
 
     Attributes
     ----------
-    name : str
     kind : str
         A name of `pyopnb.engine.ops.attr_kinds.ATTR_KINDS`; ``list[int]`` and so on; ``any``
         where neither annotation nor default tells.
@@ -83,13 +82,8 @@ class Attr:
 
         Parameters
         ----------
-        value : object
         where : str
             The node, for the error.
-
-        Returns
-        -------
-        object
 
         Raises
         ------
@@ -117,16 +111,7 @@ class Attr:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Compare two values of attrs: arrays as a whole, nan equals nan, 1 differs from 1.0.
-
-    Parameters
-    ----------
-    a, b : object
-
-    Returns
-    -------
-    bool
-    """
+    """Compare two values of attrs: arrays as a whole, nan equals nan, 1 differs from 1.0."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -190,10 +175,8 @@ class Schema:
 
     Attributes
     ----------
-    attrs : tuple of Attr
     open_attrs : bool
         ``__init__`` has ``**attrs`` and takes whatever the node has.
-    inputs : tuple of Port
     outputs : tuple of TensorType or None
         None where the class has no return annotation: the node says how many there are.
     infers : bool
@@ -204,7 +187,6 @@ class Schema:
         The class has ``backward``. It is no part of what sessions compare: another op serves it.
     home : str
         What has the attrs as parameters, for messages.
-    doc : str
     """
 
     attrs: tuple[Attr, ...]
@@ -238,10 +220,6 @@ class Schema:
             Attribute values by name.
         where : str
             The node, for errors.
-
-        Returns
-        -------
-        dict
 
         Raises
         ------
@@ -328,7 +306,6 @@ class Schema:
 
         Parameters
         ----------
-        count : int
         where : str
             The node, for the error.
 
@@ -348,14 +325,6 @@ class Schema:
         """Return the port of an input by its position.
 
         All inputs from a variadic port on share that port.
-
-        Parameters
-        ----------
-        position : int
-
-        Returns
-        -------
-        Port
         """
         return self.inputs[min(position, len(self.inputs) - 1)]
 
@@ -366,10 +335,6 @@ class Schema:
         ----------
         types : sequence of (TensorType or None)
             Types of a node's inputs; None for one that is left out.
-
-        Returns
-        -------
-        str
         """
         texts = []
         for position, type_ in enumerate(types[:_MAX_INPUTS]):

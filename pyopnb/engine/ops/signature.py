@@ -44,10 +44,6 @@ def schema_of(cls: type) -> Schema:
         A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are
         inputs (``x=None`` optional, ``*xs`` variadic), its return annotation the outputs.
 
-    Returns
-    -------
-    Schema
-
     Raises
     ------
     DefinitionError

@@ -51,14 +51,6 @@ _MISSING = object()
 def source_closure(versions: Sequence[Version]) -> str:
     """Write the text of a module that defines ops when it is imported.
 
-    Parameters
-    ----------
-    versions : sequence of Version
-
-    Returns
-    -------
-    str
-
     Raises
     ------
     DefinitionError
@@ -90,10 +82,6 @@ def source_closure(versions: Sequence[Version]) -> str:
 
 def free_names(text: str) -> list[str]:
     """List the names that a module's text uses and does not bind.
-
-    Parameters
-    ----------
-    text : str
 
     Returns
     -------

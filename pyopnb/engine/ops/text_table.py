@@ -29,8 +29,6 @@ class Table:
 
     Attributes
     ----------
-    head : sequence of str
-    rows : sequence of sequences of str
     otherwise : str
         The text of a table without rows.
     keys : sequence of sequences of str

@@ -261,10 +261,6 @@ def type_of(value: Any) -> TensorType:
     ----------
     value : array_like
 
-    Returns
-    -------
-    TensorType
-
     Raises
     ------
     InputError

@@ -74,7 +74,6 @@ def check_names(
 
     Parameters
     ----------
-    feeds : collection of str
     types : Mapping
         The inputs and their types, as texts where they are no tensors.
     optional : collection of str
@@ -205,7 +204,6 @@ def check_feed(name: str, value: Any, expected: TensorType | str | None, inside:
 
     Parameters
     ----------
-    name : str
     value : object
         An array, or anything that can be converted to one: numbers, lists, tables, tensors of other
         libraries.
@@ -213,10 +211,6 @@ def check_feed(name: str, value: Any, expected: TensorType | str | None, inside:
         The text of a type that is not a tensor's; None if that is not known.
     inside : str
         The element of a sequence, ``"[0]"``, that the value is.
-
-    Returns
-    -------
-    object
 
     Raises
     ------
@@ -258,8 +252,6 @@ def check_inner(name: str, value: Any, kind: str, where: str = "") -> Any:
 
     Parameters
     ----------
-    name : str
-    value : object
     kind : str
         Its type, ``"seq(float32)"``; others, such as maps, are left to ONNX Runtime.
     where : str
@@ -332,7 +324,6 @@ def as_array(
 
     Parameters
     ----------
-    value : object
     want : TensorType
         The declared type; its dtype may be unknown.
     where : str
@@ -341,10 +332,6 @@ def as_array(
         The variable that the advice converts.
     keyword : bool
         Whether it is given by that name.
-
-    Returns
-    -------
-    numpy.ndarray
 
     Raises
     ------

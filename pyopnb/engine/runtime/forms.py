@@ -42,16 +42,7 @@ def python_form(instance: Any, outputs: int) -> Any:
 
 
 def original(form: object) -> object:
-    """Return the instance that `python_form` was called with.
-
-    Parameters
-    ----------
-    form : object
-
-    Returns
-    -------
-    object
-    """
+    """Return the instance that `python_form` was called with."""
     if isinstance(form, _WithForm):
         return form.instance
     return form

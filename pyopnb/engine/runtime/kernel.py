@@ -52,8 +52,6 @@ class Kernel:
 
     Parameters
     ----------
-    op : Op
-    where : str
     values : dict
         The node's attributes.
     given, resolved : sequence of (TensorType or None)

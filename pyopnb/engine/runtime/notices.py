@@ -29,7 +29,6 @@ def warn_of_lowered(
         See `Session.lowered`.
     proto : ModelProto
         The model as it runs.
-    filled : sequence of FilledNode
     """
     if lowered in _said:
         return

@@ -176,8 +176,6 @@ def run_each(
 
     Parameters
     ----------
-    model : ModelProto
-    feeds : sequence of mapping
     level : str
         The level of the ONNX Runtime optimizations: ``"all"``, ``"no"``, ``"basic"`` …
     providers : sequence

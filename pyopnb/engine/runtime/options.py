@@ -93,7 +93,6 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
 
     Parameters
     ----------
-    providers, options : object
     available : bool
         Also refuse those that this build of ONNX Runtime lacks. Without, ONNX
         Runtime warns of them.

@@ -13,10 +13,6 @@ def are_frames_held() -> bool:
 
     A frame that another thread holds keeps its variables past the end of the call, so an input can
     seem to have been kept. Other profilers that sample from a thread do not say that they run.
-
-    Returns
-    -------
-    bool
     """
     module: Any = sys.modules.get("distributed.worker")
     if module is None:

@@ -27,7 +27,6 @@ class RecurrentSession:
 
     Parameters
     ----------
-    model : ModelProto
     state : mapping of str to ndarray
         The first state by the names of the inputs; it is copied.
     following : mapping of str to str

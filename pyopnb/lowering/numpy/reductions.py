@@ -55,9 +55,6 @@ class _Reduction:
 
     Attributes
     ----------
-    x : Tensor
-    axes : list of int
-    keepdims : bool
     to : numpy.dtype
         Of the NumPy result.
     """

@@ -121,10 +121,6 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     model, base_dir
         As for `replace`.
 
-    Returns
-    -------
-    ModelSource
-
     Raises
     ------
     ModelError

@@ -28,7 +28,6 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
 
     Parameters
     ----------
-    proto : ModelProto
     where : str, NodeProto, function, or several of these
         A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of
         exactly that domain, ``"Softmax"`` of any domain. It may select several nodes, but

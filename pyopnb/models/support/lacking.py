@@ -87,7 +87,6 @@ def lacks(
 
     Parameters
     ----------
-    proto : ModelProto
     new : iterable of NewImport
         Its `new_imports`.
     optimized : bool

@@ -46,7 +46,6 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
 
     Parameters
     ----------
-    proto : ModelProto
     said : str
         The runtime text.
     filled : bool

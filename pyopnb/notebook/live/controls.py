@@ -32,7 +32,6 @@ class Control:
 
     Attributes
     ----------
-    name : str
     widget : ipywidgets.Widget
     read : callable
         Converts the widget's value; raises `InputError` for text that cannot be parsed.

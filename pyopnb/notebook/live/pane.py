@@ -68,7 +68,6 @@ class Pane:
 
         Parameters
         ----------
-        html, text : str
         saved : str
             HTML that stands above the content where there are no controls.
         running : bool

@@ -53,10 +53,8 @@ def report(
 
     Parameters
     ----------
-    state : LiveState
     baseline : str
         What the last run is compared with.
-    ended : bool
     running : float
         When the run in flight began; 0 if none is.
     colors : SteadyColors, optional

@@ -34,10 +34,8 @@ class Run:
     settings : dict
         The values that the run used and the model does not say, as text: of controls, and of
         attrs that were set.
-    seconds : float
     result : Result or None
         None if it raised.
-    error : BaseException or None
     ended : float
         As `time.time` gives it.
     shown : Shown or None
@@ -114,18 +112,12 @@ def run_session(
 
     Parameters
     ----------
-    session : Session
-    feeds : dict
     settings : dict
         For the outcome.
     options : RunOptions
         Whoever sets ``terminate`` in them stops the run.
     view : callable, optional
         Returns what to show of the result. If it raises, the run counts as one that raised.
-
-    Returns
-    -------
-    Run
     """
     # The versions are taken before the run, which uses them to its end.
     versions = {}

@@ -37,11 +37,6 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     view : callable
         It may draw with pyplot, or return a matplotlib figure or something in one, an array, text,
         or anything that IPython displays.
-    result : Result
-
-    Returns
-    -------
-    Shown
     """
     before = _pyplot_numbers()
     value = view(result)

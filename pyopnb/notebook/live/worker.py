@@ -16,10 +16,6 @@ class Worker:
     """Do the same work again on request, on a thread.
 
     A request that arrives during the work is served afterwards; at most one request waits.
-
-    Parameters
-    ----------
-    work : callable
     """
 
     def __init__(self, work: Callable[[], None]) -> None:

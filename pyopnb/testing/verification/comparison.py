@@ -31,7 +31,6 @@ class Disagreement:
 
     Attributes
     ----------
-    trial : Trial
     difference : str
         The output or element, and the two results.
     elements : str
@@ -54,7 +53,6 @@ class Verification:
     ----------
     left_out : list of str
         The inputs that the original refused.
-    disagreement : Disagreement or None
     errors : list of (Trial, Exception)
         Those on which only the converted function raised.
     """
@@ -105,10 +103,6 @@ def verify(
         Leave out inputs for which the original gives NaN or infinities.
     both_raise : bool
         Whether it is a disagreement if the converted function computes where the original raises.
-
-    Returns
-    -------
-    Verification
 
     Examples
     --------

@@ -72,7 +72,6 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
 
     Parameters
     ----------
-    array : ndarray
     shares : callable
         As `draw_shares` returns it.
     sums : bool

@@ -85,10 +85,8 @@ class Judge:
 
     Attributes
     ----------
-    original : callable
     exact : callable
         The same in wider floats; a call that raises there is not compared with it.
-    kernel_error : KernelError
     narrowest : numpy.dtype or None
         The narrowest float that is computed in, if narrower than the inputs and outputs.
     settle : callable or None

@@ -51,7 +51,6 @@ class Trial:
     ----------
     name : str
         As messages say it after "with": ``"tiny numbers in input 0"``.
-    inputs : tuple of (ndarray or None)
     on_edges : bool
         Whether all inputs are meant to sit on the edges of roundings and comparisons, so that a
         result that jumps there is judged all the same.
@@ -84,10 +83,6 @@ def draw_trials(
         Leave NaN and infinities out.
     empty : bool
         Try free dimensions of size 0.
-
-    Yields
-    ------
-    Trial
     """
     yield Trial("the example", examples[0])
     for number, example in enumerate(examples[1:], 1):
@@ -208,16 +203,11 @@ def mild_trials(
 
     Parameters
     ----------
-    example : tuple of (ndarray or None)
     reach : float
         How many times larger than the example's numbers, or than 1, the values may be.
     integer_reach : float, optional
         The same for integers of more than 8 bits, where values up to 10 are always tried; ``reach``
         if not given.
-
-    Returns
-    -------
-    iterator of Trial
     """
     sets_by_input = {}
     for number, array in enumerate(example):
@@ -239,10 +229,6 @@ def value_trials(
         By number of the input, then by name.
     thorough : bool
         Fill each input alone as well, and small ones several times.
-
-    Yields
-    ------
-    Trial
     """
     # A dict keeps the order in which wrong conversions are found soonest.
     names = dict.fromkeys(chain.from_iterable(sets_by_input.values()))

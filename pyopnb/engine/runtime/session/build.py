@@ -45,18 +45,12 @@ def build_state(
 
     Parameters
     ----------
-    config : SessionConfig
     source : ModelSource
         Its proto is changed.
     epoch : int, optional
         The registry's current one if not given.
     setting : Setting, optional
         Attrs that differ from the model's.
-    prepare : callable, optional
-
-    Returns
-    -------
-    SessionState
     """
     __tracebackhide__ = True
     plan = _plan(config, source, registry.epoch if epoch is None else epoch, setting or Setting())

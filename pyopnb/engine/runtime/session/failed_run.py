@@ -29,7 +29,6 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
 
     Parameters
     ----------
-    error : Exception
     state : SessionState
         Its module imports this one.
     feeds : mapping, optional

@@ -41,10 +41,6 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
     ----------
     session : Session
 
-    Returns
-    -------
-    tuple
-
     Raises
     ------
     DefinitionError
@@ -164,12 +160,6 @@ def _refuse_lent(state: SessionState) -> None:
 
 def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:
     """Build the session of a pickle.
-
-    Parameters
-    ----------
-    cls : type
-    model : bytes or str
-    data : bytes
 
     Returns
     -------

@@ -101,7 +101,6 @@ class Feeds:
 
     Parameters
     ----------
-    session : onnxruntime.InferenceSession
     scalars : collection of str
         Names of inputs and outputs that the model declares as scalars.
     """
@@ -260,13 +259,8 @@ def feeds_by_name(
         The model's inputs.
     feeds : sequence
         In that order, or a single dict.
-    named : Mapping
     takes_dict : bool
         Whether a single dict holds the feeds, or else is itself a feed.
-
-    Returns
-    -------
-    dict
 
     Raises
     ------
@@ -326,7 +320,6 @@ class SessionState:
 
     Attributes
     ----------
-    config : SessionConfig
     runtime : onnxruntime.InferenceSession
     feeds : Feeds
         The session's inputs and outputs.
