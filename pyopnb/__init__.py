@@ -191,6 +191,7 @@ def load_ipython_extension(shell: object) -> None:
     Parameters
     ----------
     shell : InteractiveShell
+        IPython passes the running one.
     """
     from pyopnb.notebook.extension import load
 
@@ -203,6 +204,7 @@ def unload_ipython_extension(shell: object) -> None:
     Parameters
     ----------
     shell : InteractiveShell
+        IPython passes the running one.
     """
     from pyopnb.notebook.extension import unload
 

@@ -192,6 +192,7 @@ class Filled(UserWarning):
     Attributes
     ----------
     nodes : tuple of FilledNode
+        In the order of the model; one without an op says why.
     """
 
     def __init__(self, nodes: Iterable[Any]) -> None:

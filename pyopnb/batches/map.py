@@ -82,6 +82,7 @@ class Batches(Displayable, Sequence[Any]):
         Returns
         -------
         ndarray
+            Its first axis has one entry for each batch.
 
         Raises
         ------
@@ -101,6 +102,7 @@ class Batches(Displayable, Sequence[Any]):
         Returns
         -------
         Table
+            One row for each batch that ran, and at most ``most``.
         """
         # If every run raised, there are no outputs, and one column shows the exceptions.
         columns = output_names(self.runs) or ["result"]
@@ -119,6 +121,7 @@ class Batches(Displayable, Sequence[Any]):
         Returns
         -------
         list of str
+            How many rows were left out, and how many batches have no result.
         """
         lines = []
         if len(self.runs) > _MOST_ROWS:

@@ -42,6 +42,7 @@ class SweepRun(BatchRun):
     result : Result or None
         None if the run raised.
     error : Exception or None
+        The exception that the run raised.
     seconds : float
         Duration of the run itself, without the way to the worker.
     worker : str
@@ -102,6 +103,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         Returns
         -------
         ndarray
+            The axes of the output follow the axes of the sweep.
 
         Raises
         ------
@@ -127,10 +129,12 @@ class Sweep(Displayable, Sequence[SweepRun]):
         Parameters
         ----------
         run : SweepRun
+            One of the runs of this sweep.
 
         Returns
         -------
         dict of str
+            By the names that were varied.
         """
         positions = np.unravel_index(run.number, self.shape)
         labels = {}
@@ -154,6 +158,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         Returns
         -------
         Table
+            One row for each run, and at most ``most``.
         """
         outputs = output_names(self.runs)
         rows = []
@@ -181,6 +186,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     Parameters
     ----------
     session : Session, or a model
+        A model gets a session of its own.
     *feeds, **named
         For an input of the model: one array for every run, or a list with an array for each run.
         For an input that is a single number, also a range or an array of numbers. For an attr of

@@ -54,7 +54,9 @@ class BatchRun:
     result : Result or None
         None if the run raised.
     error : Exception or None
+        The exception that the run raised.
     seconds : float
+        Duration of the run itself, without the way to the worker.
     worker : str
         The thread or process that ran it.
     """

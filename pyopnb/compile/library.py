@@ -45,6 +45,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     Returns
     -------
     Path
+        The file that was written.
 
     Raises
     ------

@@ -83,6 +83,7 @@ class DiffBase(Displayable):
         Parameters
         ----------
         text : str
+            From `to_json`.
 
         Returns
         -------

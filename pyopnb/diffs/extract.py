@@ -28,6 +28,7 @@ class ModelCut(NamedTuple):
     Attributes
     ----------
     model : ModelProto
+        The part; its inputs and outputs are the places of the cuts.
     feeds : dict
         Arrays by the names of its inputs; empty if it was not cut from a trace.
     """

@@ -59,6 +59,7 @@ class Reduction(Displayable):
     Attributes
     ----------
     model : ModelProto
+        It fails as the original does.
     feeds : dict
         Arrays by the names of its inputs.
     failure : Failure
@@ -154,6 +155,7 @@ def reduce(
     Parameters
     ----------
     model : ModelProto, bytes or path
+        A model in memory, its serialized bytes, or a file.
     feeds : mapping
         Arrays by the names of the model's inputs.
     fails : callable, optional

@@ -40,6 +40,7 @@ class Failure:
         ``"reference"`` or ``"runtimes"`` where outputs differ; ``"fails"`` where the
         caller's function says so.
     text : str
+        The error message, or how the outputs differ.
     outputs : tuple of dict
         Those of both sides, by name, where they differ.
     fails : callable or None

@@ -74,6 +74,7 @@ class SensitiveNode:
     Attributes
     ----------
     name, op : str
+        The name, or the first output of a node without one, and the operator.
     tensors : tuple of str
         Its inputs, weights and outputs that the quantized model rounds.
     sqnr : float

@@ -93,6 +93,7 @@ class StabilityRow:
         Returns
         -------
         tuple of str
+            One text for each column.
         """
         cells = [part.verdict, "", "", ""]
         facts = part.facts
@@ -112,6 +113,7 @@ class Stability(NamedItems, Displayable):
     Attributes
     ----------
     rows : tuple of StabilityRow
+        One for each way to run the model that was tried.
     runtime : str
         The runtime and level of the usual run.
     """

@@ -42,6 +42,7 @@ class LoweredLine:
     number : int
         In its file or cell.
     text : str
+        With its indentation, without the end of the line.
     operators : tuple of str
         The ONNX operators that it became, without constants.
     reason : str
@@ -69,6 +70,7 @@ class LoweredSource(Displayable):
     Attributes
     ----------
     op : str
+        ``domain::OpType``.
     lines : tuple of LoweredLine
         Empty if the source is not known.
 

@@ -68,6 +68,7 @@ class View(Displayable):
     title : str
         One line that says what it is.
     text : str
+        What a prompt shows.
     body : str
         HTML that survives in a saved and untrusted notebook.
     draw : callable, optional
@@ -97,6 +98,7 @@ class View(Displayable):
         Returns
         -------
         matplotlib.figure.Figure
+            It is in no window yet.
 
         Raises
         ------

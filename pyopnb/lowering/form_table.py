@@ -100,6 +100,7 @@ class Forms(Displayable, Sequence[Form]):
         Returns
         -------
         Table
+            One row for each form.
         """
         rows = []
         for form in self.all:

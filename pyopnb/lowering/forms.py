@@ -59,6 +59,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     Returns
     -------
     Forms
+        The differences and times of each form; it prints as a table.
 
     Raises
     ------

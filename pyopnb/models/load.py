@@ -35,6 +35,7 @@ class Loaded(Displayable):
     Attributes
     ----------
     path : str
+        As it was passed; ``"model"`` for a model in memory.
     model : ModelProto
         Pass it to a `Session`. Its metadata still has the sources of the ops.
     ops : Mapping of str to KeptOp
@@ -90,10 +91,12 @@ class Loaded(Displayable):
         Parameters
         ----------
         op : KeptOp
+            One of ``ops``.
 
         Returns
         -------
         str
+            A note for the listing of the ops.
         """
         for version in self.versions:
             if version.op == op.name:
@@ -160,6 +163,7 @@ def load(
     Parameters
     ----------
     model : path, bytes or ModelProto
+        A model in memory, its serialized bytes, or a file.
     ops : list of str
         Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name
         runs whatever the file has under that name now; a digest runs only that exact source.

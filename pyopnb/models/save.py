@@ -53,6 +53,7 @@ def save(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
+        A model in memory, its serialized bytes, or a file.
     path : path
         If anything fails, an existing file stays as it was.
     external_data : bool, optional

@@ -62,6 +62,7 @@ def skeleton(
     Parameters
     ----------
     model : ModelProto, bytes or path
+        A model in memory, its serialized bytes, or a file.
     node : NodeProto, str, or a row of `missing`
         A str is the name of a node, the name of an output, or an op type that occurs once.
     base_dir : path, optional

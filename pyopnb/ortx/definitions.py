@@ -89,7 +89,9 @@ class Opdef:
     Parameters
     ----------
     op_type : str
+        The name as it was declared.
     func : callable
+        The decorated function.
 
     Attributes
     ----------
@@ -122,6 +124,7 @@ class Opdef:
         Returns
         -------
         Opdef
+            It can be called like the function.
 
         Raises
         ------

@@ -52,6 +52,7 @@ def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
     Parameters
     ----------
     X : array, table of pandas, sparse matrix or list of str
+        With the columns with which the estimator was fitted.
 
     Returns
     -------

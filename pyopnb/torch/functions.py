@@ -59,6 +59,7 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     Returns
     -------
     TorchFunction
+        Call it with tensors, and with the attrs by name.
 
     Raises
     ------
@@ -172,6 +173,7 @@ class TorchFunction:
         Returns
         -------
         torch.Tensor, or tuple of torch.Tensor
+            A tuple if the op has several outputs.
         """
         # torch.compile follows a loop, and no generator.
         for name in attrs:

@@ -128,6 +128,7 @@ def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
     Returns
     -------
     Report
+        It prints as a table, with the reason for each node.
 
     Examples
     --------

@@ -49,6 +49,7 @@ def trace(
     Parameters
     ----------
     model : ModelProto, bytes or path
+        A model in memory, its serialized bytes, or a file.
     *feeds, **named
         By name, or in the order of the model's inputs, or one dict of all by name.
     on : str or path
@@ -73,6 +74,7 @@ def trace(
     Returns
     -------
     Trace
+        The feeds, then the tensors in the order in which they were computed, by name.
 
     Raises
     ------

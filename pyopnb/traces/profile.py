@@ -201,6 +201,7 @@ class Profile(NamedItems, Displayable):
         Returns
         -------
         float
+            In the unit of ``values``.
         """
         return float(values[self._middle].mean())
 
@@ -221,6 +222,7 @@ class Profile(NamedItems, Displayable):
         Returns
         -------
         float
+            From 0 to 1.
         """
         return self.mean(values) / self._mean_wall
 
@@ -249,6 +251,7 @@ class Profile(NamedItems, Displayable):
         Returns
         -------
         list of NodeProfile
+            All nodes that ran.
         """
         # One reduction over all nodes: a mean of the NumPy a node takes seconds where
         # there are thousands.
@@ -308,6 +311,7 @@ class Profile(NamedItems, Displayable):
         Returns
         -------
         str
+            One line.
         """
         text = f"a run: {self.wall}"
         if self.unprofiled is not None:
@@ -335,6 +339,7 @@ class Profile(NamedItems, Displayable):
         Returns
         -------
         Table
+            One row sums up the nodes beyond ``most``.
         """
         nodes = self.ranked()
         shown, faster = nodes[:most], nodes[most:]

@@ -44,6 +44,7 @@ def profile(
     Parameters
     ----------
     session : Session, or a model
+        A model gets a session of its own.
     *feeds, **named
         As in a call of the session. For a feed named ``runs`` or ``warmup``, pass one dict of all
         feeds.

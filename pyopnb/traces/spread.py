@@ -17,9 +17,11 @@ class Spread:
     Attributes
     ----------
     median : float
+        Half of the runs took less.
     low, high : float
         The first and the third quartile: half of the runs are between them.
     least : float
+        The fastest run.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Spread:
         Returns
         -------
         Spread
+            In the unit of ``values``.
         """
         # np.percentile takes 100 µs a node, which adds up for thousands of them.
         times = sorted(values.tolist())

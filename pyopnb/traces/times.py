@@ -72,6 +72,7 @@ class Times(dict[str, NodeTime]):
     Parameters
     ----------
     nodes : dict
+        A `NodeTime` by the key of its group.
     total : float
         The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
     looking : float

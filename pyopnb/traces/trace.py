@@ -168,11 +168,14 @@ class Trace(Displayable):
         Parameters
         ----------
         name : str
+            The tensor.
         default : object, optional
+            What to return if there is no such tensor.
 
         Returns
         -------
         object
+            As in ``trace[name]``.
         """
         return self._arrays().get(name, default)
 

@@ -25,6 +25,7 @@ class TrainingDiff(DiffBase):
     Attributes
     ----------
     a, b : TrainingRecord
+        What each training recorded.
     weights : Diff
         The weights of a against those of b.
     """
@@ -83,6 +84,7 @@ class TrainingDiff(DiffBase):
         Returns
         -------
         list of str
+            One line for each.
         """
         lines = []
         if self.a.optimizer != self.b.optimizer:

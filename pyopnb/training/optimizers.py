@@ -39,6 +39,7 @@ class Optimizer:
     Parameters
     ----------
     learning_rate : float
+        The factor of each step.
     weight_decay : float
         The factor of the L2 regularization, whose gradient ``weight_decay * weight`` is added to
         that of the loss.

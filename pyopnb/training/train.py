@@ -111,6 +111,7 @@ def train(
         (``every``) and at the end. A file is replaced whole or not at all, whenever the process
         ends.
     every : int
+        Steps from one checkpoint to the next.
     resume : path or bool, optional
         The checkpoint to continue from, with the same model, data and optimizer; the steps are
         those of an uninterrupted training, to the bit on the same machine. True takes

@@ -44,6 +44,7 @@ class Training(Comparable):
     epochs : int
         The number of epochs to go through in all.
     optimizer : Optimizer
+        With its learning rate and the like; its state is in the session.
     metric : str
         The name of the metric of ``scores``.
     interrupted : bool

@@ -56,6 +56,7 @@ class Change:
     a, b : tuple of NodeAt
         The nodes concerned, of each model; for a weight, those that read it.
     facts : tuple of Fact
+        What differs, such as an attr with its two values.
     values : Diff or None
         Of a weight that both models have.
     """

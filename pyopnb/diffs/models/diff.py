@@ -76,6 +76,7 @@ class ModelDiff(ToleranceDiff):
         Returns
         -------
         tuple of Change
+            In the order of the diff.
         """
         return tuple(change for change in self.changes if change.kind in kinds)
 

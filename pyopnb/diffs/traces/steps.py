@@ -96,6 +96,7 @@ class ComparedTensor:
         Returns
         -------
         ComparedTensor
+            The same tensor with a new verdict.
         """
         alone = None if self.alone is None else self.alone._judged(tolerances)
         offsets = tuple(diff._judged(tolerances) for diff in self.own)

@@ -50,7 +50,9 @@ class NetronView:
     Attributes
     ----------
     name : str
+        How the caption names the model.
     height : int
+        Height of the frame in pixels.
     """
 
     def __init__(self, view: View, canvas: Canvas, name: str, height: int, embed: bool) -> None:
@@ -101,6 +103,7 @@ class NetronView:
         Parameters
         ----------
         function : callable
+            Takes the node; its return value is ignored.
 
         Returns
         -------

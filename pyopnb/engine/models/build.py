@@ -71,6 +71,7 @@ def node(
     inputs, outputs : sequence of str, or one str of names separated by blanks
         An empty name leaves an optional port out.
     name : str, optional
+        Without one, messages name the node by its first output.
     **attrs
         Values as for `onnx.helper.make_attribute`. An array becomes a tensor, and a ModelProto a
         graph. None leaves the attr out.
@@ -78,6 +79,7 @@ def node(
     Returns
     -------
     NodeProto
+        Not yet part of a model.
 
     Raises
     ------
@@ -209,6 +211,7 @@ def model(
     Returns
     -------
     ModelProto
+        Checked, and with its nodes in an order in which they can run.
 
     Raises
     ------

@@ -86,6 +86,7 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None) -> Any:
     Returns
     -------
     type, or a decorator of classes
+        The class itself under a plain ``@pyop``; a decorator if there are arguments.
 
     Raises
     ------

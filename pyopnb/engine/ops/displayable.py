@@ -46,5 +46,6 @@ class Displayable:
         Returns
         -------
         matplotlib.figure.Figure
+            It is in no window yet.
         """
         return handed_down("display").plot(self)

@@ -133,6 +133,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     Parameters
     ----------
     path : path
+        The Python file.
 
     Returns
     -------

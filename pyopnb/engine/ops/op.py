@@ -34,6 +34,7 @@ class Version(Displayable):
     cls : type
         The class, unchanged.
     schema : Schema
+        The ports and attrs that the class declares.
     opset : int
         First version of the domain that has the op (the ONNX since_version).
     source : str or None
@@ -194,10 +195,12 @@ class Op(Displayable):
         Parameters
         ----------
         epoch : int
+            As in `Version.epoch`.
 
         Returns
         -------
         Version
+            The version of this op.
         """
         for since, version in reversed(self._served):
             if since <= epoch:
@@ -210,10 +213,12 @@ class Op(Displayable):
         Parameters
         ----------
         epoch : int
+            As in `Version.epoch`.
 
         Returns
         -------
         set of int
+            At least one.
         """
         numbers = set()
         for since, version in reversed(self._served):

@@ -101,6 +101,7 @@ class Registry(Displayable):
         Returns
         -------
         Version
+            The new version, which is the current one.
 
         Raises
         ------
@@ -271,6 +272,7 @@ class Registry(Displayable):
         Returns
         -------
         int
+            The number of the new epoch.
         """
         return locked(self._lock, self._advance, 1)
 
@@ -280,6 +282,7 @@ class Registry(Displayable):
         Returns
         -------
         int
+            The number of the new epoch.
         """
         return locked(self._lock, self._advance, 2) - 1
 
@@ -332,10 +335,12 @@ class Registry(Displayable):
         Parameters
         ----------
         domain, op_type : str
+            As a node has them.
 
         Returns
         -------
         Op or None
+            None if there is none in the registry.
         """
         return self._lookup(f"{canonical_domain(domain)}::{op_type}")
 
@@ -353,10 +358,12 @@ class Registry(Displayable):
         Parameters
         ----------
         module, class_name : str
+            The attributes of the node.
 
         Returns
         -------
         Op or None
+            None if no op serves them.
         """
         return self._by_class.get((module, class_name))
 
@@ -368,10 +375,12 @@ class Registry(Displayable):
         Parameters
         ----------
         name : str
+            ``domain::OpType``.
 
         Returns
         -------
         tuple of str
+            Empty for an op that serves no such nodes.
         """
         return tuple(module for (module, _), op in list(self._by_class.items()) if op.name == name)
 
@@ -403,10 +412,12 @@ class Registry(Displayable):
         Parameters
         ----------
         name : str
+            ``domain::OpType``.
 
         Returns
         -------
         tuple of Version
+            The current version is the last.
 
         Raises
         ------
@@ -423,12 +434,14 @@ class Registry(Displayable):
         Parameters
         ----------
         name : str
+            ``domain::OpType``.
         number : int, optional
             The version to restore; the one before the current if not given.
 
         Returns
         -------
         Version
+            The new version, whose ``restored`` is the number of the old one.
 
         Raises
         ------
@@ -473,6 +486,7 @@ class Registry(Displayable):
         Parameters
         ----------
         name : str
+            ``domain::OpType``.
 
         Raises
         ------

@@ -74,11 +74,14 @@ class Result(Displayable):
         Parameters
         ----------
         name : str
+            The output.
         default : object, optional
+            What to return if there is no such output.
 
         Returns
         -------
         object
+            An array, or the list or dict of an output that is not a tensor.
         """
         return self._arrays.get(name, default)
 
@@ -88,6 +91,7 @@ class Result(Displayable):
         Returns
         -------
         KeysView of str
+            In the order of the model's outputs.
         """
         return self._arrays.keys()
 
@@ -100,6 +104,7 @@ class Result(Displayable):
         Returns
         -------
         ItemsView
+            In the order of the model's outputs.
         """
         return self._arrays.items()
 
@@ -109,6 +114,7 @@ class Result(Displayable):
         Returns
         -------
         ValuesView
+            In the order of the model's outputs.
         """
         return self._arrays.values()
 

@@ -76,10 +76,12 @@ class TensorType:
         dtype : str, numpy.dtype, type or int, optional
             As `pyopnb.engine.ops.dtypes.dtype` takes it.
         shape : sequence of (int, str or None), optional
+            Sizes, symbols, and None for a size that is not known.
 
         Returns
         -------
         TensorType
+            What is not given stays.
 
         Raises
         ------
@@ -98,6 +100,7 @@ class TensorType:
         Parameters
         ----------
         other : TensorType
+            The type of the tensor that is passed.
         sizes : dict, optional
             Sizes of this type's symbols. A symbol that is not in it yet is bound to the
             other type's size; one that is there must agree. Without it, symbols are not
@@ -106,6 +109,7 @@ class TensorType:
         Returns
         -------
         bool
+            Whether dtype, rank and each dimension fit.
 
         Examples
         --------
@@ -125,12 +129,14 @@ class TensorType:
         Parameters
         ----------
         shape : sequence of (int, str or None)
+            Sizes, symbols, and None for a size that is not known.
         sizes : dict, optional
             As in `accepts`.
 
         Returns
         -------
         bool
+            Whether rank and each dimension fit.
         """
         if self.shape is None:
             return True
@@ -150,6 +156,7 @@ class TensorType:
         Returns
         -------
         TensorType
+            The same dtype and rank.
         """
         return TensorType(self.dtype, self.shape and (None,) * len(self.shape))
 
@@ -175,6 +182,7 @@ def tensor_type(value: object) -> TensorType:
     Returns
     -------
     TensorType
+        A TensorType is returned as it is.
 
     Raises
     ------

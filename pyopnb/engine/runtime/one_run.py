@@ -50,6 +50,7 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     Parameters
     ----------
     model : ModelProto, bytes or path
+        A model in memory, its serialized bytes, or a file.
     *feeds, **named
         By name, in the order of the model's inputs, or one dict of all by name. Use the dict for a
         feed named ``fill``.

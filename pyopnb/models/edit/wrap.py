@@ -98,6 +98,7 @@ def wrap(
     Returns
     -------
     ModelProto
+        A model with ops around the nodes; the original is unchanged.
 
     Raises
     ------

@@ -39,6 +39,7 @@ class MissingNode:
         ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``,
         ``"mixed dtypes"``, ``"wrong attr"`` or ``"opset too new"``.
     reason : str
+        A sentence for the table of `missing`.
     is_in_catalog : bool
         Whether `fill` runs it with an operator of the catalog.
     """

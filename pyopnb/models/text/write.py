@@ -60,6 +60,7 @@ def text(
     Returns
     -------
     str
+        It ends with a newline.
 
     Raises
     ------

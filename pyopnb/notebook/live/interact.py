@@ -204,6 +204,7 @@ def interact(
     Parameters
     ----------
     session : Session
+        A `pyopnb.Session`; it keeps its own attrs.
     **requests
         By the name of an input of the model or of an attr of its ops. An array is fed as it is. A
         number, bool, str, ``(min, max)``, ``(min, max, step)`` or list of choices becomes a

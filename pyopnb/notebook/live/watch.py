@@ -34,7 +34,9 @@ class Watch(LiveOutput):
     seconds : float
         Duration of the last run.
     runs : int
+        How often the session was run here.
     closed : bool
+        Whether the output has ended.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ def watch(
     Parameters
     ----------
     session : Session
+        A `pyopnb.Session`.
     *feeds, **named
         As in a call of the session. Arrays are copied.
     rtol, atol : float, optional

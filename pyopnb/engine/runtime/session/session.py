@@ -366,6 +366,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Returns
         -------
         Session
+            It follows redefined ops like this one.
 
         Raises
         ------
@@ -584,6 +585,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             the error message. After an error the list is empty, and the attribute ``exception`` of
             the str is the exception, an op's own with its traceback.
         user_data : object
+            Passed to the callback as it is.
 
         Raises
         ------
@@ -640,6 +642,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Returns
         -------
         onnxruntime.IOBinding
+            For `run_with_iobinding` of this session.
         """
         runtime = self._update().runtime
         binding = onnxruntime.IOBinding(runtime)
@@ -767,6 +770,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Returns
         -------
         Trace
+            The feeds, then the tensors in the order in which they were computed, by name.
 
         Raises
         ------
