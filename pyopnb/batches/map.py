@@ -245,7 +245,7 @@ def _begin(session: Session, is_copy: bool) -> tuple[Session, SessionState]:
     A copy in a worker has them already, with its instances.
     """
     fixed = session if is_copy else session.with_attrs()
-    return fixed, fixed._update()
+    return fixed, fixed.update()
 
 
 def _ready(state: tuple[Session, SessionState]) -> Callable[[Any], Run]:

@@ -235,7 +235,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     check_executor(executor, "sweep")
     if not isinstance(session, Session):
         session = Session(session)
-    types = session._feeds.types
+    types = session.state.feeds.types
     values = feeds_by_name(list(types), feeds, named)
     fixed: dict[str, Any] = {}
     axes: dict[str, list[Any]] = {}
@@ -285,7 +285,7 @@ def _begin(session: Session, _: bool) -> Session:
 def _ready(session: Session) -> Callable[[_Item], Run]:
     # The session keeps its attrs, and chunks on several threads do not set each other's.
     varied = session.with_attrs()
-    types = session._feeds.types
+    types = session.state.feeds.types
 
     def ready(item: _Item) -> Run:
         values, fixed = item
@@ -297,7 +297,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
                 # A node or an op can stand in front of the attr, as in "SoftClip.limit".
                 where, _, attr = name.rpartition(".")
                 varied.set_attrs(where or None, **{attr: value})
-        built = varied._update()
+        built = varied.update()
         feeds = built.feeds.by_name((), feeds)
         return lambda: (built.feeds.output_names, built.run(None, feeds))
 
@@ -337,7 +337,7 @@ def _values(session: Session, name: str, values: Any) -> list[Any]:
     """List the values of a name that is varied."""
     if isinstance(values, np.ndarray) and values.ndim == 1:
         values = values.tolist()
-    if name in session._feeds.types:
+    if name in session.state.feeds.types:
         return list(values)
     attr_kind = _attr_kind(session, name)
     is_list = isinstance(values, (list, tuple, range))
@@ -355,6 +355,6 @@ def _values(session: Session, name: str, values: Any) -> list[Any]:
 
 def _attr_kind(session: Session, name: str) -> str:
     where, _, attr = name.rpartition(".")
-    kernel = select_kernels(session._kernels, where or None, [attr])[0]
+    kernel = select_kernels(session.state.kernels, where or None, [attr])[0]
     kinds = {row.name: row.kind for row in kernel.op.current.schema.attrs}
     return kinds.get(attr, "any")

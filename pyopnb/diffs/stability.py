@@ -300,14 +300,14 @@ class _Trials:
         self.session = session_for_run(model, fill, providers=self.providers)
         # What stands in for nodes is in the model of the session, for all the sessions that follow.
         self.model = self.session.to_model_proto() if fill else model
-        if isinstance(self.model, ModelProto) and not self.session._state.taken_out:
+        if isinstance(self.model, ModelProto) and not self.session.state.taken_out:
             # Copying and serializing the weights for each of them takes as long
             # as ONNX Runtime does.
             self.model = self.model.SerializeToString()
         self.names = [info.name for info in self.session.get_outputs()]
-        self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
+        self.feeds = self.session.state.feeds.arrays(self.session.state.feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)
-        self.runtime = runtime_text(self.session._state, optimized=True)
+        self.runtime = runtime_text(self.session.state, optimized=True)
 
     def run(self, session: Session, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run a session, and give the outputs by name."""

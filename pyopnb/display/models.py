@@ -46,7 +46,7 @@ _Value = TypeVar("_Value")
 @view.register(Session)
 def view_session(thing: Session, **options: Any) -> View:
     """Show the model that a session runs."""
-    return view_model(thing._state.source(in_use=True).proto, **options)
+    return view_model(thing.state.source(in_use=True).proto, **options)
 
 
 @view.register(ModelProto)

@@ -131,7 +131,7 @@ def _parameters(function: Any, name: str, earlier: list[str], positional: int) -
 
 def _feeds(model: Any) -> list[str]:
     if isinstance(model, Session):
-        return list(model._feeds.types)
+        return list(model.state.feeds.types)
     if isinstance(model, ModelProto):
         initializers = {tensor.name for tensor in model.graph.initializer}
         return [info.name for info in model.graph.input if info.name not in initializers]

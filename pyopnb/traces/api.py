@@ -124,7 +124,7 @@ def trace(
     if on == "onnxruntime":
         session = session_for_run(model, fill, base_dir, providers)
         _check_loaded(providers, session.get_providers())
-        return run_traced(session, session._state, session._feeds.by_name(feeds, named), options)
+        return run_traced(session.state, session.state.feeds.by_name(feeds, named), options)
     # The evaluator runs bodies inside one call, where nobody can look.
     _refuse("bodies", bodies, "the reference implementation")
     source = read_model(model, base_dir)

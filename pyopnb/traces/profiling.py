@@ -100,13 +100,13 @@ def profile(
     if not isinstance(session, Session):
         session = Session(session)
     # Ops that were redefined since the last run serve here in their new versions.
-    state = session._update()
+    state = session.update()
     feeds_by_name = state.feeds.by_name(feeds, named)
     source, model = model_beside(state, "profile")
     shadow = _ShadowRuns(runs, warmup, frozenset(state.ops))
     with tracking("runs", runs):
         unprofiled = _unprofiled(session, state, feeds_by_name, runs)
-        executed = shadow.run(session, state, source, feeds_by_name)
+        executed = shadow.run(state, source, feeds_by_name)
     runtime = runtime_text(state)
     return shadow.profile(executed, model=model, unprofiled=unprofiled, runtime=runtime)
 
@@ -128,7 +128,7 @@ def _unprofiled(
     # A session that shares ONNX Runtime's, with instances of its own: what ops keep on
     # self is not touched.
     shared = session.with_attrs()
-    calls = _calls(shared._update(), feeds, min(runs, _UNPROFILED), "before the profile")
+    calls = _calls(shared.update(), feeds, min(runs, _UNPROFILED), "before the profile")
     return Spread.of(np.array([call.took for call in calls]))
 
 
@@ -164,7 +164,6 @@ class _ShadowRuns:
 
     def run(
         self,
-        session: Session,
         state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
@@ -182,11 +181,11 @@ class _ShadowRuns:
                 "measured one node after the other, "
                 "where the session's ORT_PARALLEL runs some at once"
             )
-        with session_beside(session, state, source, self.prepare) as (profiled, saved):
-            offset = clock_offset(profiled._state.runtime)
+        with session_beside(state, source, self.prepare) as (profiled, saved):
+            offset = clock_offset(profiled.state.runtime)
             try:
                 self._check_room(saved)
-                self._run_all(profiled._state, feeds)
+                self._run_all(profiled.state, feeds)
             finally:
                 path = profiled.end_profiling()
             executed = saved or self.timed.named

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnxruntime
 from onnx import ModelProto, TensorProto
@@ -42,9 +42,6 @@ from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 from pyopnb.traces.times import Times
 from pyopnb.traces.trace import Trace
 
-if TYPE_CHECKING:
-    from pyopnb.engine.runtime.session.session import Session
-
 __all__ = [
     "LEVELS",
     "TraceOptions",
@@ -77,14 +74,12 @@ class TraceOptions:
             raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)))
 
 
-def run_traced(
-    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions
-) -> Trace:
+def run_traced(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
     """Run a session's model with its tensors exposed, with the versions and attrs of its state."""
     __tracebackhide__ = True
     feeds = state.feeds.arrays(feeds)
     try:
-        return _trace_whole(session, state, feeds, wanted)
+        return _trace_whole(state, feeds, wanted)
     except (InputError, UnknownName):
         raise  # nothing ran
     except Exception as error:
@@ -92,13 +87,11 @@ def run_traced(
         if is_of_runtime(error) and not hasattr(error, "__notes__"):
             name_node(error, state, feeds)
         with suppress(Exception):  # the error of the run matters more
-            _attach_partial(session, state, feeds, wanted, error)
+            _attach_partial(state, feeds, wanted, error)
         raise
 
 
-def _trace_whole(
-    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions
-) -> Trace:
+def _trace_whole(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
     __tracebackhide__ = True
     # The model that ran is shown without its weights, which can be gigabytes.
     source, model = model_beside(state, "trace")
@@ -109,11 +102,11 @@ def _trace_whole(
     # numbers: a plain run tells.
     unexposed, unprofiled = None, None
     if checks:
-        unexposed, unprofiled = _timed_run(session, state, outputs, feeds)
+        unexposed, unprofiled = _timed_run(state, outputs, feeds)
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
-    arrays, times = traced.run(session, state, source, feeds)
+    arrays, times = traced.run(state, source, feeds)
     # How long the same model takes without profile and without exposed tensors.
     if times is not None:
         times.unprofiled = unprofiled
@@ -134,7 +127,6 @@ def _trace_whole(
 
 
 def _attach_partial(
-    session: Session,
     state: SessionState,
     feeds: Mapping[str, Any],
     wanted: TraceOptions,
@@ -157,7 +149,7 @@ def _attach_partial(
     )
     # It fails as the run before it did, of which the caller has the error.
     with suppress(Exception):
-        traced.run(session, state, source, feeds)
+        traced.run(state, source, feeds)
     if not traced.sink.summaries:
         return
     notes = getattr(error, "__notes__", None) or [f"{type(error).__name__}: {error}"]
@@ -174,7 +166,7 @@ def _attach_partial(
 
 
 def _timed_run(
-    session: Session, state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
+    state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
     """Run unexposed, and time it in microseconds."""
     __tracebackhide__ = True
@@ -217,7 +209,6 @@ class _TracedRun:
 
     def run(
         self,
-        session: Session,
         state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
@@ -236,7 +227,7 @@ class _TracedRun:
                 exposed_names.append(tensor.name)
         expose(source.proto, exposed_names)
         try:
-            return self._run_exposed(session, state, source, feeds)
+            return self._run_exposed(state, source, feeds)
         except ModelError:
             # An exposed tensor keeps ONNX Runtime from removing its node, which may have no kernel.
             # A tap does not.
@@ -254,12 +245,11 @@ class _TracedRun:
         source.proto.graph.output.extend(kept)
         hidden = [t for t in self.tensors if t.name in unserved and t.name not in constants]
         self.tapped = tappable_tensors(source.proto, hidden)
-        arrays, times = self._run_exposed(session, state, source, feeds)
+        arrays, times = self._run_exposed(state, source, feeds)
         return {**arrays, **constants}, times
 
     def _run_exposed(
         self,
-        session: Session,
         state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
@@ -281,13 +271,13 @@ class _TracedRun:
             entries["session.intra_op.allow_spinning"] = "0"
         times = bool(self.options.times)
         with session_beside(
-            session, state, source, self.prepare, profiles=times, changes=changes, entries=entries
+            state, source, self.prepare, profiles=times, changes=changes, entries=entries
         ) as (exposed, saved):
-            names = exposed._feeds.output_names
-            self.left_out = exposed._state.runtime._left_out
+            names = exposed.state.feeds.output_names
+            self.left_out = exposed.state.left_out
             try:
                 # The session is not updated: a rebuilt one would expose and measure nothing.
-                values = exposed._state.run(names, feeds)
+                values = exposed.state.run(names, feeds)
             finally:
                 profile = exposed.end_profiling() if times else ""
             arrays = dict(zip(names, values, strict=True))

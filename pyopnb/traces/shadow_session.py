@@ -17,12 +17,12 @@ from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, without_weights
 from pyopnb.engine.runtime.options import CHANGING
 from pyopnb.engine.runtime.plan import is_op
+from pyopnb.engine.runtime.session.session import Session, derived_session
 from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import ModelError
 
 if TYPE_CHECKING:
     from pyopnb.engine.runtime.session.build import Prepare
-    from pyopnb.engine.runtime.session.session import Session
 
 __all__ = [
     "can_save",
@@ -68,7 +68,6 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
 
 @contextmanager
 def session_beside(
-    session: Session,
     state: SessionState,
     source: ModelSource,
     prepare: Prepare,
@@ -82,11 +81,11 @@ def session_beside(
     Parameters
     ----------
     state : SessionState
-        The state with the versions and attrs that the new session gets.
+        The state of the user's session, with the versions and attrs that the new session gets.
     source : ModelSource
         The model of the new session.
     prepare : callable
-        As for `Session._with_model`.
+        As for `derived_session`.
     profiles : bool
         Whether ONNX Runtime writes a profile, and the graph that it runs.
     changes : mapping, optional
@@ -116,7 +115,7 @@ def session_beside(
             **(changes or {}),
         }
         with _changed_options(state, fields, entries or {}) as options:
-            shadow = session._with_model(source, state, options, prepare)
+            shadow = derived_session(state, source, options, prepare)
             executed = executed_graph(options)
         yield shadow, executed
 

@@ -250,7 +250,7 @@ class _ModelWithLoss:
 
     def types(self) -> dict[str, TensorType | None]:
         """Return the types of the inputs that a batch feeds: all but the weights."""
-        types = dict(self.evaluation._feeds.types)
+        types = dict(self.evaluation.state.feeds.types)
         for name in self.weights:
             types.pop(name, None)
         return types
@@ -358,7 +358,7 @@ def _mean(
         # The last batch can be smaller, and must not count as much as the others.
         size = len(next(iter(feeds.values())))
         results = session.run(None, {**values, **feeds})
-        outputs = dict(zip(session._feeds.output_names, results, strict=True))
+        outputs = dict(zip(session.state.feeds.output_names, results, strict=True))
         # A metric may return a np.float32, which the JSON of a checkpoint cannot hold.
         total += size * float(measure(outputs, feeds))
         count += size

@@ -326,7 +326,7 @@ class Training(Comparable):
     def _current_versions(self) -> dict[str, int]:
         self._registry_epoch = registry.epoch
         numbers = {}
-        for name in self._session.session._ops:
+        for name in self._session.session.state.ops:
             if name in registry:
                 numbers[name] = registry[name].current.number
         return numbers

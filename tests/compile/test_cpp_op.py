@@ -31,7 +31,7 @@ def test_session_calls_the_function():
     cls = pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
     session = pyopnb.Session(pyopnb.parse(MODEL))
     np.testing.assert_allclose(session(x=X)["y"], 2 * np.tanh(np.abs(X) / 2), rtol=1e-6)
-    (kernel,) = session._kernels
+    (kernel,) = session.state.kernels
     assert kernel.at(pyopnb.registry.epoch).compiled
     assert cls.__doc__ == "Clip x smoothly to ±limit."
     np.testing.assert_allclose(cls(limit=2.0).compute(X), 2 * np.tanh(X / 2), rtol=1e-6)

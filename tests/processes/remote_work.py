@@ -101,12 +101,12 @@ def versions():
 def numbers(session):
     """The numbers of the versions that a session serves."""
     return {
-        kernel.op.name: kernel.op.at(session._state.epoch).number for kernel in session._kernels
+        kernel.op.name: kernel.op.at(session.state.epoch).number for kernel in session.state.kernels
     }
 
 
 def modules_of_classes(session):
-    return {kernel.op.name: kernel.op.current.cls.__module__ for kernel in session._kernels}
+    return {kernel.op.name: kernel.op.current.cls.__module__ for kernel in session.state.kernels}
 
 
 def text(thing):

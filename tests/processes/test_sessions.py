@@ -221,7 +221,7 @@ def test_options_come_along_as_far_as_they_can_be_read():
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
     given = pyopnb.Session(model, options, ["CPUExecutionProvider"], [{}], enable_fallback=0)
-    recipe = pickle.loads(pickle.dumps(given))._state.config
+    recipe = pickle.loads(pickle.dumps(given)).state.config
     for name in ("intra_op_num_threads", "graph_optimization_level", "execution_mode", "logid"):
         assert getattr(recipe.options, name) == getattr(options, name), name
     assert recipe.options.get_session_config_entry("session.set_denormal_as_zero") == "1"

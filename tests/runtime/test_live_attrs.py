@@ -143,8 +143,8 @@ def test_old_instances_are_let_go(scale):
     gc.collect()
     assert len(made) == 100
     assert sum(ref() is not None for ref in made) <= 2
-    assert len(session._kernels) == 1 and all(
-        len(p._states) <= 2 and len(p.settings._own) <= 2 for p in session._kernels
+    assert len(session.state.kernels) == 1 and all(
+        len(p._states) <= 2 and len(p.settings._own) <= 2 for p in session.state.kernels
     )
 
 

@@ -40,7 +40,8 @@ def same(kind):
 def test_plain_values(kind, value):
     session = same(kind)
     expected = np.asarray(
-        list(value) if isinstance(value, range) else value, session._feeds.types["x"].dtype.numpy
+        list(value) if isinstance(value, range) else value,
+        session.state.feeds.types["x"].dtype.numpy,
     )
     for result in (session(x=value), session(value), session({"x": value})):
         assert result["y"].dtype == expected.dtype
@@ -131,7 +132,7 @@ class Elsewhere:
 
 def memory_of(kind, value):
     """The array that is handed to ONNX Runtime."""
-    feeds, _ = same(kind)._feeds.check({"x": value})
+    feeds, _ = same(kind).state.feeds.check({"x": value})
     return feeds["x"]
 
 

@@ -106,7 +106,7 @@ def test_when_the_other_is_rebuilt_it_follows(session):
 
 def test_many_steps_and_many_sessions_leave_nothing_behind(session):
     run(session)
-    kernels = list(session._kernels)
+    kernels = list(session.state.kernels)
     other = session.with_attrs()
     for step in range(200):
         other.set_attrs(by=float(step))

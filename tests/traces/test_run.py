@@ -309,7 +309,7 @@ def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
 def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    state = pyopnb.Session(chain, options)._state
+    state = pyopnb.Session(chain, options).state
     entered = threading.Event()
     level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -334,7 +334,7 @@ def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
 def test_no_other_session_is_made_with_the_options_that_a_trace_changes(chain):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    state = pyopnb.Session(chain, options)._state
+    state = pyopnb.Session(chain, options).state
     sessions = []
     other = threading.Thread(target=lambda: sessions.append(pyopnb.Session(chain, options)))
     changes = {"enable_profiling": True, "optimized_model_filepath": ""}
@@ -343,7 +343,7 @@ def test_no_other_session_is_made_with_the_options_that_a_trace_changes(chain):
         other.join(0.2)
         assert not sessions
     other.join()
-    assert not sessions[0]._state.runtime._sess.session_options.enable_profiling
+    assert not sessions[0].state.runtime._sess.session_options.enable_profiling
 
 
 def test_a_trace_while_the_op_gets_another_dtype_is_of_one_version():
@@ -499,7 +499,7 @@ def test_weights_that_had_to_leave_the_model(monkeypatch):
     model = parsed("a = Add(x, w)\ny = Neg(a)")
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     session = pyopnb.Session(model)
-    assert session._state.taken_out
+    assert session.state.taken_out
     trace = session.trace(np.zeros(2000, np.float32), level="summaries")
     assert (
         np.array_equal(trace.initializers["w"], w)

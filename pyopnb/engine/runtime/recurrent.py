@@ -87,13 +87,13 @@ class RecurrentSession:
             Whatever an op raised.
         """
         __tracebackhide__ = True
-        runtime = self.session._update().runtime
+        runtime = self.session.update().runtime
         # At first, and where a redefined op has other outputs.
         if runtime is not self._runtime:
             self._bind(runtime)
         binding = self._bindings[self._now]
         # The binding itself does not keep the arrays.
-        convert = self.session._feeds.convert
+        convert = self.session.state.feeds.convert
         self._feeds = as_ortvalues({name: convert(name, value) for name, value in feeds.items()})
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)

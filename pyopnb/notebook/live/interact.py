@@ -227,7 +227,7 @@ def interact(
         A name is unknown, an input has no value, or a request does not fit.
     """
     require_session(session, "interact")
-    types = session._feeds.types
+    types = session.state.feeds.types
     available = _targets(session)
     feeds: dict[str, Any] = {}
     controls: dict[str, Control] = {}
@@ -251,7 +251,7 @@ def interact(
             raise _unknown(name, [*types, *available])
     # A wrong feed is refused here, in the cell, and not in the output of the first run.
     scalars = {name: control.value for name, control in controls.items() if name in types}
-    session._feeds.check(session._feeds.by_name((), {**feeds, **scalars}))
+    session.state.feeds.check(session.state.feeds.by_name((), {**feeds, **scalars}))
     return Interact(session, feeds, controls, targets, view)
 
 

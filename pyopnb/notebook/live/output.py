@@ -76,7 +76,7 @@ class LiveOutput:
         def on_definition(version: Version) -> None:
             output = reference()
             # Other sessions' ops do not concern this output.
-            if output is not None and version.op in output.session._ops:
+            if output is not None and version.op in output.session.state.ops:
                 output._cells.refresh(output)
 
         self._unsubscribe = registry.subscribe(on_definition)

@@ -121,7 +121,7 @@ def run_session(
     """
     # The versions are taken before the run, which uses them to its end.
     versions = {}
-    for name in session._ops:
+    for name in session.state.ops:
         op = registry.find(*split_name(name))
         if op is not None:
             versions[name] = op.current
@@ -133,7 +133,7 @@ def run_session(
     try:
         outputs = session.run(None, feeds, options)
         seconds = time.perf_counter() - start
-        result = Result(dict(zip(session._feeds.output_names, outputs, strict=True)))
+        result = Result(dict(zip(session.state.feeds.output_names, outputs, strict=True)))
         if view is not None:
             shown = shown_by(view, result)
     except (Exception, KeyboardInterrupt) as raised:

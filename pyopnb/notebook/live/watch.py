@@ -55,8 +55,7 @@ class Watch(LiveOutput):
 
         # The session must not keep the output alive, so it is given a function with a weak
         # reference only.
-        session._attr_listeners.add(on_attrs)
-        self._forget_attrs = weakref.finalize(self, session._attr_listeners.discard, on_attrs)
+        self._forget_attrs = weakref.finalize(self, session.subscribe(on_attrs))
         self.refresh()
 
     def _baseline(self, run: Run) -> Run | None:
@@ -131,10 +130,10 @@ def _copy_feeds(
     session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Copy the feeds into memory that nobody else writes to."""
-    by_name = session._feeds.by_name(feeds, named)
+    by_name = session.state.feeds.by_name(feeds, named)
     # The feeds are checked once, and copied: a later change of the user's array must not look
     # like one of the op's.
-    checked, _ = session._feeds.check(by_name)
+    checked, _ = session.state.feeds.check(by_name)
     return {
         name: value.copy() if isinstance(value, np.ndarray) else value
         for name, value in checked.items()

@@ -50,7 +50,7 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
         than 2 GB of weights in memory.
     """
     __tracebackhide__ = True
-    state = session._update()
+    state = session.update()
     _refuse_lent(state)
     config, setting = state.config, state.setting
     instances = _instances(state)

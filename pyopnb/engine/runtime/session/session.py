@@ -7,8 +7,9 @@ import inspect
 import os
 import threading
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -35,16 +36,15 @@ from pyopnb.engine.runtime.session.live_attrs import (
     merge_attrs,
     select_kernels,
 )
-from pyopnb.engine.runtime.session.state import Feeds, SessionState, SharedState
+from pyopnb.engine.runtime.session.state import SessionState, SharedState
 from pyopnb.engine.runtime.settings import Setting
 from pyopnb.errors import Filled, InputError, SessionRebuilt
 
 if TYPE_CHECKING:
     from pyopnb.engine.models.filled_node import FilledNode
     from pyopnb.engine.ops.types import TensorType
-    from pyopnb.engine.runtime.kernel import Kernel
 
-__all__ = ["Session"]
+__all__ = ["Session", "derived_session"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
@@ -157,8 +157,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             source.given = None
             warn_of_lowered(self.lowered, source.proto, self.filled)
         state = self._swap(build_state(replace(config, filled=bool(self.filled)), source))
-        if state.runtime._left_out:
-            text = f"this session runs without {state.runtime._left_out}"
+        if state.left_out:
+            text = f"this session runs without {state.left_out}"
             warnings.warn(text, UserWarning, stacklevel=level_of_user())
 
     def _prepare(self) -> None:
@@ -188,41 +188,29 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _enable_fallback(self, value: bool) -> None:
         self._state.runtime._enable_fallback = value
 
-    @property
-    def _feeds(self) -> Feeds:
-        return self._state.feeds
+    # ---- for code that builds on sessions --------------------------------------------------------
 
     @property
-    def _kernels(self) -> Collection[Kernel]:
-        return self._state.kernels
+    def state(self) -> SessionState:
+        """Return what the last run used: the types of feeds and outputs, the ops, the options."""
+        return self._state
 
-    @property
-    def _ops(self) -> tuple[str, ...]:
-        return self._state.ops
+    def update(self) -> SessionState:
+        """Return the state for the next run, brought up to date with the registry."""
+        __tracebackhide__ = True
+        # Almost every run ends here: nothing was redefined since the last one,
+        # and no lock is taken.
+        state = self._state
+        if state.is_ready:
+            return state
+        return _bridge.locked(self._updating, self._catch_up)  # type: ignore[no-any-return]
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change of attrs, until the returned function is called."""
+        self._attr_listeners.add(listener)
+        return partial(self._attr_listeners.discard, listener)
 
     # ---- building --------------------------------------------------------------------------------
-
-    def _with_model(
-        self,
-        source: ModelSource,
-        state: SessionState,
-        options: onnxruntime.SessionOptions,
-        prepare: Prepare,
-    ) -> Session:
-        """Make a session of a derived model, with the current versions and attrs.
-
-        It stays in these versions where its runs are those of its state.
-        """
-        __tracebackhide__ = True
-        config = replace(state.config, options=options, filled=False, derived=True)
-
-        def build() -> SessionState:
-            __tracebackhide__ = True
-            return build_state(
-                config, source, epoch=state.epoch, setting=state.setting, prepare=prepare
-            )
-
-        return Session._with_state((), (), build)
 
     @classmethod
     def _with_state(
@@ -238,16 +226,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         session.filled, session.lowered = filled, lowered
         session._swap(make_state())
         return session
-
-    def _update(self) -> SessionState:
-        """Return the state for the next run, brought up to date with the registry."""
-        __tracebackhide__ = True
-        # Almost every run ends here: nothing was redefined since the last one,
-        # and no lock is taken.
-        state = self._state
-        if state.is_ready:
-            return state
-        return _bridge.locked(self._updating, self._catch_up)  # type: ignore[no-any-return]
 
     def _catch_up(self) -> SessionState:
         __tracebackhide__ = True
@@ -310,7 +288,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         list of (str, str, dict)
             Name or first output, op, and attrs of each node.
         """
-        state = self._update()
+        state = self.update()
         labels = labels_of(state.kernels)
         rows = []
         for kernel, label in labels.items():
@@ -327,7 +305,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ModelProto
             A copy. A session in this process finds its external data.
         """
-        return to_model(self._update().source(in_use=True))
+        return to_model(self.update().source(in_use=True))
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
@@ -337,7 +315,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @property
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
         """Return the attrs that `set_attrs` has changed, by node."""
-        state = self._update()
+        state = self.update()
         model = state.setting.model
         changes = {}
         for kernel, label in labels_of(state.kernels).items():
@@ -397,7 +375,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         session = Session._with_state(self.filled, self.lowered, lambda: SharedState.of(self))
-        session._update()
+        session.update()
         if attrs:
             session.set_attrs(where, **attrs)
         return session
@@ -501,12 +479,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         # A session without ops has no state.
-        if where is not None or self._update().kernels:
+        if where is not None or self.update().kernels:
             _bridge.locked(self._updating, self._set_attrs, where, {})
 
     def _set_attrs(self, where: str | None, attrs: Mapping[str, Any]) -> None:
         __tracebackhide__ = True
-        state = self._update()
+        state = self.update()
         before = state.setting
         values = dict(before.values)
         changes = dict(before.changes)
@@ -563,7 +541,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 got="nothing",
                 next="session.run(None, feeds), or session(feeds)",
             )
-        return self._update().run(output_names, input_feed, run_options)
+        return self.update().run(output_names, input_feed, run_options)
 
     @hide_internal_frames
     def run_async(
@@ -593,7 +571,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             A feed does not fit.
         """
         __tracebackhide__ = True
-        state = self._update()
+        state = self.update()
         check_run_options(run_options)
         if not callable(callback):
             raise InputError(
@@ -624,7 +602,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             The outputs, in the order of ``output_names`` or of the model.
         """
         __tracebackhide__ = True
-        state = self._update()
+        state = self.update()
         feeds = checked_ortvalues(input_dict_ort_values)
         state.feeds.check_names(feeds)
         state.check_output_names(output_names)
@@ -644,7 +622,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         onnxruntime.IOBinding
             For `run_with_iobinding` of this session.
         """
-        runtime = self._update().runtime
+        runtime = self.update().runtime
         binding = onnxruntime.IOBinding(runtime)
         # Older versions of onnxruntime do not keep what they bind.
         binding._session = runtime._sess
@@ -662,7 +640,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             The binding is of another session, or from before a rebuild of this one.
         """
         __tracebackhide__ = True
-        state = self._update()
+        state = self.update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
             next_ = "session.io_binding()"
             raise InputError(
@@ -689,7 +667,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         An op's exception arrives unchanged.
         """
         __tracebackhide__ = True
-        state = self._update()
+        state = self.update()
         state.call(
             state.runtime.run_with_ortvaluevector,
             arguments,
@@ -724,7 +702,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
         __tracebackhide__ = True
         # This comes before the feeds are checked: a rebuilt session may take others.
-        state = self._update()
+        state = self.update()
         values = state.run(None, state.feeds.by_name(feeds, named))
         return Result(dict(zip(state.feeds.output_names, values, strict=True)))
 
@@ -819,8 +797,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         tracer = handed_down("tracer")
         options = tracer.TraceOptions(only, level, bodies, check, times, optimized)
-        state = self._update()
-        return tracer.run_traced(self, state, state.feeds.by_name(feeds, named), options)
+        state = self.update()
+        return tracer.run_traced(state, state.feeds.by_name(feeds, named), options)
 
     @hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -836,11 +814,33 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if "_state" not in vars(self):
             # Its __init__ raised, and a debugger shows the frame.
             return "Session (not built)"
-        feeds = self._feeds
+        feeds = self._state.feeds
         inputs = _format_ports(feeds.types, feeds.others)
         outputs = _format_ports(feeds.outputs, feeds.others)
-        ops = ", ".join(self._ops) or "none"
+        ops = ", ".join(self._state.ops) or "none"
         return f"Session ({inputs}) -> ({outputs}), ops: {ops}"
+
+
+def derived_session(
+    state: SessionState,
+    source: ModelSource,
+    options: onnxruntime.SessionOptions,
+    prepare: Prepare,
+) -> Session:
+    """Make a session of a model that was derived from another's, in its versions and attrs.
+
+    It stays in these versions where its runs are those of its state.
+    """
+    __tracebackhide__ = True
+    config = replace(state.config, options=options, filled=False, derived=True)
+
+    def build() -> SessionState:
+        __tracebackhide__ = True
+        return build_state(
+            config, source, epoch=state.epoch, setting=state.setting, prepare=prepare
+        )
+
+    return Session._with_state((), (), build)
 
 
 def _format_ports(types: Mapping[str, TensorType | None], others: Mapping[str, str]) -> str:

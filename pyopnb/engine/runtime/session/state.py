@@ -356,6 +356,11 @@ class SessionState:
         """Return the attrs that serve its runs."""
         return self.settings.at(self.epoch)
 
+    @property
+    def left_out(self) -> str:
+        """Name the optimizers that ONNX Runtime had to run without, and say why."""
+        return str(self.runtime._left_out)
+
     def values(self, kernel: Kernel) -> dict[str, Any]:
         """Return the attrs that the next run uses at a node."""
         return kernel.values_in(self.setting)[1]
@@ -548,7 +553,7 @@ class SharedState(SessionState):
         ----------
         base : Session
         """
-        state = base._update()
+        state = base.update()
         # The attrs get new numbers, so that the two sessions share no instance.
         values = {kernel.number: numbered(state.values(kernel)) for kernel in state.kernels}
         return cls._in(base, state, replace(state.setting, values=values))
@@ -572,14 +577,14 @@ class SharedState(SessionState):
     @property
     def is_ready(self) -> bool:
         """Tell whether it serves the newest versions, and the other session was not rebuilt."""
-        return self.seen == registry.epoch and self.runtime is self.base._state.runtime
+        return self.seen == registry.epoch and self.runtime is self.base.state.runtime
 
     def advance(self) -> tuple[SessionState, str]:
         """Make the next state ready, and say which outputs changed."""
         __tracebackhide__ = True
         state = self
         seen = registry.epoch
-        base_state = self.base._update()
+        base_state = self.base.update()
         if base_state.runtime is not self.runtime:  # the other session was rebuilt
             state = self._in(self.base, base_state, self.own)
         elif any(kernel.op.current.epoch > self.epoch for kernel in list(self.kernels)):

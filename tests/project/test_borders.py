@@ -1,0 +1,78 @@
+"""What engine objects keep to themselves, no other room touches."""
+
+import ast
+from pathlib import Path
+
+import pyopnb
+
+PACKAGE = Path(pyopnb.__file__).parent
+ENGINE = PACKAGE / "engine"
+
+
+def is_private(name):
+    """Tell private names from public ones and from names of protocols, such as ``_repr_html_``."""
+    return name.startswith("_") and not name.endswith("_")
+
+
+def trees(folder):
+    for path in sorted(folder.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def private_attributes(tree):
+    """Name the private attributes and methods that a file gives to objects."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                if isinstance(statement, ast.FunctionDef):
+                    names.add(statement.name)
+                elif isinstance(statement, ast.AnnAssign):
+                    names.add(statement.target.id)
+                elif isinstance(statement, ast.Assign):
+                    names.update(n.id for n in statement.targets if isinstance(n, ast.Name))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return {name for name in names if is_private(name)}
+
+
+def owners(tree):
+    """Name what a file's private names may be asked of: an object's own self, and imported modules."""
+    names = {"self", "cls"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
+
+
+def uses(tree, hidden):
+    """Find where a file touches such an attribute that it does not itself give to its objects."""
+    foreign, known = hidden - private_attributes(tree), owners(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in foreign:
+            of_itself = isinstance(node.value, ast.Name) and node.value.id in known
+            if not of_itself:
+                yield node
+
+
+def engine_attributes():
+    hidden = set()
+    for _, tree in trees(ENGINE):
+        hidden |= private_attributes(tree)
+    return hidden
+
+
+def test_no_room_touches_private_attributes_of_the_engine():
+    hidden = engine_attributes()
+    found = []
+    for path, tree in trees(PACKAGE):
+        if not path.is_relative_to(ENGINE):
+            for node in uses(tree, hidden):
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {ast.unparse(node)}")
+    assert found == []
+
+
+def test_a_private_attribute_of_the_engine_is_noticed():
+    tree = ast.parse("session._state.run(None, feeds)\ntable._repr_html_()")
+    (node,) = uses(tree, engine_attributes())
+    assert ast.unparse(node) == "session._state"
