@@ -18,7 +18,7 @@ from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.ops.types import TensorType
 
-# It ends runs before the interpreter ends, those of bare sessions too.
+# It ends all runs before the interpreter ends, also in bare sessions.
 from pyopnb.engine.runtime import exceptions as _exceptions  # noqa: F401
 from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.errors import PyopError
@@ -155,7 +155,7 @@ A script that only runs ops never imports them.
 # The first use of a name needs its module, which is the reverse of the table above.
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
-# These rooms stand above those that use them.
+# These rooms are above the rooms that use them.
 _hand_down(
     catalog_names="pyopnb.models.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",

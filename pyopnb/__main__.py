@@ -33,7 +33,7 @@ from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
 
 __all__ = ["main"]
 
-# The exit codes, which agree with those of diff and cmp.
+# The exit codes, the same as for diff and cmp.
 _SAME = 0
 _DIFFERENT = 1
 _ERROR = 2
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the command line.
+        By default, from the command line.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def _reader_has_gone(error: Exception) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Usage lines and errors begin with what the user typed: the installed script or the module.
+    # Usage lines and errors begin as the user typed: with the installed script or the module.
     if Path(sys.argv[0]).stem == "pyopnb":
         prog = "pyopnb"
     else:
@@ -236,7 +236,7 @@ def _diff(args: argparse.Namespace) -> int:
         if (args.rtol, args.atol, args.stol) != (None, None, None):
             result = result.judged(rtol=args.rtol, atol=args.atol, stol=args.stol)
     elif len(kinds) == 1 or _SAVED_DIFF in kinds or kinds.count(_MODEL) == 1:
-        # Whatever else is compared has two sides of the same sort.
+        # Everything else that is compared has two sides of the same sort.
         expected = "two models, two files of arrays, or one saved diff"
         raise InputError("diff", expected=expected, got=" and ".join(kinds))
     else:

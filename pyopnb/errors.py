@@ -5,7 +5,7 @@
     ├── UnknownName         a name that no op, output or tensor has         (KeyError)
     ├── DefinitionError     a class that cannot be an op                    (TypeError)
     ├── ModelError          a model, node or attr that cannot be used       (ValueError)
-    │   └── ModuleRefused   a model names a module that nobody allowed      (PermissionError)
+    │   └── ModuleRefused   a model names a module that is not allowed      (PermissionError)
     ├── ResultError         a return value that the node cannot give        (TypeError)
     ├── EscapedInput        a view of an input was kept past compute        (RuntimeError)
     ├── NotLowered          an op that does not become ONNX operators       (NotImplementedError)
@@ -178,7 +178,7 @@ class VersionsLowered(UserWarning):
     """A model runs with older versions than it declares, in which it means the same.
 
     The installed onnxruntime does not support the newer ones. A process warns once for each pair of
-    versions; ``Session.lowered`` lists those of a session.
+    versions; ``Session.lowered`` lists the pairs of a session.
     """
 
 

@@ -93,7 +93,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return len(self.runs)
 
     def array(self, output: str | int = 0) -> np.ndarray:
-        """Stack an output of all runs into an array whose first axes are those of the sweep.
+        """Stack an output of all runs into an array that begins with the axes of the sweep.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
 def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **named: Any) -> Sweep:
     """Run a session for each of several values of attrs or feeds, or for each combination of them.
 
-    The session keeps its attrs: the runs use those of `Session.with_attrs`.
+    The session keeps its attrs: the runs use `Session.with_attrs`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
             if name in types:
                 feeds[name] = _feed(value, types[name])
             else:
-                # A node or an op can stand in front of the attr, as in "SoftClip.limit".
+                # A node or an op can precede the attr, as in "SoftClip.limit".
                 where, _, attr = name.rpartition(".")
                 varied.set_attrs(where or None, **{attr: value})
         built = varied.update()

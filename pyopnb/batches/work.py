@@ -347,8 +347,8 @@ def _copy_feeds(item: Any) -> Any:
 
 
 # This is text rather than a function of this module, as a worker without pyopnb cannot unpickle
-# the function: Dask's workers then hang, and those of ProcessPoolExecutor end. The text runs there
-# as well, and returns where the worker is.
+# the function: Dask workers then hang, and ProcessPoolExecutor workers end. The text runs there
+# too, and returns where the worker is.
 _RUN_IN_WORKER = """(
     __import__("pyopnb.batches.work", fromlist=["run_packed"]).run_packed(
         module, digest, session, items
@@ -410,7 +410,7 @@ def run_packed(module: str, digest: str, session: bytes | None, items: Sequence[
             if key not in _states:
                 if session is None:
                     return None
-                _states[key] = work_kind.begin(pickle.loads(session), True)  # noqa: S301  # whoever maps a session sent it
+                _states[key] = work_kind.begin(pickle.loads(session), True)  # noqa: S301  # the caller of map sent it
                 if len(_states) > _KEPT_SESSIONS:
                     _states.popitem(last=False)
             _states.move_to_end(key)

@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, with what flags, and libraries that are made once for each text."""
+"""The C++ compiler: which one, its flags, and libraries that are made once for each text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 HEADERS = (Path(__file__).parent / "include", Path(runtime.__file__).parent / "include")
-"""The folders of ``pyopnb.h`` and of what it shares with the bridge."""
+"""The folders of ``pyopnb.h`` and of the headers that it shares with the bridge."""
 
 CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
@@ -170,7 +170,7 @@ def cache_directory() -> Path:
     Raises
     ------
     DefinitionError
-        Somebody else can write there: the library that is loaded could be theirs.
+        Another user can write there, and could replace the library that is loaded.
     """
     return cache_folder("compiled", _PURPOSE)
 
@@ -299,7 +299,7 @@ _MESSAGE = re.compile(
 def _refused(said: str, source: str, first: int) -> DefinitionError:
     """Quote the compiler's first errors in the user's text, each with its line."""
     lines = source.splitlines()
-    # Errors in the user's text, that is behind the #line with its name; those of
+    # Errors in the user's text, which follows the #line with its name; errors in
     # headers have other files.
     match = _MESSAGE.findall(said)
     if not match:

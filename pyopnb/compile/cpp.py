@@ -64,12 +64,12 @@ def cpp_op(
     Returns
     -------
     type
-        The op's class, whose instances work like those of an op in Python: ``Twice().compute(x)``.
+        The op's class, whose instances work as for an op in Python: ``Twice().compute(x)``.
 
     Raises
     ------
     DefinitionError
-        The signature is not that of an op, there is no compiler, or the compiler refuses the text.
+        No op has such a signature, there is no compiler, or the compiler refuses the text.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     DefinitionError
         An op is not in C++, or the compiler refuses the text.
     InputError
-        The path is that of a folder, or there are no ops.
+        The path is a folder, or there are no ops.
     ModelError
         The folder does not exist or cannot be written to.
     """

@@ -62,7 +62,7 @@ class CppPort:
     Attributes
     ----------
     element : str or None
-        Name of its dtype; None for that of the template's parameter.
+        Name of its dtype; None for the template's parameter.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Signature:
     line : int
         Of its head.
     elements : tuple of str
-        C++ element types that the template's parameter stands for; empty where the
+        C++ element types that the template's parameter takes; empty where the
         function is no template.
     doc : str
         The comment before the function.
@@ -360,7 +360,7 @@ def _bare_type(text: str) -> str:
 
 
 def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
-    """Return the template's parameter, and the element types that it stands for."""
+    """Return the template's parameter, and the element types that it takes."""
     if not text:
         return "", ()
     match = re.fullmatch(

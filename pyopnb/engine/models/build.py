@@ -86,7 +86,7 @@ def node(
     DefinitionError
         The name does not have the form ``domain::OpType``.
     UnknownName
-        A class is that of no op in the registry, or of several.
+        A class belongs to no op in the registry, or to several.
     ModelError
         An attr has a value that ONNX cannot store: an array with a dtype that no tensor can have, a
         dict, or a list of mixed kinds.
@@ -217,7 +217,7 @@ def model(
     ------
     ModelError
         A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is
-        not one of ONNX's, or does not take an attr or its kind (an int stands for a float); an
+        not an ONNX operator, or does not take an attr or its kind (an int passes for a float); an
         array has a dtype that no tensor can have.
     InputError
         A type does not have the form ``float32[N,3]``.
@@ -250,7 +250,7 @@ def model(
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
-    # Whatever would make every later step confusing is refused first.
+    # Faults that would make every later step confusing are refused first.
     for fault in find_faults(model_proto):
         raise fault.error
     for inner_node in nodes_in(model_proto.graph):

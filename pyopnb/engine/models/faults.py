@@ -113,7 +113,7 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
         # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
         names |= {name: (domain, name) for op_domain, name in operators() if op_domain == domain}
     for op in registry:
-        # Nobody types the names of the ops that fill, wrap and others make for nodes of models.
+        # Users never type the names of the ops that fill, wrap and others make for nodes.
         if not op.domain.startswith(("pyopnb.", "onnx.reference")):
             names[op.op_type] = op.domain, op.op_type
     close = closest(op_type, names)
@@ -123,7 +123,7 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
 def _unknown_op(
     site: Site, imports: Mapping[str, int], proto: ModelProto, exact: bool
 ) -> PyopError | None:
-    """Report an operator that nobody has, or ONNX only in a newer version than the imported one."""
+    """Report an operator that does not exist, or only in a newer version than the imported one."""
     node, domain = site.node, canonical_domain(site.node.domain)
     is_onnx = is_onnx_domain(domain)
     # An op of another domain may be defined later.
@@ -155,7 +155,7 @@ def _unknown_op(
 
 
 def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
-    """Say what to type for an operator that nobody has.
+    """Say what to type for an operator that does not exist.
 
     After a refusal by the runtime (``exact``) that is for the onnx helper, otherwise for ours.
     """
@@ -246,7 +246,7 @@ def _fits(attribute: AttributeProto, type_name: str, exact: bool) -> bool:
     if is_list and not (attribute.ints or attribute.floats or attribute.strings):
         # An empty list says nothing about its items.
         return type_name.endswith("S")
-    # An int stands for a float until `ints_to_floats` has converted it.
+    # An int passes for a float until `ints_to_floats` has converted it.
     return not exact and (actual, type_name) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
 
 

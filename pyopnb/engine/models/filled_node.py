@@ -16,7 +16,7 @@ class FilledNode:
     where : str
         The original node as messages name it.
     op : str
-        The op that stands in for it; empty if there is none.
+        The op that replaces it; empty if there is none.
     reason : str
         What the runtime lacks, and for a node without a stand-in, why there is none.
     """

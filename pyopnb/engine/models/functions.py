@@ -68,7 +68,7 @@ def check_functions(model: ModelProto) -> None:
     """
     if not model.functions:
         return
-    # Both limits are on what the functions become, which is computed without writing them out.
+    # Both limits apply to the inlined functions, whose sizes are computed without inlining.
     size = expansion(model)
     if size.added > MOST_NODES:
         expected = f"at most {MOST_NODES:,} nodes that come from calls of functions"
@@ -90,7 +90,7 @@ def expansion(model: ModelProto) -> Expansion:
     sizes = _Sizes(model)
     count, deepest, added = sizes.measure(model.graph, 0)
     for key in sizes.functions:
-        # A function that nobody calls must not call itself either: onnx follows it all the same.
+        # Even an unused function must not call itself: onnx follows it all the same.
         sizes.measure_function(key, 0)
     return Expansion(count, added, deepest)
 
@@ -107,7 +107,7 @@ class _Sizes:
                 where = path_of_function(function)
                 raise ModelError(where, expected="one function of that name", got="two")
             self.functions[key] = function
-        # None stands for a function that is being measured.
+        # None marks a function that is being measured.
         self._known: dict[_Key, tuple[int, int] | None] = {}
 
     def measure(self, scope: GraphProto | FunctionProto, level: int) -> tuple[int, int, int]:

@@ -105,7 +105,7 @@ class GraphIndex:
 
     @cached_property
     def declared_inputs(self) -> list[str]:
-        """Return all inputs, including those that are initializers as well."""
+        """Return all inputs, including the ones that are also initializers."""
         return _names(self.scope.input)
 
     @cached_property
@@ -398,7 +398,7 @@ def sort_nodes(scope: GraphProto | FunctionProto) -> None:
     ModelError
         Nodes wait for each other.
     """
-    # Inner bodies come first, as moving a node makes a copy of what is in it.
+    # Inner bodies come first, as moving a node copies its bodies.
     for graph in reversed(list(GraphIndex(scope).walk())):
         graph.refuse_cycles()
         if not isinstance(graph.order, range):

@@ -98,7 +98,7 @@ def _prepared(proto: ModelProto) -> ModelProto:
 
     copy = ModelProto()
     copy.CopyFrom(proto)
-    # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
+    # onnx inlines only where all versions agree; for domains of ops, versions mean nothing.
     imports = {e.domain: e.version for e in copy.opset_import}
     for local in copy.functions:
         for entry in local.opset_import:

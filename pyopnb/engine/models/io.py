@@ -66,7 +66,7 @@ class ModelSource:
     given : bytes or str, optional
         The bytes or the path that it was read from; None for a ModelProto.
     absent : ModelError or None
-        What to raise if nobody else has the external data that is in no file.
+        What to raise if external data is in no file and nothing else provides it.
     """
 
     proto: ModelProto
@@ -110,7 +110,7 @@ def read_model(
     if base_dir is None:
         base_dir = folder
     if isinstance(given, ModelProto):
-        # The caller's model stays as it is, whatever is done with the copy.
+        # The caller's model stays as it is: only the copy is changed.
         source = _copy(given)
     else:
         source = ModelSource(_parse(given, where), given=given if path is None else str(path))
@@ -201,7 +201,7 @@ _tokens: dict[str, str] = {}  # by folder
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    # Other threads come here, too.
+    # Several threads can be here at once.
     token = _tokens.setdefault(folder, os.urandom(16).hex())
     _folders[token] = folder
     for entry in proto.metadata_props:
@@ -286,7 +286,7 @@ def guess_format(data: bytes) -> str | None:
 
 
 def format_advice(data: bytes) -> str | None:
-    """Suggest how to get the file instead of what `guess_format` recognized."""
+    """Suggest how to get the model instead of the file that `guess_format` recognized."""
     head = data[:200].lstrip()
     if head.startswith(_LFS_POINTER):
         return "git lfs pull, in the folder of the file"
@@ -369,7 +369,7 @@ def _data_folder(
         )
         if not absent:
             raise source.absent
-        # Onnxruntime would look in the current folder, which nobody named.
+        # ONNX Runtime would look in the current folder, which the caller did not name.
         return str(Path(tempfile.gettempdir()).resolve() / f"absent-{os.urandom(8).hex()}")
     for tensor in external:
         try:

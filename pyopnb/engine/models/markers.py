@@ -80,7 +80,7 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
         _drop_marker(node)
         _pack_graphs(node)
         node.attribute.append(helper.make_attribute(MARKER, position))
-    # The bodies of an If in a function see the imports of the function, not those of the model.
+    # The bodies of an If in a function see the function's imports, not the model's.
     for scope in (proto, *proto.functions):
         add_imports(scope, domains)
 
@@ -128,7 +128,7 @@ def _drop_marker(node: NodeProto) -> None:
 def _pack_graphs(node: NodeProto) -> None:
     """Serialize graph attributes.
 
-    ONNX Runtime refuses graphs on nodes other than those of its own control flow operators.
+    ONNX Runtime refuses graphs on nodes other than its own control flow operators.
     """
     for attribute in node.attribute:
         single = attribute.type == AttributeProto.GRAPH

@@ -27,7 +27,7 @@ _DEEPEST = 100
 def check_names(model: Message, where: str) -> None:
     """Refuse a model, or a part of one, with a name that is not UTF-8.
 
-    A nest that is deeper than a file can hold is refused as well.
+    Also refuse a nest that is deeper than a file can hold.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def check_names(model: Message, where: str) -> None:
                 continue
             value = getattr(message, name)
             for inner in value if repeated else [value]:
-                # A plain node at the largest depth is too deep as well.
+                # Even a plain node at the largest depth is too deep.
                 if depth == _DEEPEST or not _is_plain(inner, types):
                     waiting.append((inner, depth + 1))
 

@@ -354,7 +354,7 @@ def _as_model(graph: GraphProto, model: ModelProto) -> ModelProto:
 
 
 def declared_outputs(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
-    """Return the types that a graph or function declares for what its nodes output, by name."""
+    """Return the types that a graph or function declares for outputs of its nodes, by name."""
     infos: list[ValueInfoProto] = list(scope.value_info)
     if not isinstance(scope, FunctionProto):
         infos += scope.output

@@ -6,14 +6,14 @@ that a session runs:
 - An operator that onnx has keeps the onnx schema: other models mean that one.
 - A schema lists its attributes, each of one kind, and the checker refuses all others. An op with
   ``**attrs``, or with an attr of no known kind, is not registered. The checker then treats its
-  nodes like those of any unknown op.
+  nodes like any unknown op.
 - the ONNX domains keep their range of versions: the newest of them is what ``onnx.helper``
   writes into every model.
 
 Without the GIL nothing is registered but the stand-in of `infer_types`, before anything else runs:
-``onnx.defs`` is read by whatever infers or checks on another thread, and nothing guards it.
+inference and checks on other threads read ``onnx.defs``, and nothing guards it.
 
-`infer_types` goes through these ops as well.
+`infer_types` also uses these ops.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _deregister(name: str) -> bool:
     """Take an op's schema out of ``onnx.defs``; False where onnx may be using it."""
     opset = _registered[name][0]
     domain, op_type = split_name(name)
-    # Somebody else may have taken it out of onnx.defs.
+    # Other code may have taken it out of onnx.defs.
     if defs.has(op_type, opset, domain):
         # A new time slice: no other thread can begin a call between the next two lines.
         time.sleep(0)
@@ -147,7 +147,7 @@ def _belongs(version: Version) -> bool:
         # The onnx helper writes the newest version of its domains into every model, so their range
         # must stay.
         oldest, newest = defs.C.schema_version_map()[domain]
-        # Without its schema, the checker refuses the node as well.
+        # Without its schema, the checker also refuses the node.
         return bool(oldest <= version.opset <= newest)
     return not version.schema.open_attrs and all(map(is_listable, version.schema.attrs))
 

@@ -85,7 +85,7 @@ def newest_loaded_ir() -> int:
 
 
 def runtime_version() -> str:
-    """Return the version of the installed onnxruntime, of whichever build it is."""
+    """Return the version of the installed onnxruntime, whether for the CPU or another device."""
     import onnxruntime
 
     return str(onnxruntime.__version__)

@@ -71,8 +71,8 @@ class Types:
             inferred = infer_types(self._sorted_copy(proto))
         except Exception as error:
             # An op's own infer may raise anything, and a model that onnx does not understand can be
-            # one that the runtime does: what the file declares is still known, and whoever displays
-            # the types says why there are no more.
+            # one that the runtime does: the types in the file are still known, and the display says
+            # why there are no more.
             self.failure = sanitize(error)
             return
         twins: dict[int, GraphProto | FunctionProto] = {id(proto.graph): inferred.graph}

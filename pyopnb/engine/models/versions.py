@@ -57,7 +57,7 @@ _REWORDED = {
 }
 """Versions of operators that have another text than the version before and mean the same.
 
-They may take more types and attrs; for those of the version before, nothing changed.
+They may take more types and attrs; for the earlier types and attrs, nothing changed.
 """
 
 
@@ -262,7 +262,7 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
 # ---- the IR version ------------------------------------------------------------------------------
 
 _LISTED_IR = 13
-"""An IR version that every supported runtime takes; the numbers below are those of its format."""
+"""An IR version that every supported runtime takes; the field numbers below are from its format."""
 
 _LISTED_FIELDS = 119
 """The number of fields in all messages; version 14 has no more."""

@@ -43,8 +43,8 @@ def check_arguments(
     but : collection of str
         Parameters that the function checks itself, as it has more to say.
     advice : mapping of str to str, optional
-        What to type instead of a wrong argument, by its name. Names that other libraries
-        have are keys as well.
+        What to type instead of a wrong argument, by its name. Keys can also be names from other
+        libraries.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from pyopnb.errors import ModelError
 __all__ = ["PendingFile", "atomic_write", "check_writable", "remove_abandoned"]
 
 _SUFFIX = ".part"
-_LONG = 3600.0  # seconds without a byte, after which nobody writes any more
+_LONG = 3600.0  # seconds without a byte, after which no process writes any more
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Make the gradient op of an op whose class has ``backward``, and check the gradients.
 
 ``backward(self, inputs, outputs, grads)`` gets tuples of arrays and returns the gradients of the
-inputs. None stands for an optional input that is left out, and for a gradient that is missing. The
+inputs. None means that an optional input is left out, or that a gradient is missing. The
 gradient op is a class derived from the op's own, so it has the same attrs and an instance of its
 own; its node takes the op's inputs, its outputs and their gradients.
 """
@@ -171,7 +171,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
             "the outputs and their gradients."
         ),
     }
-    # Without it, instances would have a __dict__ that those of the op's class have not.
+    # Without it, instances would have a __dict__ and instances of the op's class would not.
     if "__slots__" in vars(cls):
         attributes["__slots__"] = ()
     return types.new_class(
@@ -207,7 +207,7 @@ def checked_gradients(
     gradients = []
     for number, (value, array) in enumerate(zip(values, inputs, strict=True)):
         if array is None:
-            # Nobody can ask for the gradient of an input that is left out.
+            # There is no gradient of an input that is left out.
             gradients.append(np.zeros((), np.float32))
         elif value is None:
             gradients.append(np.full(array.shape, "" if array.dtype == object else 0, array.dtype))
@@ -223,7 +223,7 @@ def checked_gradients(
 def _check_gradient(output: Output, value: Any, array: np.ndarray) -> np.ndarray:
     gradient = output.array(value, dtype(array.dtype))
     if gradient.shape != array.shape:
-        # The gradient of what was broadcast is to be summed, which is forgotten most of all.
+        # The gradient of a broadcast input has to be summed; this is forgotten most often.
         form = "{}.sum(axis=0)" if gradient.shape[1:] == array.shape else None
         raise output.refusal(gradient, str(type_of(gradient)), form)
     return gradient

@@ -26,7 +26,7 @@ def cache_folder(name: str, purpose: str) -> Path:
     Raises
     ------
     DefinitionError
-        Somebody else can write there: what is loaded could be theirs.
+        Another user can write there, and could replace a file that is loaded.
     """
     base = os.environ.get("PYOPNB_CACHE")
     if not base:
@@ -51,7 +51,7 @@ def cache_folder(name: str, purpose: str) -> Path:
 
 
 def _check_owner(purpose: str, folder: Path, facts: os.stat_result) -> None:
-    """Refuse a folder that somebody else owns or can write to."""
+    """Refuse a folder that another user owns or can write to."""
     # Windows has no owners in this sense; its user folders are closed to others.
     if not hasattr(os, "getuid"):
         return
@@ -62,7 +62,7 @@ def _check_owner(purpose: str, folder: Path, facts: os.stat_result) -> None:
 
 
 def _check_parent(purpose: str, parent: Path, facts: os.stat_result) -> None:
-    """Refuse a folder above the cache in which somebody else could rename it away."""
+    """Refuse a folder above the cache in which another user could rename it away."""
     if not hasattr(os, "getuid"):
         return
     # In /tmp everybody can write, but the sticky bit lets only owners rename.

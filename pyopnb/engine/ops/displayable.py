@@ -15,7 +15,7 @@ __all__ = ["Displayable"]
 
 
 class Displayable:
-    """Base class of what `pyopnb.show` can display."""
+    """Base class of the things that `pyopnb.show` can display."""
 
     __slots__ = ()
 

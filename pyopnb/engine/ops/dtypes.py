@@ -111,7 +111,7 @@ BY_RUNTIME = {row.runtime: row for row in DTYPES}
 _BY_ONNX = {row.onnx: row for row in DTYPES}
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
 
-# The ONNX names and those of its text form, beside NumPy's.
+# The ONNX names, the names of its text form, and the NumPy names.
 _BY_NAME = {TensorProto.DataType.Name(row.onnx).lower(): row for row in DTYPES}
 _BY_NAME |= {row.name: row for row in DTYPES}
 

@@ -72,7 +72,7 @@ def define_all(definitions: Sequence[Definition], source: str | None = None) -> 
     Parameters
     ----------
     source : str, optional
-        Their source, in the place of what each definition has.
+        Their source, instead of the one that each definition has.
     """
     versions = []
     for definition in definitions:

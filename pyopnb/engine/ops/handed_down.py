@@ -16,7 +16,7 @@ def hand_down(**places: str) -> None:
     Parameters
     ----------
     **places : str
-        ``module`` or ``module:name``, by what lower rooms call it.
+        ``module`` or ``module:name``, by the name that lower rooms use.
     """
     _places.update(places)
 

@@ -13,7 +13,7 @@ from pyopnb.engine.ops.op import Op
 __all__ = ["Kernel", "runtime_kernel"]
 
 Kernel = Callable[..., Sequence[Any]]
-"""A function of a node's inputs that returns its outputs; None stands for one that is left out."""
+"""A function of a node's inputs that returns its outputs; None means that one is left out."""
 
 
 def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> Kernel:
@@ -22,7 +22,7 @@ def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None =
     Parameters
     ----------
     node : NodeProto
-        Its attributes count; its inputs are those of each call.
+        Its attributes count; each call passes the inputs.
     versions : mapping
         Of the domains that the model imports.
     op : Op, optional

@@ -1,4 +1,4 @@
-"""Call a function while a lock is held, and release the lock whatever happens.
+"""Call a function while a lock is held, and always release the lock.
 
 A ``with`` block comes back to its first line before it releases its lock, and a trace function (a
 debugger, a coverage tool, Ctrl-C under one of them) can raise there: Python then leaves the block

@@ -43,8 +43,8 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     Returns
     -------
     str
-        With control characters, bidirectional marks, which can reorder a line, and characters that
-        nobody sees as escapes.
+        With escapes for control characters, bidirectional marks, which can reorder a line, and
+        invisible characters.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     matches = difflib.get_close_matches(name.rpartition("::")[2], by_type, n=1)
     if not matches:
         return None
-    # Where several domains have such an op, that of the nearest.
+    # Where several domains have such an op, the nearest domain.
     return difflib.get_close_matches(name, by_type[matches[0]], n=1, cutoff=0)[0]
 
 
@@ -213,7 +213,7 @@ def moved(error: PyopError, where: str, next: str | None) -> PyopError:
 def level_of_user() -> int:
     """Find the ``stacklevel`` by which a warning names the first line outside pyopnb."""
     frame, level = sys._getframe(1), 1
-    # The ONNX Runtime Python stands between the bridge and whoever makes a session.
+    # Python files of onnxruntime are between the bridge and the caller who makes a session.
     packages = ("pyopnb.", "onnxruntime.")
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(packages):
         frame, level = frame.f_back, level + 1

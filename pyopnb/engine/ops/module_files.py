@@ -40,7 +40,7 @@ def save_module(
     *ops : str
         Names of ops; all of the registry if none is given.
     overwrite : bool
-        Replace any other file as well.
+        Also replace a file that was not written here.
 
     Returns
     -------
@@ -52,8 +52,8 @@ def save_module(
     UnknownName
         There is no such op, or the registry is empty.
     DefinitionError
-        The file would not be self-contained: see `pyopnb.engine.ops.source`. Or a file of
-        somebody else is there.
+        The file would not be self-contained: see `pyopnb.engine.ops.source`. Or a file is there
+        that was not written here.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _checksum(text: str) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether `save_module` wrote a file, and nobody changed it since."""
+    """Tell whether `save_module` wrote a file that was not changed since."""
     try:
         first, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):

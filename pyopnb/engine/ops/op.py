@@ -46,7 +46,7 @@ class Version(Displayable):
     restored : int or None
         Number of the version that a rollback restored as this one.
     gradient : Version or None
-        That of the gradient op, where the class has ``backward``: both are defined, restored
+        The version of the gradient op, where the class has ``backward``: both are defined, restored
         and withdrawn together.
     gradient_of : str or None
         Of a gradient op's version, the name of the op that it is the gradient of.
@@ -80,7 +80,7 @@ class Version(Displayable):
 
     @property
     def with_gradient(self) -> tuple[Version, ...]:
-        """Return the version, and that of its gradient op if it has one."""
+        """Return the version, and the gradient op's version if there is one."""
         return (self,) if self.gradient is None else (self, self.gradient)
 
 

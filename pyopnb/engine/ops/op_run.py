@@ -40,7 +40,7 @@ def is_written_as(cls: type, thing: object) -> bool:
 
 
 def name_of(cls: Any) -> str:
-    """Return the name of an op that gives none: that of the class, in its ``op_domain``."""
+    """Return the name of an op that gives none: the class's name in its ``op_domain``."""
     domain = getattr(cls, "op_domain", "")
     is_named = domain and isinstance(domain, str)
     return f"{domain}::{cls.__name__}" if is_named else str(cls.__name__)

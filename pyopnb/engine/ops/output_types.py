@@ -124,7 +124,7 @@ def resolve_type(
         None where nothing is known.
     """
     first = next((type_.dtype for type_ in inputs if type_), None)
-    # Most ops keep the dtype of what goes in, so that stands in for what nobody declares.
+    # Most ops keep the dtype of their input, so an undeclared output gets that one.
     if promise is not None:
         dtype = promise.dtype or declared.dtype or first
         return TensorType(dtype, promise.shape)

@@ -114,7 +114,7 @@ def _open_class(key: str, data: bytes) -> type:
     with _lock:
         cls = _classes.get(key)
         if cls is None:
-            cls = pickle.loads(data)  # noqa: S301  # whoever opens a pickle runs it
+            cls = pickle.loads(data)  # noqa: S301  # opening a pickle runs it
             if isinstance(cls, tuple):
                 (module, function), arguments = cls
                 cls = getattr(importlib.import_module(module), function)(*arguments)

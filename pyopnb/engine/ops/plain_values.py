@@ -28,7 +28,7 @@ def is_plain(value: Any, want: DType) -> bool:
     Parameters
     ----------
     want : DType
-        the NumPy scalars of this dtype count as well.
+        NumPy scalars of this dtype also count.
     """
     if not isinstance(value, (bool, int, float, list, tuple)) or isinstance(value, np.generic):
         return False
@@ -67,7 +67,7 @@ def plain_array(
     value : object
         One for which `is_plain` is true.
     want : DType
-        Any dtype but that of strings.
+        Any dtype except string.
     where, expected : str
         For the error.
     name : str

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], object]
-"""Called with the number of items done and their total, which is 0 as long as nobody knows it."""
+"""Called with the number of items done and their total, which is 0 as long as it is unknown."""
 
 _make_bar: list[Callable[[str, float], Progress]] = []
 _INTERVAL = 0.1  # seconds between updates
@@ -41,8 +41,8 @@ def set_bar(make: Callable[[str, float], Progress] | None) -> None:
     Parameters
     ----------
     make : callable or None
-        Called with what is counted (``"tensors"``) and the `time.monotonic` at which the work
-        began, once for each bar; None goes back to text.
+        Called with the noun that is counted (``"tensors"``) and the `time.monotonic` at which the
+        work began, once for each bar; None goes back to text.
     """
     _make_bar[:] = [] if make is None else [make]
 
@@ -79,9 +79,9 @@ def set_panel(make: Callable[[], Panel] | None) -> None:
 
 
 def panel() -> Panel | None:
-    """Make a panel for an object that changes; return None where nobody watches.
+    """Make a panel for an object that changes; return None if there is no viewer.
 
-    The panel is that of the front end, or lines on stderr.
+    The panel belongs to the front end, or writes lines to stderr.
     """
     if _make_panel:
         return _make_panel[0]()
@@ -103,7 +103,7 @@ def _text_panel() -> Panel:
 
 def text_bar(what: str, since: float) -> Progress:
     """Make a bar that is a line of text on stderr."""
-    # Whatever is not a terminal may keep every line, as a notebook does.
+    # Anything but a terminal may keep every line, as a notebook does.
     interval = _INTERVAL if _is_terminal() else 10 * _INTERVAL
 
     def show(done: int, total: int) -> None:
@@ -189,7 +189,7 @@ class Throttled:
 class _Count:
     """A count that shows a bar once it has taken long.
 
-    A total that nobody knows is 0 until the end.
+    An unknown total is 0 until the end.
     """
 
     def __init__(self, what: str, total: int) -> None:
@@ -217,7 +217,7 @@ _current: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 
 def _has_viewer() -> bool:
-    # Nobody watches a file that collects stderr. A kernel's stderr is shown at once.
+    # A file that collects stderr has no viewer. A kernel's stderr is shown at once.
     return bool(_make_bar) or "ipykernel" in sys.modules or _is_terminal()
 
 
@@ -237,7 +237,7 @@ def tracking(what: str, total: int | None) -> Iterator[None]:
     what : str
         What `advance` counts.
     total : int or None
-        None where nobody knows it, as of a generator.
+        None if it is unknown, as for a generator.
 
     Examples
     --------

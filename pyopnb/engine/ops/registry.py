@@ -81,7 +81,7 @@ class Registry(Displayable):
     ) -> Version:
         """Define the next version of an op, and call the listeners.
 
-        If the class has ``backward``, the next version of its gradient op is defined as well.
+        If the class has ``backward``, this also defines the next version of its gradient op.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Registry(Displayable):
                 got=describe(module),
                 next='module="my_module"',
             )
-        # All that can fail comes before the lock: reading the class, and making that of the
+        # All that can fail comes before the lock: reading the class, and making the class of the
         # gradient op. Number, time and epoch are filled in under it.
         draft = Version(key, 0, cls, schema, opset, source, 0.0, 0, restored)
         if schema.differentiable:
@@ -145,7 +145,7 @@ class Registry(Displayable):
         return version
 
     def _define(self, draft: Version, module: str | None) -> tuple[Version, list[str]]:
-        """Add a version and that of its gradient op; return the names of ops that this removes."""
+        """Add a version, also of the gradient op; return the names of ops that this removes."""
         self._refuse_mixed(draft)
         # Both ops get one epoch, and the registry's own moves last, so that no run sees one of
         # them without the other.
@@ -231,7 +231,7 @@ class Registry(Displayable):
         Parameters
         ----------
         version : Version
-            With that of its gradient op, where it has one.
+            With the version of its gradient op, where it has one.
         modules : sequence of str
             Modules under which it serves the retired PyOp's nodes.
 
@@ -239,7 +239,7 @@ class Registry(Displayable):
         -------
         Op
             The registry's, if it had none of that name. Else an op beside it, which
-            serves whoever keeps it.
+            serves code that keeps it.
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
@@ -346,7 +346,7 @@ class Registry(Displayable):
 
     def _lookup(self, name: str) -> Op | None:
         op = self._ops.get(name)
-        # A gradient op stands beside the op whose class has `backward`, and not here.
+        # A gradient op is kept by the op whose class has `backward`, and not here.
         if op is None and name.endswith(GRADIENT):
             base = self._ops.get(name.removesuffix(GRADIENT))
             op = None if base is None else base.gradient
@@ -456,7 +456,7 @@ class Registry(Displayable):
         if number is not None:
             old = find_version(op, number, ", rollback")
         elif len(versions) > 1:
-            # The number before the current one may be that of a withdrawn version.
+            # The number before the current one may belong to a withdrawn version.
             old = versions[-2]
         else:
             raise UnknownName(

@@ -36,7 +36,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), tuple)
 
 
 class CodeText(NamedTuple):
-    """A text of a file or cell; that of a cell is in memory, and under a name of its own."""
+    """The text of a file or cell; a cell's text is in memory, and under a name of its own."""
 
     text: str
     is_cell: bool
@@ -48,7 +48,7 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[CodeText]:
     Parameters
     ----------
     namespace : mapping
-        The globals of the code; those of a module in a zip archive know who can read it.
+        The globals of the code; a module in a zip archive has its loader there.
     """
     # The file itself, because linecache does not notice every change.
     if os.path.exists(file):
@@ -79,7 +79,7 @@ def texts_of(file: str, namespace: Mapping[str, Any]) -> Iterator[CodeText]:
 
 
 def functions_of(attribute: object) -> list[FunctionType]:
-    """List the functions of a class's attribute: a method, or those of a property."""
+    """List the functions of a class's attribute: a method, or the parts of a property."""
     candidates = [getattr(attribute, name, None) for name in ("__func__", "func", "fset", "fdel")]
     found = []
     for candidate in (attribute, getattr(attribute, "fget", None), *candidates):
@@ -123,7 +123,7 @@ class ModuleText:
         return found
 
     def statement_of(self, function: FunctionType) -> ast.stmt | None:
-        """Find the statement that made a function: its own, or that of the module with a lambda."""
+        """Find the statement that made a function: its ``def``, or the one with a lambda."""
         lines = self._lines_of_code(function.__code__)
         for statement in reversed(self.tree.body):
             for node in ast.walk(statement):
@@ -165,7 +165,7 @@ class ModuleText:
         for name, attribute in own.items():
             is_own = any(
                 function.__qualname__ == f"{cls.__qualname__}.{name}"
-                # Others were made for it, as those of named tuples and dataclasses.
+                # Others were made for it, as in named tuples and dataclasses.
                 and function.__globals__.get("__name__") in (cls.__module__, "__main__")
                 and function.__code__.co_filename != "<string>"
                 for function in functions_of(attribute)
@@ -228,7 +228,7 @@ def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool | Non
     modules = {name for name, value in known.items() if isinstance(value, ModuleType)}
     home = namespace.get("__name__")
     foreign = {n for n, value in known.items() if getattr(value, "__module__", home) != home}
-    # Python compiles calls of what its file imports in another way.
+    # Python compiles calls of imported names in another way.
     for imported in (set(), modules, modules | foreign, set(known)):
         imports = f"\nimport {', '.join(sorted(imported))}\n" if imported else ""
         module = module_text(text + imports) or plain
@@ -249,7 +249,7 @@ def stale_name(module: ModuleType, name: str) -> str | None:
     Parameters
     ----------
     name : str
-        What is imported; all that it uses of other files of the user's is looked at as well.
+        What is imported. Names that it uses from other files of the user are also searched.
 
     Returns
     -------
@@ -399,7 +399,7 @@ def _members(node: Any, tree: ast.Module) -> tuple[dict[str, list[Any]], dict[st
                     value = _literal(statement.value)
                     if value is not _MISSING:
                         literals[target.id] = value
-    # ``SoftClip.limit = 3`` below the class counts more than what is in it.
+    # ``SoftClip.limit = 3`` below the class counts more than a line inside it.
     for statement in tree.body:
         for target in getattr(statement, "targets", ()):
             if isinstance(target, ast.Attribute) and ast.unparse(target.value) == getattr(
@@ -422,7 +422,7 @@ def _is_same(actual: Any, value: Any) -> bool:
 
 
 def _same_defaults(function: FunctionType, arguments: ast.arguments) -> bool:
-    """Compare the defaults of a function with those of a text, as far as they are plain."""
+    """Compare the defaults of a function with the defaults in a text, as far as they are plain."""
     actual = function.__defaults__ or ()
     if len(actual) != len(arguments.defaults):
         return False

@@ -47,7 +47,7 @@ class Attr:
     home : str
         What has the parameter, for messages.
     lists : bool
-        A list of the kind is taken as well.
+        Whether a list of the kind is also taken.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Schema:
     Attributes
     ----------
     open_attrs : bool
-        ``__init__`` has ``**attrs`` and takes whatever the node has.
+        ``__init__`` has ``**attrs`` and takes every attr of the node.
     outputs : tuple of TensorType or None
         None where the class has no return annotation: the node says how many there are.
     infers : bool
@@ -184,7 +184,7 @@ class Schema:
     copy_inputs, serial : bool
         The class attributes of these names.
     differentiable : bool
-        The class has ``backward``. It is no part of what sessions compare: another op serves it.
+        The class has ``backward``. Sessions do not compare it, as another op serves it.
     home : str
         What has the attrs as parameters, for messages.
     """

@@ -27,7 +27,7 @@ from pyopnb.errors import DefinitionError, InputError
 
 __all__ = ["schema_of"]
 
-# Usual names of a method's first parameter. Any other name is that of an input, and self was
+# Usual names of a method's first parameter. Any other name belongs to an input, and self was
 # forgotten.
 _SELF = re.compile("_*(self|this|cls)?_*")
 
@@ -133,7 +133,7 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             attr = _attr(parameter, constructor, where)
             attrs.append(replace(attr, home=getattr(cls, "_attrs_of", attr.home)))
-        # ``*args, **kwargs`` passes on what another class takes.
+        # ``*args, **kwargs`` passes arguments on to another class.
         elif parameter.kind is parameter.POSITIONAL_ONLY or not open_attrs:
             expected = "parameters that can be given by name"
             got = str(parameter)
@@ -163,7 +163,7 @@ def _attr(parameter: inspect.Parameter, constructor: object, where: str) -> Attr
 
 
 def _kind_of_hint(hint: Any) -> str | None:
-    """Return the kind of attr that an annotation stands for; None where no attr can have it."""
+    """Return the kind of attr that an annotation means; None where no attr can have it."""
     hint = _plain_hint(hint)
     if hint in (Any, object):
         return "any"

@@ -55,7 +55,7 @@ def source_closure(versions: Sequence[Version]) -> str:
     ------
     DefinitionError
         A name that an op uses is neither an import, a function or class with a known text, nor a
-        plain constant; or it stands for different things in two ops.
+        plain constant; or it means different things in two ops.
     """
     if len(versions) == 1 and hasattr(versions[0].cls, "_module_source"):
         return str(versions[0].cls._module_source(versions[0]))
@@ -86,7 +86,7 @@ def free_names(text: str) -> list[str]:
     Returns
     -------
     list of str
-        Each once, those of outer scopes first.
+        Each once, outer scopes first.
     """
     import symtable  # only needed to write a module
 
@@ -185,7 +185,7 @@ class _ModuleText:
         self._definitions[version.op] = "\n".join(definitions)
 
     def _bind(self, name: str, value: Any, user: str) -> bool:
-        """Bind a name, tell whether it is new, and refuse it if it stands for another object."""
+        """Bind a name, tell whether it is new, and refuse it if another object has it."""
         if name not in self._values:
             self._values[name] = value
             return True
@@ -216,7 +216,7 @@ class _ModuleText:
             self._refuse_stale(sys.modules[home], original)
         elif isinstance(value, type):
             # The methods of a dataclass may all be made for it, and then name no file. Its text is
-            # looked for beside whoever uses it.
+            # looked for beside its user.
             self._add_class(name, value, _known_source(value) or scope.text)
         elif isinstance(value, types.FunctionType):
             self._add_function(name, value)
@@ -224,7 +224,7 @@ class _ModuleText:
             self._add_constant(name, value)
 
     def _add_module_import(self, name: str, module: types.ModuleType, user: str) -> None:
-        """Import a module, and those of its submodules that a text uses."""
+        """Import a module, and the submodules that a text uses."""
         # After ``import PIL`` alone there is no ``PIL.Image``, unless another cell imported it.
         for node in ast.walk(ast.parse(user)):
             dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""

@@ -124,7 +124,7 @@ class TensorType:
         return other.shape is None or self.accepts_shape(other.shape, sizes)
 
     def accepts_shape(self, shape: Sequence[Dim], sizes: dict[str, int] | None = None) -> bool:
-        """Tell whether a shape, such as that of an array, fits; see `accepts`.
+        """Tell whether a shape, such as ``array.shape``, fits; see `accepts`.
 
         Parameters
         ----------

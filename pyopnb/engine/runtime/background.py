@@ -41,7 +41,7 @@ def run_in_background(
         try:
             results, failure = run(), ""
         except BaseException as error:
-            # Nobody joins this thread, so any exception can only go to the callback.
+            # No thread joins this one, so any exception can only go to the callback.
             results, failure = [], BackgroundFailure.of(error)
         callback(results, data, failure)
 

@@ -34,7 +34,7 @@ from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
 __all__ = ["KEPT", "call"]
 
 KEPT = 64
-"""Kinds of calls whose sessions are kept; those of the least recent one are dropped first."""
+"""Kinds of calls whose sessions are kept; the least recent kind is dropped first."""
 
 
 @hide_internal_frames
@@ -80,7 +80,7 @@ def call(
         ONNX Runtime refuses the node, for example because of an attr, or because shapes do not fit
         each other.
     Exception
-        Whatever the op raised.
+        The exception that the op raised.
 
     Notes
     -----

@@ -116,7 +116,7 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     for attr_kind in _READ_KINDS:
         value = reader.read(name, attr_kind)
         if isinstance(value, (bytes, list)) and not value:
-            # ONNX Runtime reads a value of another kind as empty, too.
+            # ONNX Runtime also reads a value of another kind as empty.
             empty.setdefault(type(value), value)
         elif value is not None:
             return value
@@ -246,7 +246,7 @@ def infer(
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
     """Infer the element type and dimensions of each output.
 
-    None stands for an output that has only what the op type itself declares.
+    None means that an output has only the declaration of the op type.
     """
     input_types = [_runtime_type(pair) for pair in inputs]
     node = _find_planned(plan, domain, marker)
@@ -311,7 +311,7 @@ Older versions end the process.
 def _bare_fixed(schema: Schema) -> list[int]:
     """Return the element types that an op type declares for its outputs in bare sessions.
 
-    0 stands for an output whose type `infer` can tell.
+    0 means that `infer` can tell the type of an output.
     """
     fixed = list(fixed_elements(schema.outputs or ()))
     if not _REFUSES_FURTHER_OUTPUTS:
@@ -464,7 +464,7 @@ def _last_frame(error: BaseException) -> str:
 
 
 def _readable(read: Callable[[], Any], otherwise: Any) -> Any:
-    """Read from an exception, whose class may itself raise; a signal may arrive, too."""
+    """Read from an exception, whose class may itself raise; a signal may also arrive."""
     try:
         return read()
     except BaseException:

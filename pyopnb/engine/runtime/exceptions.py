@@ -40,8 +40,8 @@ def call_runtime(
     plan : Plan, optional
         The plan of the session being built.
     feeds : object, optional
-        The owners of the memory that the run reads. If unknown, ops get copies of what ONNX
-        Runtime does not own.
+        The owners of the memory that the run reads. If unknown, ops get copies of inputs that
+        ONNX Runtime does not own.
     always : bool
         Raise an op's exception even if ONNX Runtime continued without an error.
     shrinks : bool

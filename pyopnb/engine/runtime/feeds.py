@@ -248,7 +248,7 @@ _TENSOR = re.compile(r"\w+(\[.*\])?")
 
 
 def check_inner(name: str, value: Any, kind: str, where: str = "") -> Any:
-    """Check the feed of a sequence or an optional, and make arrays of what is in it.
+    """Check the feed of a sequence or an optional, and make arrays of its elements.
 
     Parameters
     ----------

@@ -312,7 +312,7 @@ class Kernel:
                 codes.append(int(code))
             return number, strict, codes
 
-        # The symbols of hints and those of the graph are different ones, even
+        # A symbol of a hint and a symbol of the graph are different ones, even
         # where they have one name.
         takes, gives = [], []
         for number, fact in enumerate(self.given):
@@ -369,7 +369,7 @@ class Kernel:
         raise wrong_count(self.where, self._compute(state), value, state.results)
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
-        """Raise for an input whose dimensions are not those of the hint."""
+        """Raise for an input whose dimensions differ from the hint."""
         port = self._port(state, number)
         raise ModelError(
             f"{self.where}, input {port.name}",

@@ -1,9 +1,9 @@
 """Read and check nodes of the ONNX Runtime retired Python Operator, and find their classes.
 
-A node of op type ``PyOp`` names a module and a class. The ONNX Runtime operator imported whatever a
-file named. Here the names are keys: a class comes from the registry (``%%pyop --module``), or from
-a module that the caller allowed by its exact name, and then only if that module itself defines it.
-All nodes are checked before anything is imported.
+A node of op type ``PyOp`` names a module and a class. The ONNX Runtime operator imported any module
+that a file named. Here the names are keys: a class comes from the registry (``%%pyop --module``),
+or from a module that the caller allowed by its exact name, and then only if that module itself
+defines it. All nodes are checked before anything is imported.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class NodeKernel:
         self._node.output[:] = [
             f"y{number}" if name else "" for number, name in enumerate(node.output)
         ]
-        # ONNX Runtime runs nothing if it is asked for no output: an input is one as well.
+        # ONNX Runtime runs nothing if it is asked for no output, but an input can be an output.
         self._outputs = list(filter(None, self._node.output)) or ["x0"]
         domain = canonical_domain(node.domain)
         imports = {"": versions.get("", 1), domain: versions.get(domain, 1)}
@@ -80,7 +80,7 @@ class NodeKernel:
         self._sessions: dict[Any, Session] = {}
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        """Run the node; None stands for an omitted input or output.
+        """Run the node; None means an omitted input or output.
 
         Raises
         ------

@@ -69,7 +69,7 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     ModelError
         The model cannot be used.
     Exception
-        Whatever an op raised, with a note that names node, op and version.
+        The exception that an op raised, with a note that names node, op and version.
 
     Examples
     --------

@@ -307,7 +307,7 @@ def _plain(value: Any) -> Any:
 
 
 def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
-    """Make options of what `read_options` found."""
+    """Make options from the settings that `read_options` found."""
     options = onnxruntime.SessionOptions()
     for name, value in read["fields"].items():
         # An enumeration went as the names of its type and of its member; see `_plain`.

@@ -104,10 +104,10 @@ class PlannedNode:
     legacy: LegacySpec | None = None
     # Places of the inputs that the file declares as scalars.
     scalars: frozenset[int] = frozenset()
-    # Instances for the kernel, by version: those of another session, or made for infer.
+    # Instances for the kernel, by version: from another session, or made for infer.
     instances: dict[int, object] = field(default_factory=dict)
     clock: Clock | None = None
-    # The place among the nodes of the plan; that of a tap is never asked for.
+    # The place among the nodes of the plan; for a tap, it is never used.
     number: int = -1
 
     @property
@@ -126,7 +126,7 @@ class PlannedNode:
 
     @property
     def label(self) -> str:
-        """Return the node's name, or that of its first output."""
+        """Return the node's name, or the name of its first output."""
         node = self.numbered.site.node
         return str(node.name or next(filter(None, node.output), ""))
 
@@ -145,7 +145,7 @@ class Plan:
     _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(
         default_factory=dict
     )
-    # The right dtypes of what ONNX Runtime has wrong, by graph and name.
+    # The right dtypes of tensors for which ONNX Runtime has a wrong one, by graph and name.
     _mistaken: dict[tuple[int, str], DType] = field(default_factory=dict)
     _rounds: int = 0
 
@@ -221,7 +221,7 @@ class Plan:
 def fixed_elements(types: Iterable[TensorType]) -> tuple[int, ...]:
     """Return the element types that the op type must declare for outputs of these types.
 
-    0 stands for an output whose type it need not declare. While it infers, ONNX Runtime takes an
+    0 means that the type of an output need not be declared. While it infers, ONNX Runtime takes an
     element type only together with a shape, and may widen float16 to float32. It gives no custom op
     some of the dtypes that a file can declare.
     """
@@ -313,7 +313,7 @@ def _fix_dtypes(node: PlannedNode, schema: Schema) -> None:
         return
     node.fixed = fixed_elements(schema.outputs or ())
     by_file = fixed_elements(node.numbered.declared)
-    # The op's types take precedence over those of the file.
+    # The op's types take precedence over the file's.
     node.fixed = tuple([a or b for a, b in zip(node.fixed, by_file, strict=True)])
 
 

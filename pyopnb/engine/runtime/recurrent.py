@@ -84,7 +84,7 @@ class RecurrentSession:
         Raises
         ------
         Exception
-            Whatever an op raised.
+            The exception that an op raised.
         """
         __tracebackhide__ = True
         runtime = self.session.update().runtime

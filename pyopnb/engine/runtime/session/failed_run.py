@@ -35,7 +35,7 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
         What the run got; None if that is not known.
     """
     said = str(error)
-    # Other errors, such as that of a run that was stopped, are about no node.
+    # Other errors, such as for a run that was stopped, are about no node.
     if _RUNNING not in said:
         return
     source = state.source()

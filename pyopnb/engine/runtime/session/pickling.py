@@ -171,7 +171,7 @@ def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:
     ModelError
         Its external data is not where it was.
     """
-    parts = pickle.loads(data)  # noqa: S301  # whoever opens a pickle runs it
+    parts = pickle.loads(data)  # noqa: S301  # opening a pickle runs it
     ops = []
     classes = {}
     for version, modules, is_gradient in parts["ops"]:

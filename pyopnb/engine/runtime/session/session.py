@@ -88,7 +88,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     InputError
         There is no such keyword argument.
     Exception
-        Whatever an op's ``__init__`` or ``infer`` raised, with a note.
+        The exception that an op's ``__init__`` or ``infer`` raised, with a note.
 
     Notes
     -----
@@ -402,7 +402,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             There is no such node or attr, several ops have the attr, or the value is of another
             kind. Nothing is changed then.
         Exception
-            Whatever an op's ``__init__`` or ``infer`` raised.
+            The exception that an op's ``__init__`` or ``infer`` raised.
 
         Notes
         -----
@@ -450,7 +450,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ModelError
             There is no such node or op.
         Exception
-            Whatever an op's ``__init__`` or ``infer`` raised; then all instances stay.
+            The exception that an op's ``__init__`` or ``infer`` raised; then all instances stay.
 
         Notes
         -----
@@ -530,8 +530,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         InputError
             A feed's name, dtype or shape does not fit the model's inputs.
         Exception
-            Whatever an op raised, with a note that names node, op and version; ONNX Runtime's
-            error is its context.
+            The exception that an op raised, with a note that names node, op and version; the ONNX
+            Runtime error is its context.
         """
         __tracebackhide__ = True
         if input_feed is None:
@@ -738,7 +738,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             have. Their names are paths: ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for
             the fourth iteration.
         check : bool
-            Compare the outputs with those of a normal run.
+            Compare the outputs with a normal run.
         times : bool
             Measure the time of each node, see `Times`; `profile` measures many runs.
         optimized : bool
@@ -755,23 +755,24 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         InputError
             A feed does not fit, or ``only`` has a name that no tensor has.
         Exception
-            Whatever an op or ONNX Runtime raised, with a note that names the node. Its attribute
-            ``trace`` is a `Trace` of the tensors that were computed before, from one more run on
-            copies of the ops' instances; it is absent if there are none, or they cannot be copied.
+            The exception that an op or ONNX Runtime raised, with a note that names the node. Its
+            attribute ``trace`` is a `Trace` of the tensors that were computed before, from one more
+            run on copies of the ops' instances; it is absent if there are none, or they cannot be
+            copied.
 
         Notes
         -----
         The run uses a second session, which is built for it and released afterwards; meanwhile, the
         weights are in memory twice. Nodes whose tensors are recorded cannot be fused, and a fused
-        kernel can round differently from its parts. So the outputs are compared with those of a
-        normal run of this session, and ``trace.exposure`` says what recording changed.
+        kernel can round differently from its parts. So the outputs are compared with a normal run
+        of this session, and ``trace.exposure`` says what recording changed.
 
         An op with state runs on its own instance in the normal run, and on a copy of the instance,
         with the same state, in the recorded run. Side effects outside the instance happen twice.
         With ``check=False`` or ``optimized=False``, or if an instance cannot be copied, there is
         only the recorded run, on the op's own instance.
 
-        With ``level="summaries"``, a run needs as much memory as a normal one plus that of the
+        With ``level="summaries"``, a run needs as much memory as a normal one plus one copy of the
         largest tensor, which is copied to summarize it. Sequences, and tensors of dtypes that ops
         cannot have, are kept until the run ends. The trace keeps feeds and outputs.
 

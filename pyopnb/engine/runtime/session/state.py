@@ -82,7 +82,7 @@ def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
 def _other_type(meta: Any) -> str:
     """Write the type of an input or output that is not a tensor: ``optional(float32[N])``."""
     text = to_notation(meta.type)
-    # onnxruntime shows the shape of an optional tensor, and no shape of what is in a sequence.
+    # onnxruntime shows the shape of an optional tensor, and no shape inside a sequence.
     is_known = all(isinstance(dim, int) or str(dim).isidentifier() for dim in meta.shape)
     if text.startswith("optional(") and meta.shape and is_known:
         text = f"{text[:-1]}[{','.join(map(str, meta.shape))}])"
@@ -110,7 +110,7 @@ class Feeds:
     ) -> None:
         inputs = session.get_inputs()
         self.types = _declared_types(inputs, scalars)
-        # The types of what is no tensor, as text.
+        # The types of inputs that are no tensors, as text.
         self.others = {
             meta.name: _other_type(meta)
             for meta in (*inputs, *session.get_outputs())
@@ -220,7 +220,7 @@ class Feeds:
         array = self._to_array(name, value)
         if isinstance(array, onnxruntime.OrtValue):
             return array
-        # onnxruntime makes no tensors of ml_dtypes' arrays, as those of bfloat16 and int4 are.
+        # onnxruntime makes no tensors of ml_dtypes arrays, such as bfloat16 and int4.
         if isinstance(expected, TensorType) and expected.dtype and needs_ml_dtypes(expected):
             return to_ortvalue(array, expected.dtype)
         return array
