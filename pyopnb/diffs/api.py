@@ -62,7 +62,7 @@ def diff(
         a run of a float model and ``b`` of its quantized form, tensors are compared after
         dequantization, and ``quantization`` says what each scale loses.
     a, b : Version or Op
-        Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
+        Two versions of an op, from ``pyopnb.registry``; an Op means its current version.
     a, b : Profile
         Two profiles, for example before and after a change.
     a, b : Training
@@ -72,7 +72,7 @@ def diff(
         largest finite ``|b|`` of the array; for models, this applies to weights. By default,
         ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for float32, 1e-3 and
         1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. If you pass some of
-        the three, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
+        the three, the others are 0. ``stol=True`` means the dtype's default ``rtol``, and
         leaves the other two as they are. It is the default for two traces made by ONNX Runtime at
         different levels of optimization, or if torch made one of them, because their kernels add up
         in different orders. Only ``atol`` applies to integers, and no tolerance to bools and
@@ -112,7 +112,7 @@ def diff(
     -----
     For two runs, each node of ``b`` runs twice more, in isolation on the tensors of ``a``. If a
     node is then over the tolerance, it also runs twice on the tensors of each run, to measure how
-    far isolation itself is off. All these runs call ``compute`` of your ops, too.
+    far isolation itself is off. All these runs also call ``compute`` of your ops.
 
     With ``stol=True``, a tensor that depends on values in float16 or bfloat16 gets that dtype's
     tolerance.

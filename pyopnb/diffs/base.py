@@ -40,7 +40,7 @@ class DiffBase(Displayable):
 
     @property
     def verdict(self) -> str:
-        """Return the verdict in one word; the possible words depend on what was compared."""
+        """Return the verdict in one word; the possible words depend on the kind of diff."""
         raise NotImplementedError
 
     @property
@@ -210,7 +210,6 @@ def fit_lines(lines: Sequence[str], width: int = _MAX_WIDTH, more: str = "more l
     If there are more, the last line says how many were left out.
     """
     if len(lines) > MAX_LINES:
-        # The last line says how many were left out, so that nobody thinks that the text is
-        # complete.
+        # The last line says how many were left out, so that the text does not look complete.
         lines = [*lines[: MAX_LINES - 1], f"… and {len(lines) - MAX_LINES + 1} {more}"]
     return "\n".join(_one_line(line, width) for line in lines)

@@ -45,7 +45,7 @@ def write_fields(value: Any) -> dict[str, Any]:
 
 
 def from_plain(hint: Any, value: Any) -> Any:
-    """Read a value of a type from what `to_plain` wrote.
+    """Read a value of a type from the output of `to_plain`.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def extract(
     Parameters
     ----------
     model : ModelProto, bytes, path, Session or Trace
-        From a trace, the cut gets its feeds as well.
+        From a trace, the cut also gets its feeds.
     inputs : str or sequence of str, optional
         Tensors that become inputs; any that the outputs do not depend on are left out. If the nodes
         also read inputs of the model itself, these stay inputs.

@@ -31,7 +31,7 @@ class OpDiff(DiffBase):
         Lines of the unified diff of the sources, without its header; empty if they are the
         same, or one is unknown.
     same_code : bool or None
-        Whether the sources have the same syntax tree, whatever their comments and layout;
+        Whether the sources have the same syntax tree apart from comments and layout;
         None if one is unknown.
     """
 
@@ -73,7 +73,7 @@ class OpDiff(DiffBase):
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
-    """Compare two versions of an op; an Op stands for its current version. See `pyopnb.diff`."""
+    """Compare two versions of an op; an Op means its current version. See `pyopnb.diff`."""
     old, new = (side.current if isinstance(side, Op) else side for side in (a, b))
     # The schemas first: they say in words what callers of the op notice.
     changes = list(_schema_changes(old.schema, new.schema))
@@ -86,7 +86,7 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
         # The first two lines are a header of file names.
         for line in list(difflib.unified_diff(*sources, lineterm="", n=1))[2:]:
             source.append(sanitize(line, 2000).replace("\\t", "\t"))
-        # Another comment or layout is a change of lines, but not of what the op computes.
+        # Another comment or layout changes lines, but not the computation.
         same_code = not source or _same_tree(old.source, new.source)
     return OpDiff(str(old), str(new), tuple(changes), tuple(source), same_code)
 

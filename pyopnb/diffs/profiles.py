@@ -60,14 +60,14 @@ class NodeChange:
 
     @property
     def ratio(self) -> float | None:
-        """Divide the median of b by that of a; None if one is missing or a's is 0."""
+        """Divide the median of b by the median of a; None if one is missing or a's is 0."""
         if self.a is None or self.b is None or not self.a.median:
             return None
         return self.b.median / self.a.median
 
     @property
     def cost(self) -> float:
-        """Subtract the median of a from that of b, in microseconds."""
+        """Subtract the median of a from the median of b, in microseconds."""
         cost = 0.0
         if self.b is not None:
             cost += self.b.median

@@ -163,7 +163,7 @@ def reduce(
         smaller model, that model counts as failing in another way. By default, ONNX Runtime runs
         each model in another process, and the failure is the first of these that occurs: the
         process ends, the session cannot be made, the run raises, the outputs with all optimizations
-        differ from those without any, or the outputs differ from those of the ONNX reference
+        differ from a run without any, or the outputs differ from the ONNX reference
         implementation.
     on : str or path, optional
         Another onnxruntime, as for `trace`. The failure is then that its outputs differ from those
@@ -365,7 +365,7 @@ class _Search:
         """Shrink the model as far as possible, and tell whether the search finished in time."""
         try:
             if self.best.model.functions:
-                # So that their nodes can be left out as well. Most models have no functions.
+                # So that their nodes can also be left out. Most models have no functions.
                 import onnx.inliner
 
                 inlined = onnx.inliner.inline_local_functions(self.best.model)
@@ -422,7 +422,7 @@ class _Search:
         self._leave_out_groups(parts, nodes[end - length :])
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
-        """Record the outputs of the first nodes, of fewer if those fail as well."""
+        """Record the outputs of the first nodes, of fewer if these also fail."""
         options: dict[str, Any] = {"optimized": False, "check": False, "times": False}
         while (before := parts.cut(nodes)) is not None:
             try:
@@ -475,8 +475,8 @@ class _Parts:
     Attributes
     ----------
     nodes : list of int
-        Positions of the nodes in the graph; those of Constant nodes come along with the
-        nodes that read them.
+        Positions of the nodes in the graph; Constant nodes come along with the nodes that
+        read them.
     values : dict
         The known values of its tensors.
     """
@@ -502,7 +502,7 @@ class _Parts:
         for position in positions:
             names = [name for name in graph.nodes[position].output if name]
             asked_for = [name for name in names if name in graph.outputs]
-            # An output that nobody asks for keeps nodes from being fused.
+            # An unused output keeps nodes from being fused.
             if not asked_for and reads.keys().isdisjoint(names):
                 asked_for = names[:1]
             outputs += asked_for
@@ -534,7 +534,7 @@ def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
 
 
 def _groups_of_axes(cut: ModelCut) -> list[list[_Axis]]:
-    """List the axes to shorten: those of one size, which often belong together, then each."""
+    """List the axes to shorten: all of one size, which often belong together, then each."""
     by_size: dict[int, list[_Axis]] = {}
     for name, array in _arrays(cut).items():
         for axis, size in enumerate(array.shape):

@@ -42,7 +42,7 @@ class Failure:
     text : str
         The error message, or how the outputs differ.
     outputs : tuple of dict
-        Those of both sides, by name, where they differ.
+        The outputs of both sides, by name, where they differ.
     fails : callable or None
         The caller's function.
     """

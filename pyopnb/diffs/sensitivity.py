@@ -1,7 +1,7 @@
 """Measure which nodes of a quantized model cost the most accuracy.
 
 Each of them runs in float again. The float model gets nodes that round to the quantized model's
-levels, each with a switch. So one session serves all runs, whatever form the quantized model has.
+levels, each with a switch. So one session serves all runs, for every form of quantized model.
 Switching nodes of the quantized model itself would not work, as operators on integers cannot be
 mixed with float ones.
 """

@@ -57,8 +57,8 @@ class StabilityRow:
         ``"run to run"``, ``"1 thread"``, ``"no optimizations"``, ``"basic optimizations"``,
         ``"sample alone"``, ``"inputs + 1 ULP"`` or ``"float64"``.
     diff : Diff or None
-        The outputs of this row (a) against those of the usual run (b). In ``"float64"``, the usual
-        run is a. None if the row could not be measured or was left out.
+        The outputs of this row (a) against the outputs of the usual run (b). In ``"float64"``, the
+        usual run is a. None if the row could not be measured or was left out.
     reason : str
         Why the row could not be measured, why no node was found, or what to type to include a row
         that was left out; otherwise empty.
@@ -212,7 +212,7 @@ def stability(
     ModelError
         The model cannot be used.
     Exception
-        Whatever an op raised in the usual run.
+        The exception that an op raised in the usual run.
 
     Notes
     -----
@@ -298,7 +298,7 @@ class _Trials:
             self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()
         self.session = session_for_run(model, fill, providers=self.providers)
-        # What stands in for nodes is in the model of the session, for all the sessions that follow.
+        # The session's model has the filled nodes, for all the sessions that follow.
         self.model = self.session.to_model_proto() if fill else model
         if isinstance(self.model, ModelProto) and not self.session.state.taken_out:
             # Copying and serializing the weights for each of them takes as long
@@ -395,7 +395,7 @@ class _Trials:
         a = {}
         b = {}
         for name in self.names:
-            # Outputs of the whole batch, such as a mean, are not those of a sample.
+            # Outputs of the whole batch, such as a mean, do not belong to a sample.
             if _has_samples(batch[name], runs[0][name], size):
                 a[name] = np.concatenate([run[name] for run in runs])
                 b[name] = batch[name][: len(runs)]
@@ -403,7 +403,7 @@ class _Trials:
             raise _CannotBeError("no output has a row for each sample")
 
         def find() -> TraceDiff:
-            # The trace is that of the sample with the largest error.
+            # The trace records the sample with the largest error.
             facts = compared(a, b, self.tolerances).worst.facts
             index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
             trace_alone = _traced(self.session, samples[index])
@@ -426,7 +426,7 @@ class _Trials:
         size = len(self.feeds[infos[0].name])
         names = []
         for info in infos:
-            # An axis without a name counts as that of samples if it has the same length.
+            # An axis without a name counts as the axis of samples if it has the same length.
             is_open = bool(info.shape) and info.shape[0] in (dim, None)
             if is_open and len(self.feeds[info.name]) == size:
                 names.append(info.name)

@@ -103,12 +103,12 @@ def relative_tolerance(array: np.ndarray) -> float | None:
 
 
 class Tolerances(NamedTuple):
-    """The tolerances that a caller gives, as `pyopnb.diff` takes them; None stands for the default.
+    """The tolerances that a caller gives, as `pyopnb.diff` takes them; None means the default.
 
     Attributes
     ----------
     stol : float or None
-        True stands for the ``rtol`` of the dtype, and leaves the other two as they are.
+        True means the ``rtol`` of the dtype, and leaves the other two as they are.
     """
 
     rtol: float | None = None

@@ -17,7 +17,7 @@ from pyopnb.errors import InputError
 
 __all__ = ["ENDINGS", "arrays_in"]
 
-# An .npz file may unpack to this many bytes, whatever the file's size.
+# An .npz file of any size may unpack to this many bytes.
 _MOST_UNPACKED = 2**30
 # Beyond that, to this many times the file's size: deflate reaches 1,000 only with zeros.
 _MOST_PACKED = 100

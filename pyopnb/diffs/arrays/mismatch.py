@@ -25,7 +25,7 @@ def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False
         is broadcast.
     tolerant : bool
         Allow the dtype's tolerance, relative to the element and, as terms may cancel, to the
-        largest element. Without it every bit counts but those of NaN, and -0.0 is not 0.0.
+        largest element. Without it every bit counts except in NaN, and -0.0 is not 0.0.
 
     Examples
     --------

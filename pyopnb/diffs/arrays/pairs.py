@@ -13,7 +13,7 @@ from pyopnb.engine.ops.messages import sanitize
 __all__ = ["FEW", "Pairs", "pairs_of"]
 
 FEW = 20
-"""All pairs are kept for arrays of at most this many elements, whatever their shape."""
+"""All pairs are kept for arrays of any shape with at most this many elements."""
 
 # A curve of up to _MOST elements has all of them; a longer one has the extremes of _CELLS cells.
 _MOST = 300

@@ -184,7 +184,7 @@ def named(path: _Path) -> str:
 
 
 def parts(a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
-    """Pair the arrays of two values; an array without a partner becomes a part, too.
+    """Pair the arrays of two values; an array without a partner also becomes a part.
 
     Raises
     ------
@@ -229,7 +229,7 @@ def _arrays(
         refusal = _why_no_tensor(array)
         if refusal:
             return Part(path, *types, reason=f"{side} {refusal}")
-    # A cast or a broadcast would hide the very mistake that somebody is looking for.
+    # A cast or a broadcast would hide the very mistake that the user is looking for.
     if types[0] != types[1]:
         return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
     rtol, atol, stol = tolerances.of(dtype(a.dtype).name)

@@ -25,7 +25,7 @@ __all__ = [
 
 # How many elements the text names after the worst.
 _NEXT_WORST = 2
-# In dB. Below it, the root mean square of the error is over 0.7 of that of b.
+# In dB. Below it, the error has a root mean square of more than 0.7 of b's.
 _UNRELATED = 3.0
 
 

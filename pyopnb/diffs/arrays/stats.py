@@ -252,7 +252,7 @@ def array_stats(
 class LazyStats:
     """The facts of two short arrays, computed only as far as the verdict needs them.
 
-    The others are computed when somebody asks for them.
+    The others are computed at first use.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ def scale_of(b: np.ndarray) -> float:
     largest = 0.0
     # Block by block, to avoid large temporaries.
     for start in range(0, b.size, _COPIED):
-        # NumPy warns of a signalling NaN, as memory that nobody wrote can have.
+        # NumPy warns of a signaling NaN, which unwritten memory can have.
         with np.errstate(invalid="ignore"):
             sizes = np.abs(b.flat[start : start + _COPIED].astype(np.float64))
         largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))

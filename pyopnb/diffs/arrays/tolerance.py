@@ -18,7 +18,7 @@ __all__ = ["SLACK", "Frontier"]
 SLACK = 2.0**-40
 """Relative slack of a bound, so that no answer depends on rounding.
 
-In native/loops.h as well.
+The same number is in native/loops.h.
 """
 
 

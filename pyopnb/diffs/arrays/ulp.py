@@ -17,10 +17,10 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     values : ndarray, float32[65536]
-        The value of each pattern of bits; those of a dtype of one byte are repeated.
+        The value of each pattern of bits, repeated for a dtype of one byte.
     order : ndarray, uint32[65536]
         The position of each pattern among all values. -0.0, where the dtype has it, is one below
-        0.0, and that of NaN is arbitrary.
+        0.0, and the position of NaN is arbitrary.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(invalid="ignore"):
         values = patterns.view(kind).astype(np.float32)
     ordered = np.where(np.isnan(values), 0, values)
-    # The smallest number of float32 stands for -0.0, as no dtype of two bytes has it.
+    # The smallest number of float32 takes the place of -0.0, as no dtype of two bytes has it.
     ordered[(values == 0) & np.signbit(values)] = np.float32(-1e-45)
     return values, np.searchsorted(np.unique(ordered), ordered).astype(np.uint32)
 
@@ -78,8 +78,8 @@ def rounding_error(rounded: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
 def _units(kind: np.dtype, exact: np.ndarray) -> np.ndarray:
     """Return the unit in the last place at each value.
 
-    Where a sum cancels, its rounding error is that of its terms: no unit is smaller than that of
-    the root mean square of all values.
+    Where a sum cancels, its rounding error comes from its terms: no unit is smaller than the unit
+    at the root mean square of all values.
     """
     info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
     smallest = float(info.tiny)

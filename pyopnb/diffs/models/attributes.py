@@ -30,7 +30,7 @@ def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], in
     """
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         return attribute.type
-    # A tensor is the same tensor in whatever field its numbers are.
+    # A tensor is the same tensor, no matter which field has its numbers.
     if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
         return content(attribute.t)
     bare = AttributeProto()

@@ -166,7 +166,7 @@ class GraphComparison:
         self.b = level.b
         self.tolerances = tolerances
         self.matching = Matching(level.a, level.b, level.outer)
-        # Tensors of a to those of b, outside the graphs and in them.
+        # Tensors of a to tensors of b, outside the graphs and in them.
         outside = level.outer or {name: name for name in {*level.a.free} & {*level.b.free}}
         self.values = {**outside, **self.matching.values}
         # Weights that differ, with the first nodes that read them.

@@ -190,7 +190,7 @@ _NOUNS = {
 
 
 def _subject(change: Change) -> str:
-    """Name the nodes that a change concerns, those of b if it has any, or what else it concerns."""
+    """Name the nodes that a change concerns, if possible in b, or what else it concerns."""
     nodes = change.b or change.a
     if nodes and change.kind != "weight":
         subject = _format_nodes(nodes)

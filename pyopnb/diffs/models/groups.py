@@ -19,7 +19,7 @@ def group_unpaired(matching: Matching) -> list[Group]:
     """Group the nodes without a partner.
 
     Nodes of one side belong together if one produces what the other reads, unless the other side
-    has that tensor as well. Nodes of two sides belong together if they produce the same tensor. A
+    also has that tensor. Nodes of two sides belong together if they produce the same tensor. A
     node that nothing replaces is a group by itself.
     """
     graphs = matching.a, matching.b
@@ -48,12 +48,12 @@ def group_unpaired(matching: Matching) -> list[Group]:
 
 
 def _shared_tensors(matching: Matching, sets: _Sets) -> dict[str, str]:
-    """Map tensors of a to those of b, both produced by unpaired nodes."""
+    """Map tensors of a to tensors of b, both produced by unpaired nodes."""
     a = matching.a
     b = matching.b
     pairs = list(matching.values.items())
     same_names = sum(name_a == name_b for name_a, name_b in pairs)
-    # Where most names were kept, a name is the same tensor here, too.
+    # Where most names were kept, a name here also means the same tensor.
     if 2 * same_names > len(pairs):
         pairs += [(name, name) for name in a.producers]
     shared: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""Numbers for nodes: equal numbers mean equal computations, whatever the names.
+"""Numbers for nodes: equal numbers mean equal computations, even under other names.
 
 This is Weisfeiler-Lehman hashing along the edges of a directed graph (Shervashidze et al., 2011): a
-node's key is its op, attributes and weights with the numbers of what it reads, and once more with
-the numbers of what reads it. Instead of a hash, each new key gets the next number from a table that
-both graphs share, so nothing can collide.
+node's key is its op, attributes and weights with the numbers of its inputs, and once more with
+the numbers of the nodes that read it. Instead of a hash, each new key gets the next number from a
+table that both graphs share, so nothing can collide.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class HashedGraph(GraphIndex):
 
     @cached_property
     def computing(self) -> list[int]:
-        """List the nodes in order, without those of Constants."""
+        """List the nodes in order, without Constant nodes."""
         return [index for index in self.order if index not in self.constants]
 
     @cached_property

@@ -1,12 +1,12 @@
-"""Match the nodes of two graphs by what they compute, and by name as a last resort.
+"""Match the nodes of two graphs by their computations, and by name as a last resort.
 
 1. Nodes are numbered from both ends (`hashing.fingerprints`), as in Weisfeiler-Lehman refinement
-   (Weisfeiler and Leman, 1968), but with exact keys instead of hashes: ``up`` stands for all that a
-   node is computed from, ``down`` for all that becomes of it. Nodes of equal numbers are pairs.
+   (Weisfeiler and Leman, 1968), but with exact keys instead of hashes: ``up`` covers all that a
+   node is computed from, ``down`` all that is computed from it. Nodes of equal numbers are pairs.
 2. Pairs spread to their neighbors, the most similar candidates first (a priority queue, as in
    similarity flooding: Melnik, Garcia-Molina and Rahm, 2002).
-3. Nodes without a partner are paired by their weights, by their names and by those of their
-   outputs, each followed by step 2.
+3. Nodes without a partner are paired by their weights, by their names and by the names of
+   their outputs, each followed by step 2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def graph_of_model(model: ModelProto, contents: Contents) -> HashedGraph:
 
 
 def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    """Pair inputs or outputs: those of one name, and the others in order.
+    """Pair inputs or outputs: equal names first, and the others in order.
 
     If the only names that both sides have are at the same positions, that is position by position.
     """
@@ -51,16 +51,16 @@ class Matching:
     Parameters
     ----------
     outer : mapping, optional
-        Of bodies: tensors around a to those around b. Inputs and outputs of bodies, and those of
-        functions, are paired by position.
+        For bodies: tensors around a to tensors around b. Inputs and outputs of bodies and of
+        functions are paired by position.
 
     Attributes
     ----------
     forward, back : dict
         The pairs of nodes, from a to b and from b to a, of the same op each.
     values : dict
-        Tensor names of a to those of b: inputs, initializers, outputs of paired nodes, and what
-        paired nodes read at the same slot from nodes without a partner.
+        Tensor names of a to tensor names of b: inputs, initializers, outputs of paired nodes, and
+        what paired nodes read at the same slot from nodes without a partner.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Matching:
 
     def _number(self, graph: HashedGraph, side: int, outer: Mapping[str, str]) -> Fingerprints:
         """Give numbers to one graph's nodes; paired inputs and outputs count as the same."""
-        # Inputs that correspond start with the same number, whatever they are called.
+        # Inputs that correspond start with the same number, even under different names.
         numbers = graph.contents.numbers
         starts = {name: numbers["only", side, name] for name in graph.inputs}
         for slot, pair in enumerate(self.inputs):
@@ -109,7 +109,7 @@ class Matching:
         for equal_counts in (True, False):
             self._pair_by(self._up, equal_counts)
             self._pair_by(self._down, equal_counts)
-        # From the pairs, the search goes on to their neighbors.
+        # From the pairs, the search spreads to their neighbors.
         for name_a, name_b in self.inputs:
             self._spread(self._pair_clear(self.a.readers(name_a), self.b.readers(name_b)))
         for name_a, name_b in self.outputs:
@@ -187,7 +187,7 @@ class Matching:
                 waiting += self._pair_clear(a.readers(name_a), b.readers(name_b))
 
     def _pair_clear(self, nodes_a: list[int], nodes_b: list[int]) -> Iterator[tuple[int, int]]:
-        """Pair nodes that are unique in what they compute, then those unique in their op."""
+        """Pair nodes with a unique computation, then nodes with a unique op."""
         for key in (HashedGraph.number, _op):
             groups_a, groups_b = _grouped(self.a, nodes_a, key), _grouped(self.b, nodes_b, key)
             for common in groups_a.keys() & groups_b.keys():
@@ -221,7 +221,8 @@ class Matching:
             elif name_b not in partners and self._are_results_without_partner(name_a, name_b):
                 values[name_a] = name_b
                 partners.add(name_b)
-        # Tensors of the same number are computed in the same way, whatever their nodes' partners.
+        # Tensors of the same number are computed in the same way, even if their nodes have other
+        # partners.
         names_b = {number: name for name, number in reversed(self.prints[1].values.items())}
         for name_a, number in self.prints[0].values.items():
             if name_a not in values and number in names_b:

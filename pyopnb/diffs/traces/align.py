@@ -1,4 +1,4 @@
-"""Pair the tensors of one run with those of another.
+"""Pair the tensors of two runs.
 
 Inputs and outputs of one name are paired first. The graphs are matched without their values
 (`pyopnb.diffs.models.match`). Then one sweep over b in topological order decides tensor by tensor.

@@ -98,7 +98,7 @@ def _weight_causes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _weights(side: Side, segment: Segment) -> dict[str, Any]:
-    """Return the weights that a segment reads, those of Constant nodes included."""
+    """Return the weights that a segment reads, including Constant nodes."""
     constants = side.graph.constants.intersection(segment.nodes)
     names = [side.graph.nodes[position].output[0] for position in sorted(constants)]
     return {name: side.weight(name) for name in (*segment.weights, *names)}

@@ -140,8 +140,8 @@ class TraceComparison:
     pairs : sequence of Pair
         The tensors that both have.
     arrays_side : int, optional
-        0 if a is arrays instead of a run, 1 if b is: its ``trace`` and ``graph`` are then
-        those of the other side.
+        0 if a is arrays instead of a run, 1 if b is: it then has the ``trace`` and ``graph``
+        of the other side.
     integers : collection of str, optional
         Tensors of b that were dequantized only for the comparison: no node can
         run on these numbers.
@@ -287,10 +287,10 @@ class TraceComparison:
         feeds = dict(trace.feeds)
         precisions = {}
         for pair in self.pairs:
-            # If b is arrays, its names are those of a.
+            # If b is arrays, it has the names of a.
             feeds[pair.b] = self.sides[1 if self.arrays_side == 1 else 0].arrays[pair.a]
             if self.is_half:
-                # The nodes that run alone round to half precision as well.
+                # The nodes that run alone also round to half precision.
                 precisions[pair.b] = self.precision(pair)
         segments = {}
         for name, segment in self.segments.items():
@@ -386,7 +386,7 @@ class TraceComparison:
         arrays = self.a.arrays[tensor.a], self.b.arrays[tensor.b]
         if not narrower(*arrays):
             return
-        # The wider side runs its node, but on inputs that were rounded as those of the other side.
+        # The wider side runs its node, but on inputs that are rounded as on the other side.
         side = int(arrays[0].dtype.itemsize < arrays[1].dtype.itemsize)
         trace, graph, recorded = self.sides[side]
         feeds = dict(trace.feeds)

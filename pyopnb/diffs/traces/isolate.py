@@ -169,7 +169,7 @@ class Isolation:
             model, feeds, outputs = self._model(segments)
             first, second = run(model, [feeds, feeds])
         except Exception as error:
-            # Whatever a runtime or an op raises on these inputs is the finding.
+            # An exception of a runtime or an op on these inputs is the finding.
             items = list(segments.items())
             if len(items) == 1:
                 yield items[0][0], sanitize(f"{type(error).__name__}: {error}".partition("\n")[0])
@@ -254,11 +254,11 @@ def runner(trace: Trace) -> Run:
     level = trace.runtime.rpartition(", ")[2].removesuffix(" optimizations")
     other_python = trace.other_python
     if other_python is not None:
-        # This process's kernels would not say what those of the other runtime do.
+        # The kernels of this process would not say what the other runtime does.
         return lambda model, feeds: other_python.run_each(model, feeds, level)
     if not trace.runtime.startswith("onnxruntime"):
         return _in_evaluator(trace.versions)
-    # Nor would those of the CPU say what another provider's do.
+    # Nor would CPU kernels say what the kernels of another provider do.
     return lambda model, feeds: run_each(model, feeds, level, trace.providers)
 
 

@@ -124,7 +124,7 @@ class _Trials:
         return run
 
     def compare(self, run: OptimizedRun) -> Diff:
-        """Compare the outputs of a run with those of the run without optimizations."""
+        """Compare the outputs of a run with the run without optimizations."""
         return compared(run.outputs, self.plain, self.tolerances)
 
     def suffices(self, disabled: Sequence[str]) -> bool:
@@ -138,7 +138,7 @@ class _Trials:
 
 
 def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> OptimizerDiff:
-    """Find a small set of optimizers without which the outputs are those of the unoptimized run.
+    """Find a small set of optimizers without which the outputs equal the unoptimized run.
 
     The shortest beginning of the list that suffices ends with an optimizer that is needed. With
     that one disabled, the same is done with the optimizers before it, until those that are needed
@@ -182,8 +182,8 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
 
 def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterator[str]:
     """Yield how the optimizers changed the nodes."""
-    # Labels are those of the user's graph, in which functions with ops are
-    # inlined, as in the session.
+    # Labels come from the user's graph, in which functions with ops are inlined, as in the
+    # session.
     source = read_model(model, data=False)
     graph = inline_ops(source.proto, is_op(source.proto, frozenset())).graph
     with_them = _kernels(graph, full)

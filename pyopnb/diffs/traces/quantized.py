@@ -17,7 +17,7 @@ class QuantizedTensor:
     Attributes
     ----------
     tensor, b : str
-        Its name in the float model, and that of its counterpart in the quantized one.
+        Its name in the float model, and the name of its counterpart in the quantized one.
     weight : bool
         Whether it is a weight.
     sqnr : float or None
@@ -25,7 +25,7 @@ class QuantizedTensor:
         computes it between two models; None of nothing but zeros.
     alone : float or None
         The same for the float model's own numbers after this tensor's scale alone, without the
-        errors from before; that of a weight is its ``sqnr``. None for a tensor without a scale.
+        errors from before; for a weight, its ``sqnr``. None for a tensor without a scale.
     saturated : float or None
         The share of the elements that are outside the scale's range.
     range, scale_range : tuple of (float, float) or None

@@ -1,4 +1,4 @@
-"""Pairs of a quantized model's tensors and those of the float model that it was made from.
+"""Pairs of tensors of a quantized model and of the float model that it was made from.
 
 The quantized graph contains scales and zero points, so every quantized tensor can be
 dequantized. It corresponds to the float tensor that was quantized, or that has its name without
@@ -25,8 +25,8 @@ from pyopnb.diffs.traces.segments import Side
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
 _INTEGER_OPS = ("MatMulInteger", "ConvInteger")
-# Places in a node of a quantized tensor, its scale and its zero point: those of inputs, and from
-# here on those of outputs.
+# Places in a node of a quantized tensor, its scale and its zero point: inputs count from 0, and
+# outputs from here.
 _OUT = 10
 _RESULT_AND_WEIGHT = ((_OUT, 6, 7), (3, 4, 5))
 _SCALES = MappingProxyType(
@@ -122,12 +122,12 @@ class Scale:
 
 @dataclass
 class QuantizedTensors:
-    """The quantized tensors of a run, and the float tensors of another run that they stand for.
+    """The quantized tensors of a run, and the float tensors of another run that they replace.
 
     Attributes
     ----------
     sides : tuple of Side
-        The run of the float model, and that of the quantized one.
+        The run of the float model, and the run of the quantized one.
     alignment : Alignment
         By structure and names, for tensors that the quantizer renamed.
     arrays : dict
@@ -280,7 +280,7 @@ class QuantizedTensors:
     # ---- the float tensors
 
     def _partner(self, name: str) -> str | None:
-        """Find the float tensor or weight in a that a quantized tensor of b stands for."""
+        """Find the float tensor or weight in a that a quantized tensor of b replaces."""
         candidates = [self._results.get(name, ""), self._sources.get(name, ""), name]
         # A name of the float model itself, then one behind an ending, then the structure.
         for candidate in candidates:
@@ -303,7 +303,7 @@ class QuantizedTensors:
     def behind_activation(self, name: str) -> str:
         """Return the result of an activation that the quantizer absorbed, or the name itself."""
         result = self._activated(name)
-        # Of the two tensors, quantizers keep one: operators that of the node, QDQ models the other.
+        # Quantizers keep one of the two tensors: operators the node's own, QDQ models the other.
         if all(x in self.arrays or f"{x}_quantized" in self.arrays for x in (name, result)):
             return name
         return result or name
@@ -349,7 +349,7 @@ class QuantizedTensors:
     # ---- pairs and rows
 
     def pairs(self) -> list[Pair]:
-        """Pair the float model's tensors with those of the quantized one with the same numbers."""
+        """Pair tensors of the float and the quantized model that have the same numbers."""
         made_in_b = self.b.graph.producer
         by_tensor: dict[str, Pair] = {}
         for name, partner in self.partners.items():
@@ -429,7 +429,7 @@ class QuantizedTensors:
             span = (float(values.min()), float(values.max()))
         is_weight = partner in self.a.trace.initializers
         ratio = signal_to_noise(numbers.astype(values.dtype), values)
-        # A weight has no errors from before, and its levels may be those of another scale. A bias
+        # A weight has no errors from before, and its levels may have another scale. A bias
         # without a scale of its own suffers from its input's.
         alone = ratio
         if not is_weight or name in self._biases:

@@ -123,7 +123,7 @@ class ComparedStep:
     versions : tuple of (int or None)
         The versions of its op in the two runs; None if the op is not in the registry.
     changes : tuple of str
-        How the node of b differs from that of a: attributes, weights, lines of source.
+        How the node of b differs from the node of a: attributes, weights, lines of source.
     source : str
         The line of the user's program that the node comes from, where a trace knows it.
     """
@@ -189,8 +189,8 @@ class ComparedStep:
           `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,
         - ``hides``: its inputs are over the tolerance and its outputs within,
-        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, whatever
-          it gives in isolation.
+        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, even if
+          it differs in isolation.
         """
         tensors = (*self.inputs, *self.outputs)
         if all(tensor.diff.verdict == "bit-identical" for tensor in tensors):
@@ -199,7 +199,7 @@ class ComparedStep:
             return "same"
         if any(tensor.introduced for tensor in self.outputs):
             return "origin"
-        # Decide by what exceeds the tolerance before and after the node.
+        # Decide by the tensors over the tolerance before and after the node.
         bad_inputs = not all(tensor.diff.ok for tensor in self.inputs)
         bad_outputs = not all(tensor.diff.ok for tensor in self.outputs)
         if not bad_outputs:
@@ -243,12 +243,12 @@ def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerance
     another provider than the CPU's ran. Other kernels add up in another order: elements that cancel
     out are then off by a part of the largest number, not of themselves.
     """
-    # The name and version of a runtime stand before its level of optimization.
+    # The name and version of a runtime come before its level of optimization.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)
-    # Two versions of ONNX Runtime should agree to the dtype, at whatever level.
+    # Two versions of ONNX Runtime should agree to the dtype, at every level.
     is_onnxruntime = runtime_a == runtime_b and runtime_a.startswith("onnxruntime")
     other_kernels = is_onnxruntime and runtimes[0] != runtimes[1]
-    # The torch kernels, and those of a provider that the name of a runtime ends with.
+    # The kernels of torch, or of a provider that the name of a runtime ends with.
     if any(runtime.startswith("torch ") or " with " in runtime for runtime in runtimes):
         other_kernels = True
     return tolerances.or_scaled() if other_kernels else tolerances
