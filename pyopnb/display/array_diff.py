@@ -55,7 +55,7 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
     ----------
     limits : (float, float), optional
         The least and largest ``|a-b|`` of the picture's colors, of curves ``a-b``, for pictures
-        that are to be compared. By default those of the diff.
+        that are to be compared. By default, the extremes of the diff.
     """
     worst = thing.worst
     title = f"diff: {str(thing).partition(chr(10))[0]}"
@@ -219,7 +219,7 @@ def _sections(part: Part) -> Iterator[tuple[str, str]]:
     lines = list(detail_lines(part))
     if lines:
         yield "statistics", pre("\n".join(lines))
-    # Few numbers stand in a table already.
+    # Few numbers are in a table already.
     if facts.differing > 1 and (facts.pairs is None or facts.count > FEW):
         yield _worst_table(facts)
 

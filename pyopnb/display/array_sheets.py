@@ -148,7 +148,7 @@ def _sheet(shape: tuple[int, int], count: int) -> tuple[int, int, tuple[float, f
 
 
 def _pooled(stack: np.ndarray, rows: int, columns: int) -> tuple[list[np.ndarray], str]:
-    """Reduce matrices to the size of a picture; return how a cell stands for its elements, too."""
+    """Reduce matrices to the size of a picture; also return what a cell says of its elements."""
     pooling: Pooling = "mean"
     words = "the mean of"
     # The mean of two ids would be another id.

@@ -83,7 +83,7 @@ def glossary(*texts: str) -> str:
     >>> glossary("cosine 1").count("<tr>"), glossary("12")
     (2, '')
     """
-    # Tags and attributes have words as well, which nobody reads.
+    # Tags and attributes also have words, which the page does not show.
     text = html.unescape(re.sub(r"<[^>]*>", " ", "".join(texts)))
     rows = []
     for term, meaning in TERMS.items():

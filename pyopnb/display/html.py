@@ -34,7 +34,7 @@ MAX_BYTES = 200_000
 """The size of one output of a notebook."""
 
 WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word"
-"""Lines are wrapped between words; JupyterLab breaks those of a ``<pre>`` inside words."""
+"""Lines are wrapped between words; JupyterLab breaks lines of a ``<pre>`` inside words."""
 
 _LONGEST_LINE = 2_000
 _BORDER = "1px solid rgba(128,128,128,0.35)"

@@ -65,7 +65,7 @@ class LoweredLine:
 
 @dataclass(frozen=True, repr=False)
 class LoweredSource(Displayable):
-    """The source of ``compute``, and of what it calls, as `pyopnb.lower` reads it.
+    """The source of ``compute`` and of the functions that it calls, as `pyopnb.lower` reads it.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def merge(
     only_a : mapping
         These nodes by their index, and their badges.
     tensors : mapping
-        Names of a's tensors to those of b's.
+        Names of tensors of a to names of tensors of b.
 
     Returns
     -------

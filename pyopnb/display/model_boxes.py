@@ -124,7 +124,7 @@ class _GraphBuilder:
         name = ""
         if self._style.names:
             name = (node.name or first_output(node))[-40:]
-        # The types of the outputs that somebody reads.
+        # The types of the outputs that are read.
         labels = [self._scope.type_of(name) if name in self._used else "" for name in node.output]
         about = [title_of(node), node.name, *constants, attrs, *self._about_outputs(node)]
         return Box(

@@ -76,7 +76,7 @@ def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Draw
     """Return the models to draw with their nodes' badges, and the names of a's tensors in them."""
     if not models:
         return [], {}
-    # Additions are marked at the nodes of b, removals at those of a.
+    # Additions are marked at nodes of b, removals at nodes of a.
     a, b = models
     of_a = badges(thing.changes, "a")
     of_b = by_output(b, badges(thing.changes, "b"))

@@ -77,7 +77,7 @@ def _input(scope: Scope, name: str) -> str:
     if value is None:
         return sanitize(name, 30) or "_"
     text = constant_text(value)
-    # A small constant stands for itself.
+    # A small constant is written as its value.
     if text.startswith("="):
         return text.removeprefix("= ")
     return f"{sanitize(name, 20)}{text}"

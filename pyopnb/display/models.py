@@ -78,15 +78,15 @@ def view_model(
         Whether the colors are logarithmic. By default they are if the largest number is over
         1,000 times the smallest.
     marks : mapping, optional
-        Badges of nodes, with keys like those of ``colors``: ``added``, ``removed``, ``changed``,
+        Badges of nodes, with keys as in ``colors``: ``added``, ``removed``, ``changed``,
         or another short text.
     notes : mapping, optional
         What the picture tells, where scripts run, of a node that is pointed at or clicked:
         texts by the names of its outputs. The first line of a text replaces the output's
         type, unless it is empty.
     room : int
-        The most bytes of the HTML; boxes are left out of it, if need be, but not of what
-        ``save("….svg")`` writes.
+        The most bytes of the HTML; boxes are left out of it, if need be, but not in the file
+        from ``save("….svg")``.
 
     Raises
     ------

@@ -18,8 +18,8 @@ __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 # A source is cut in HTML after this many characters.
 _SOURCE = 60_000
 _NO_SOURCE = "its source is not known"
-# Lines are wrapped and do not scroll: code far to the right must not be out of sight
-# before somebody runs it.
+# Lines are wrapped and do not scroll: code far to the right must be in sight before it is
+# run.
 _WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
 _UNTRUSTED = f"font-family:monospace;margin:4px 0 8px 16px;{_WRAP};background:none;color:inherit"
 _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
@@ -39,7 +39,7 @@ def view_version(thing: Version) -> View:
         code = _NO_SOURCE
     else:
         code = _with_numbers(thing.source)
-    # A source may come from a file of somebody else.
+    # A source may come from a file of another author.
     text = f"{table!r}\n\n{sanitize_source(code)}"
     body = join([table._repr_html_(), _source_html(thing.source)])
     return View(thing, str(thing), text, body)

@@ -25,7 +25,7 @@ def channel_axis(value: np.ndarray) -> int | None:
 
 
 def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
-    """Tell whether shape, dtype and range are those of pixels."""
+    """Tell whether an array looks like pixels by shape, dtype and range."""
     axis = channel_axis(value)
     if axis is None or summary.least is None or summary.has_nonfinite:
         return False

@@ -83,7 +83,7 @@ def _unknown_option(thing: Any, option: str) -> InputError:
     where = f"show, {sanitize(type(thing).__name__)}"
     got = f"{sanitize(option)}="
     if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
-        # Those of the view that it calls are in the docstring.
+        # The options of the view that it calls are in the docstring.
         known.append("those of what it contains")
     if not known:
         return InputError(where, expected="no options", got=got)

@@ -88,7 +88,7 @@ def view_arrays(
     thing : object
         What contains them.
     rgb, limits : optional
-        As for `pyopnb.show`; for those of the arrays that they fit. Limits can
+        As for `pyopnb.show`; for the arrays that they fit. Limits can
         also be given by name.
     """
     items = list(named)

@@ -63,7 +63,7 @@ def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
 
 
 def _drawn(thing: TraceDiff, a: ModelProto, b: ModelProto) -> tuple[ModelProto, dict[str, str]]:
-    """Put the nodes that only a has beside those of b, with badges on what one side lacks."""
+    """Put the nodes that only a has beside b's nodes, with badges where one side has none."""
     # Nearly all nodes of a quantized model are only in b: marks would say nothing.
     if thing.quantization:
         return b, {}

@@ -6,8 +6,8 @@ A view of a new class is a function in a module of this package, or of a room ab
     def view_sweep(thing: Sweep, *, output: str | None = None) -> View: ...
 
 `pyopnb.display.show` imports every module of this package, so that nothing else names it. Its
-keyword-only parameters are the options that ``show`` takes for such a thing; ``**options`` stands
-for those of another view that it calls.
+keyword-only parameters are the options that ``show`` takes for such a thing; ``**options`` are
+the options of another view that it calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Canvas:
         Nodes of it with their colors as ``#rrggbb``, which may be empty, and the text of their
         cards.
     scale : ColorScale or None
-        What the colors mean, and ``legend`` of what.
+        What the colors mean; ``legend`` says which quantity they show.
     """
 
     model: ModelProto
@@ -135,8 +135,7 @@ def charts_view(
 ) -> View:
     """Show charts between other HTML; ``alt`` says what they show, by default the title.
 
-    The charts are images side by side, which stand below each other on a narrow page
-    instead of shrinking.
+    The charts are images side by side, which wrap on a narrow page instead of shrinking.
     """
     if not charts:
         return View(thing, title, text, join([head, *parts]))

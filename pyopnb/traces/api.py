@@ -56,8 +56,8 @@ def trace(
         Where it runs. ``"onnxruntime"``: in ONNX Runtime, like `Session.trace`. ``"reference"``: in
         the ONNX reference implementation with the ops of the registry, node by node in Python;
         nothing is fused or timed, and bodies are not recorded. If ONNX defines an operator only in
-        words, such as ``ZipMap`` or those of ``com.microsoft``, or `reference` refuses the node's
-        attrs, the node runs alone in the kernel of ONNX Runtime. ``"onnxruntime==1.25.0"``,
+        words, such as ``ZipMap`` or operators of ``com.microsoft``, or `reference` refuses the
+        node's attrs, the node runs alone in the kernel of ONNX Runtime. ``"onnxruntime==1.25.0"``,
         another build such as ``"onnxruntime-openvino==1.24.1"``, or the path of another Python: in
         that onnxruntime; see the notes.
     only, level, bodies, check, times, optimized
@@ -85,7 +85,7 @@ def trace(
         The model cannot be used, or not in the other runtime, because it is too new, or has ops
         while pyopnb is not installed there.
     Exception
-        Whatever an op or the reference implementation raised.
+        The exception that an op or the reference implementation raised.
 
     Notes
     -----
@@ -125,7 +125,7 @@ def trace(
         session = session_for_run(model, fill, base_dir, providers)
         _check_loaded(providers, session.get_providers())
         return run_traced(session.state, session.state.feeds.by_name(feeds, named), options)
-    # The evaluator runs bodies inside one call, where nobody can look.
+    # The evaluator runs bodies inside one call, and their tensors are out of reach.
     _refuse("bodies", bodies, "the reference implementation")
     source = read_model(model, base_dir)
     # Local functions that hold ops become nodes of the graph, as in a session.
@@ -160,7 +160,7 @@ def _refuse(parameter: str, value: bool, runner: str) -> None:
 def _feeds_by_name(
     source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    # Up to IR version 3 every weight is an input as well.
+    # Up to IR version 3 every weight is also an input.
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
     types = {}
     for info in source.proto.graph.input:

@@ -70,7 +70,7 @@ class RunLog:
         return cls(number, zlib.compress(text.encode(), 1), call, computes, offset)
 
     def events(self) -> list[bytes]:
-        """Return the events of the run as JSON, those of Python on tracks of their own."""
+        """Return the events of the run as JSON, with separate tracks for Python."""
         lines = zlib.decompress(self.packed).split(b",\n")
         first = json.loads(lines[0])
         # Perfetto drops what does not nest in a track, and ONNX Runtime counts whole microseconds,

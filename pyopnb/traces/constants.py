@@ -24,7 +24,7 @@ def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, A
     Parameters
     ----------
     names : collection of str
-        The others that are computed of these tensors alone are computed, too.
+        The others that are computed from these tensors alone are also computed.
 
     Returns
     -------

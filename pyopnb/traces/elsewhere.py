@@ -171,13 +171,14 @@ class OtherProcess:
         InputError, ModelError
             As `run` does, where no model with these ops can run there.
         """
-        # An interrupt while the job's folder is removed leaves it in this one, which goes, too.
+        # An interrupt while the job's folder is removed leaves it in this one, which is also
+        # removed.
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
             job = _Job(Path(folder), model, feeds, sessions)
             report = job.report(self._call)
             # Most models say newer versions than they need, as tools write their own newest
             # ones. The runtime complains of one after the other: the IR version, ONNX's
-            # opset, that of ai.onnx.ml.
+            # opset, the opset of ai.onnx.ml.
             for _ in range(3):
                 if job.lower(report.get("error", "")):
                     report = job.report(self._call)
@@ -198,7 +199,7 @@ class OtherProcess:
         # says EINVAL.
         with suppress(OSError):
             print(folder, file=process.stdin, flush=True)
-        # Kernels may print, too.
+        # Kernels may also print.
         for line in process.stdout:
             if line == "done\n":
                 return ""
@@ -225,7 +226,7 @@ class OtherProcess:
                     [str(self.python.path), script],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    # A file, as nobody reads a pipe while runs go on.
+                    # A file, as a pipe would not be read during runs.
                     stderr=errors,
                     encoding="utf-8",
                     errors="replace",

@@ -25,8 +25,8 @@ from pyopnb.errors import InputError
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]
 
-# A build of onnxruntime and its version; the version alone is no requirement, as nobody
-# could repeat the run.
+# A build of onnxruntime and its version; the version alone is no requirement, as the
+# run could not be repeated.
 _REQUIREMENT = re.compile(r"onnxruntime(?:-[a-z0-9-]+)?==(?P<major>\d+)\.(?P<minor>\d+)[\w.]*")
 _LONGEST = 1800  # seconds: some builds have gigabytes
 _HERE = ("onnxruntime", "reference")
@@ -67,7 +67,7 @@ def _is_path(text: str) -> bool:
 
 
 def python_for(on: str | os.PathLike[str]) -> Path:
-    """Return the Python that ``on`` stands for, and make its environment if there is none yet.
+    """Return the Python that ``on`` names, and make its environment if there is none yet.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def is_made(on: str | os.PathLike[str]) -> bool:
 def _folder_of(requirement: str) -> Path:
     """Return where the environment of a requirement is, for this Python."""
     python = f"{sys.implementation.cache_tag}-{os.path.realpath(sys.executable)}"
-    # Two Pythons of one version may differ in what they can load.
+    # Two Pythons of one version may load different modules.
     key = hashlib.sha256(python.encode()).hexdigest()[:8]
     return cache_folder("runtimes", f"trace on {requirement}") / f"{requirement}-{key}"
 

@@ -29,8 +29,8 @@ class Initializers(Mapping[str, np.ndarray]):
 
     @cached_property
     def _source(self) -> tuple[dict[str, TensorProto], str | None]:
-        # Once: the file is read when somebody first asks for a weight, and most
-        # traces are never asked.
+        # Once: the file is read at the first access to a weight, and in most traces there is
+        # none.
         tensors, folder = self._load()
         by_name = {tensor.name: tensor for tensor in tensors}
         # What the function holds, as the bytes of a model, is not needed any more.

@@ -33,7 +33,7 @@ class Origin:
 
 
 def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
-    """Group the nodes of an optimized graph with those of the graph that it was made of.
+    """Group the nodes of an optimized graph with the nodes of the graph that it was made from.
 
     Tensors keep their names through the ONNX Runtime optimizations unless they are optimized away,
     and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
@@ -44,7 +44,7 @@ def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     -------
     list of Origin
         Each executed node is in one of them. A user's node that was folded or eliminated is in
-        none, or in that of the node that gives its result.
+        none, or in the group of the node that gives its result.
 
     Examples
     --------
@@ -84,11 +84,11 @@ class _Origins:
                 self.owners.setdefault(name, index)
         self.copies = [index for index in range(len(ran.nodes)) if self._is_copy(index)]
         self.kernels = sorted(set(range(len(ran.nodes))).difference(self.copies))
-        # Names of the optimized graph that stand for one tensor.
+        # Names of the optimized graph that mean one tensor.
         self.tensors: DisjointSets[str] = DisjointSets()
         for index in self.copies:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
-        # A tensor of the user's is found under whatever name a copy gave it.
+        # A tensor of the user is found under any name that a copy gave it.
         self.names = {self.tensors.root(name): name for name in self.kept}
         # Copies are looked through: who makes and who reads a tensor, under any of its names.
         self.producers: dict[str, list[int]] = defaultdict(list)
@@ -228,7 +228,7 @@ class _Origins:
                 for end in kernels_by_node[reader]:
                     if start != end and (start, end) not in self.edges:
                         self.groups.join(start, end)
-        # A kernel of no known node did a part of what its neighbors seem to have done.
+        # A kernel of no known node did a part of the work that its neighbors seem to have done.
         for root, producers in self.producers.items():
             tied = [*producers, *self.consumers[root]]
             if root not in self.names and not nodes_by_kernel.keys() >= set(tied):

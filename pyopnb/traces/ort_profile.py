@@ -29,9 +29,9 @@ class ProfiledRun:
     total : float
         The whole run, without the trace's own nodes.
     nodes : dict
-        What passed from the start of a node's kernel to that of the next one.
+        The time from the start of a node's kernel to the start of the next one.
     kernels : dict
-        What passed in the node's kernel, the kernels of nodes in its bodies included.
+        The time in the node's kernel, the kernels of nodes in its bodies included.
     looking : float
         What passed in the trace's own nodes.
     """
@@ -55,9 +55,9 @@ class KernelEvent:
     begin, end : float
         Microseconds since the profile began.
     looks : float
-        What passed in the trace's own nodes in its bodies.
+        The time in the trace's own nodes in its bodies.
     place : int
-        The index of the node in the optimized graph, `NOBODY` or `LOOKS`.
+        The index of the node in the optimized graph, or the marker of an event of no node.
     """
 
     name: str
@@ -82,7 +82,7 @@ class RunEvents:
     lines : list of str
         As ONNX Runtime wrote them.
     kernels : list of KernelEvent
-        Those of the main graph, in the order in which they ran.
+        The kernels of the main graph, in the order in which they ran.
     executed_until : float
         When the last node was done.
     """
@@ -109,7 +109,7 @@ class RunEvents:
         begins = [kernel.begin for kernel in self.kernels]
         if self.kernels:
             begins.append(max(self.kernels[-1].end, min(self.executed_until, self.end)))
-        # Between kernels, ONNX Runtime is busy with what the one before leaves behind.
+        # Between kernels, ONNX Runtime cleans up after the kernel before.
         for kernel, (begin, following) in zip(self.kernels, pairwise(begins), strict=True):
             nodes[kernel.place] += following - begin - kernel.looks
             nodes[LOOKS] += kernel.looks
@@ -182,7 +182,7 @@ class _Places:
 
     Names can be the same or missing, and the profile numbers nodes otherwise than the
     file. Nodes of the same name and op type are taken in the order in which they run,
-    which is that of the file.
+    which is the order of the file.
     """
 
     def __init__(self, executed: GraphProto) -> None:

@@ -124,5 +124,5 @@ def _processor() -> str:
 if __name__ == "__main__":
     for line in sys.stdin:
         _main(Path(line.rstrip("\n")))
-        # Whoever waits for the job reads this line.
+        # The process that waits for the job reads this line.
         print("done", flush=True)

@@ -43,7 +43,7 @@ class NodeProfile:
     outputs : tuple of str
         First outputs of the nodes of the group, or of the node.
     totals : ndarray
-        float64[runs], microseconds: from the start of its kernels to that of the next ones,
+        float64[runs], microseconds: from the start of its kernels to the start of the next ones,
         as ``NodeTime.total``.
     kernels : ndarray
         float64[runs], microseconds: in its kernels, those in its bodies included.
@@ -101,7 +101,7 @@ class Profile(NamedItems, Displayable):
     """The times of many runs of a session in microseconds, as `profile` measures them.
 
     In each run, the nodes of the main graph and the `unattributed` time add up to the whole.
-    Medians do not: the median of a sum is not the sum of medians. So shares are those of the mean
+    Medians do not: the median of a sum is not the sum of medians. So shares use the mean
     over the middle half of the runs, and add up.
 
     Attributes
@@ -291,7 +291,7 @@ class Profile(NamedItems, Displayable):
         if runs not in ("all", "median"):
             expected, got = '"all" or "median"', sanitize(repr(runs), 40)
             raise InputError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
-        # Each run is a slice of the picture; that of the median time stands for all.
+        # Each run is a slice of the picture; the run with the median time represents all.
         logs = self.logs
         if runs == "median":
             logs = [logs[np.argsort(self.walls, kind="stable")[self.runs // 2]]]
@@ -366,7 +366,7 @@ class Profile(NamedItems, Displayable):
         return [*texts, microseconds(spread.least), in_python]
 
     def __repr__(self) -> str:
-        # The text is that of the widget, cut to the slowest nodes.
+        # The same text as in the widget, cut to the slowest nodes.
         counts = plural(len(self.model.graph.node), "node")
         head = [f"{self.title()}, {counts}", self.headline()]
         return "\n".join([*head, repr(self.table(_LINES)), *self.remarks])

@@ -66,7 +66,7 @@ def profile(
     ModelError
         The model is in the ONNX Runtime format.
     Exception
-        Whatever an op raised, with a note that says in which run.
+        The exception that an op raised, with a note that says in which run.
 
     Notes
     -----
@@ -156,7 +156,7 @@ class _ShadowRuns:
     ops: frozenset[str]
     timed: TimedNodes = field(default_factory=TimedNodes)
     calls: list[ClockedCall] = field(default_factory=list)  # of the session, one a run
-    computes: list[dict[str, list[ClockedCall]]] = field(default_factory=list)  # and those of ops
+    computes: list[dict[str, list[ClockedCall]]] = field(default_factory=list)  # and of ops
     read: list[ProfiledRun] = field(default_factory=list)
     sessions: list[float] = field(default_factory=list)  # microseconds of each run
     logs: list[RunLog] = field(default_factory=list)
@@ -233,7 +233,7 @@ class _ShadowRuns:
     def _check_room(self, executed: GraphProto | None) -> None:
         """Refuse more runs than the ONNX Runtime profile holds events of."""
         if executed is None:
-            # Each run has an event for itself and one for the executor, beside those of its nodes.
+            # Each run has an event for itself and one for the executor, beside its nodes.
             events = 2
         else:
             events = 2 + len(executed.node)
@@ -260,7 +260,7 @@ class _ShadowRuns:
                 self.calls.append(call)
                 self.computes.append(self.timed.take())
                 advance("runs", 1)
-        # What was measured so far is a profile, too.
+        # The runs so far also make a profile.
         except KeyboardInterrupt:
             if not self.calls:
                 raise

@@ -46,12 +46,12 @@ class NamedTensor:
 
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTensor]:
-    """List the outputs of the main graph's nodes, each after those of the nodes in its bodies."""
+    """List the outputs of the main graph's nodes, each after the outputs in the node's bodies."""
     tensors = list(_named(model.graph, "", None, False, bodies))
     names = {tensor.name for tensor in tensors if tensor.inside is None}
     for number, tensor in enumerate(tensors):
         if tensor.inside is not None:
-            # A tensor of the main graph may be called "loop/body/t" as well.
+            # A tensor of the main graph may also be called "loop/body/t".
             tensors[number] = replace(tensor, name=fresh_name(tensor.name, names))
     return tensors
 

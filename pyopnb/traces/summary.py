@@ -172,7 +172,7 @@ def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the elements in blocks, those of ml_dtypes as float32, which has all their values."""
+    """Yield the elements in blocks; ml_dtypes become float32, which has all their values."""
     elements = array.reshape(-1) if array.flags.c_contiguous else array.flat
     for start in range(0, array.size, _BLOCK):
         part = elements[start : start + _BLOCK]
@@ -254,7 +254,8 @@ def _spread(array: np.ndarray, tally: _Tally) -> tuple[float, tuple[int, ...]]:
     """Compute the deviation and the histogram, from the range and the mean."""
     bins = np.zeros(BINS, np.int64)
     squares = 0.0
-    # The distance of the largest float64 from its negative is no float64, that of their halves is.
+    # The distance of the largest float64 from its negative is no float64, but of their halves it
+    # is.
     low = float(tally.least) / 2
     span = float(tally.greatest) / 2 - low
     for part in _blocks(array):

@@ -79,7 +79,7 @@ def _tap(tensor: NamedTensor, sink: Sink) -> TensorTap:
 
 def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
     """Make taps for tensors, as nodes for a session's plan that are not in their graphs yet."""
-    # Not an op of the registry: nobody else should see it, and no session has to follow it.
+    # Not an op of the registry: users should not see it, and no session has to follow it.
     op = Op(
         f"{DOMAIN}::Tap",
         (Version(f"{DOMAIN}::Tap", 1, TensorTap, schema_of(TensorTap), 1, None, 0.0, 0),),
@@ -90,7 +90,7 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
         node = NodeProto(
             op_type="Tap", domain=DOMAIN, name=name, input=[tensor.inner], output=[name]
         )
-        # A tap takes any dtype, and gives a scalar that nobody reads.
+        # A tap takes any dtype, and gives a scalar that is never read.
         numbered = NumberedNode(Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,))
         planned.append(
             PlannedNode(
@@ -103,7 +103,7 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
 def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
     """Put the taps into their graphs, each right behind the node whose output it looks at.
 
-    The ONNX Runtime order by priority, which is that of the file among equals, then runs a tap
+    The ONNX Runtime order by priority, which keeps the file order among equals, then runs a tap
     right after its node.
     """
     scopes: dict[int, tuple[GraphProto, list[tuple[NodeProto, NodeProto]]]] = {}

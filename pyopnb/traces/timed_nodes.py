@@ -23,7 +23,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
 def keep_ops(plan: Plan, ops: Collection[str]) -> None:
-    """Leave only the nodes in a plan that the user's session runs through ops as well.
+    """Leave only the nodes in a plan that the user's session also runs through ops.
 
     Both sessions then number them alike.
     """
@@ -42,7 +42,7 @@ class TimedNodes:
     named : GraphProto
         The main graph with the names that the profile has.
     clocks : dict
-        Those of the ops, by the first output of the node of the main graph that
+        The clocks of the ops, by the first output of the node of the main graph that
         they are, or are in.
     """
 
@@ -103,7 +103,7 @@ class TimedNodes:
 def _name_nodes(proto: ModelProto) -> list[str]:
     """Give every node a unique name that a profile can hold, and return the main graph's labels.
 
-    A node in a body without a name gets one from ONNX Runtime, which can be that of a
+    A node in a body without a name gets one from ONNX Runtime, which can be the name of a
     node of the main graph.
     """
     labels = [node.name or first_output(node) for node in proto.graph.node]

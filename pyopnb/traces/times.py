@@ -23,7 +23,7 @@ class NodeTime:
     Attributes
     ----------
     node : str
-        The node's name or that of its first output; for a group ``"conv1 + relu1"``.
+        The name of the node or of its first output; for a group ``"conv1 + relu1"``.
     op_type : str
         For a group ``"Conv + Relu"``.
     total : float

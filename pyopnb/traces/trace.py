@@ -58,7 +58,7 @@ class Trace(Displayable):
     initializers : Mapping
         Arrays of the model's initializers by name, including external data, read on first use. If
         the session's options replace a weight (``SessionOptions.add_initializer``), this is still
-        the weight of the file, because options cannot be asked for what they hold.
+        the weight of the file, because the values in options cannot be read back.
     feeds : dict
         Copies of the arrays that were fed, by name.
     values : dict
@@ -75,8 +75,7 @@ class Trace(Displayable):
     runtime : str
         Where the model ran: ``"onnxruntime 1.31.1, all optimizations"``.
     exposure : Exposure or None
-        How the outputs of a normal run differ from those of this run; None if they were not
-        compared.
+        How the outputs of a normal run differ from this run; None if they were not compared.
     unchecked : str
         Why they could not be compared; empty if they were, or if you did not ask for it.
     left_out : str

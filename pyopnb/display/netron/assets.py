@@ -110,8 +110,8 @@ def _read_folder(folder: Path) -> Assets:
     text = f"{version[1]}.{version[2]}{version[3]}"
     if (int(version[1]), int(version[2])) < OLDEST:
         raise UnusableNetron(text, "pip install -U netron")
-    # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests,
-    # whatever a model contains.
+    # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests
+    # that a model could cause.
     theirs = (
         r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>'
     )

@@ -166,7 +166,7 @@ class NetronView:
 
 def _colors(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     """Choose the colors of Netron's nodes and their texts, what they tell, and the legend."""
-    # Netron knows the nodes by their names in the copy, and the canvas those of the original.
+    # Netron knows the nodes by their names in the copy, and the canvas by the original names.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
     for node, color, about in canvas.nodes:

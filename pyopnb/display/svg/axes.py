@@ -40,7 +40,7 @@ class ChartAxis:
                 low, high = math.log(low), math.log(high)
             if not low < high:
                 return np.full(numbers.shape, 0.5)
-            # Halved first: the distance of two floats can overflow, that of their halves cannot.
+            # Halved first: the distance of two floats can overflow, but not of their halves.
             return (numbers / 2 - low / 2) / (high / 2 - low / 2)
 
     def value_at(self, position: float) -> float:
@@ -123,7 +123,7 @@ def _prefix_power(value: float, unit: str) -> int:
     # Three digits are written, and 0.9999 ms is 1 ms with them.
     written = float(f"{abs(value):.2e}")
     power = math.floor(math.log10(written)) // 3 * 3
-    # Nobody says kilosecond.
+    # There are no kiloseconds.
     largest = 12
     if unit == "s":
         largest = 0
@@ -153,7 +153,7 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> 
     if unit:
         suffix = f" {_PREFIXES[power]}{unit}"
     if size + decimals >= _MOST_DIGITS:
-        # Nobody reads ten digits beside each line: the others say how far they are from the first.
+        # Ten digits beside each line are too many: the others say how far they are from the first.
         first = f"{scaled[0]:.{size + decimals + 1}g}{suffix}"
         return [first, *(f"+{quantity(tick - ticks[0], unit)}" for tick in ticks[1:])]
     notation = f",.{max(0, decimals)}f"

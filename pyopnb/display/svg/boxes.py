@@ -41,7 +41,7 @@ class Box:
     about : str
         The text, line by line, that a reader sees who points at the box.
     names : tuple of str
-        What the box stands for, by which tables refer to it.
+        The nodes or tensors that the box shows, by which tables refer to it.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Box:
 class Line:
     """A line from a port of one box to another box, by their indices.
 
-    ``mark`` is that of a box, shown by color and dashes.
+    ``mark`` is as for a box, shown by color and dashes.
     """
 
     source: int
@@ -85,7 +85,7 @@ class BoxGraph:
     legend: str = ""
 
     def part(self, most: int, around: int = 0) -> BoxGraph:
-        """Return at most ``most`` boxes around that of an index, and the lines between them."""
+        """Return at most ``most`` boxes around the one at an index, and the lines between them."""
         count = len(self.boxes)
         if count <= most:
             return self

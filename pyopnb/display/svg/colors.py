@@ -101,7 +101,7 @@ def hex_color(color: Iterable[int]) -> str:
 
 
 def text_color(background: str) -> str:
-    """Choose dark or white, whichever has more contrast on a background (WCAG 2)."""
+    """Choose dark or white, by the larger contrast on a background (WCAG 2)."""
     luminance = 0.0
     for part, weight in zip(bytes.fromhex(background[1:]), (0.2126, 0.7152, 0.0722), strict=True):
         share = part / 255
@@ -117,7 +117,7 @@ def text_color(background: str) -> str:
 
 @dataclass(frozen=True)
 class ColorScale(ChartAxis):
-    """A mapping of numbers to the colors of a palette, with those of its ends beyond them.
+    """A mapping of numbers to the colors of a palette; numbers beyond an end have its color.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ColorScale(ChartAxis):
     unit: str = ""
 
     def color(self, value: float) -> str:
-        """Return the opaque color of a number, as ``#rrggbb``; infinities have that of NaN."""
+        """Return the opaque color of a number, as ``#rrggbb``; infinities have the color of NaN."""
         if not math.isfinite(value):
             return hex_color(SPECIAL["NaN"])
         # Where all numbers are equal, they are in the middle of a scale with two sides, and at the

@@ -18,7 +18,7 @@ __all__ = ["GraphPicture", "draw", "draw_within"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
-# From this many boxes on, rows and labels are left out, as nobody could read them.
+# From this many boxes on, rows and labels are left out, as they could not be read.
 _PLAIN_FROM = 800
 # The box of a node takes at least about this many bytes.
 _LEAST_BOX = 58
@@ -111,7 +111,7 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
 def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
     """Draw a graph as an SVG with at most this many bytes.
 
-    Rows and labels are dropped first, then the boxes far from that of index ``around``.
+    Rows and labels are dropped first, then the boxes far from the one at index ``around``.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Coordinates for the boxes and edges of a directed graph, drawn in layers from top to bottom.
 
-The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
+The method is by Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
 System Structures", 1981), in three phases, as a model that can run has no cycles:
 
 1. Assign layers by longest paths (`_ranks`). An edge over several layers gets a dummy, a
@@ -187,7 +187,7 @@ def _break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]
 
 
 class _Layers:
-    """Boxes and dummies in layers; the indices of dummies follow those of the boxes.
+    """Boxes and dummies in layers; the indices of dummies follow the indices of the boxes.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ def _upward_axis(
 
 
 def _is_geometric(x: np.ndarray) -> bool:
-    """Tell whether numbers have equal ratios and not equal distances, as those of np.geomspace."""
+    """Tell whether numbers have equal ratios and not equal distances, as from np.geomspace."""
     if x.size < 3 or not x.min() > 0:
         return False
     ratios = np.diff(np.log(x))

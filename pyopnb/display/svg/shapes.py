@@ -84,7 +84,7 @@ class Cells:
 class Group(NamedTuple):
     """Shapes whose origin is moved to ``x, y``.
 
-    ``about`` is shown to a reader who points at them, and ``names`` are what they stand for.
+    ``about`` is shown to a reader who points at them, and ``names`` are the nodes or tensors.
     """
 
     x: float

@@ -830,7 +830,7 @@ def derived_session(
 ) -> Session:
     """Make a session of a model that was derived from another's, in its versions and attrs.
 
-    It stays in these versions where its runs are those of its state.
+    It stays in these versions where its runs go through its state.
     """
     __tracebackhide__ = True
     config = replace(state.config, options=options, filled=False, derived=True)
