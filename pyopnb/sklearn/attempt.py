@@ -22,7 +22,7 @@ from pyopnb.engine.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.comparison import Comparison, shorten
 from pyopnb.sklearn.fitted import DOMAIN, define
-from pyopnb.sklearn.holes import estimator_holes, is_frame
+from pyopnb.sklearn.holes import is_frame, with_holes
 from pyopnb.sklearn.inputs import (
     cast_inputs,
     declare_outputs,
@@ -49,7 +49,6 @@ class Attempt:
     Parameters
     ----------
     estimator : estimator
-        Used by nobody else meanwhile, as it gets the skl2onnx hooks for a while.
     rows : object
         The example that it is called with.
     comparison : Comparison
@@ -99,9 +98,10 @@ class Attempt:
             holes[key] = parts[key], self._samples[key], reason
         declared = skl2onnx_inputs(self._feeds, as_doubles=self._as_doubles)
         try:
-            with estimator_holes(holes), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = _call_skl2onnx(self._estimator, declared, self._options)
+                estimator, options = with_holes(self._estimator, holes, self._options)
+                model = _call_skl2onnx(estimator, declared, options)
         except Exception as error:
             # The skl2onnx converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"

@@ -12,7 +12,6 @@ import numpy as np
 from onnx import ModelProto
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 from pyopnb.engine.ops.arguments import check_arguments
@@ -21,7 +20,7 @@ from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
 from pyopnb.sklearn.fitted import RunsInPython, filled
-from pyopnb.sklearn.holes import has_converter
+from pyopnb.sklearn.holes import has_converter, with_copies
 from pyopnb.sklearn.inputs import feeds, first_rows, has_mixed_numbers
 from pyopnb.sklearn.missing_values import limit_thresholds
 from pyopnb.sklearn.samples import Sample, nested, outputs_of, plan, recorded
@@ -104,12 +103,12 @@ def convert(
     __tracebackhide__ = True
     rows = first_rows(X, _ROWS)
     _check_estimator(pipeline, rows)
-    # The skl2onnx hooks and the recording change the estimator's attributes, so they get a copy.
+    # The recording and the mends change the estimator's attributes, so they get a copy.
     copies: dict[int, Any] = {}
     estimator = copy.deepcopy(pipeline, copies)
-    own_options = _with_copies(options or {}, copies)
+    own_options = with_copies(options or {}, copies)
     # A search predicts by the best of its estimators, and skl2onnx has no converter for searches.
-    while isinstance(estimator, BaseSearchCV):
+    while hasattr(estimator, "best_estimator_"):
         estimator = estimator.best_estimator_
     # Before any part of it is converted.
     limit_thresholds(estimator)
@@ -120,15 +119,6 @@ def convert(
     if parts:
         warnings.warn(RunsInPython(parts), stacklevel=level_of_user())
     return model
-
-
-def _with_copies(options: Mapping[Any, Any], copies: Mapping[int, Any]) -> dict[Any, Any]:
-    """Address options by ``id`` to the copies of their estimators."""
-    addressed = {}
-    for key, value in options.items():
-        is_copied = isinstance(key, int) and key in copies
-        addressed[id(copies[key]) if is_copied else key] = value
-    return addressed
 
 
 def _convert_copy(

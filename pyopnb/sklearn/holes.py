@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from skl2onnx import update_registered_converter
-from skl2onnx._parse import sklearn_parsers_map
-from skl2onnx._supported_operators import sklearn_operator_name_map
-from skl2onnx.common import _registration
+from skl2onnx import get_model_alias, update_registered_converter
 from skl2onnx.common.data_types import DoubleTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -21,12 +17,11 @@ from pyopnb.engine.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
 from pyopnb.sklearn.inputs import SKL2ONNX_TYPES
-from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
+from pyopnb.sklearn.samples import METHODS, Sample, outputs_of
 
-__all__ = ["estimator_holes", "has_converter", "is_frame"]
+__all__ = ["has_converter", "is_frame", "with_copies", "with_holes"]
 
-# The skl2onnx registrations hold for the whole process.
-_lock = threading.RLock()
+_ALIAS = "PyopnbEstimator"
 _NAMES = {
     "predict": "label",
     "predict_proba": "probabilities",
@@ -37,10 +32,14 @@ _NAMES = {
 
 def has_converter(estimator: Any) -> bool:
     """Tell whether skl2onnx has a converter for the class of an estimator, or needs none."""
-    cls = type(estimator)
-    is_registered = cls in sklearn_operator_name_map or cls in sklearn_parsers_map
     # The calibrated classifiers inside a CalibratedClassifierCV are converted with it.
-    return is_frame(estimator) or is_registered or cls.__module__ == "sklearn.calibration"
+    if is_frame(estimator) or type(estimator).__module__ == "sklearn.calibration":
+        return True
+    try:
+        get_model_alias(type(estimator))
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_frame(estimator: Any) -> bool:
@@ -48,60 +47,55 @@ def is_frame(estimator: Any) -> bool:
     return isinstance(estimator, (Pipeline, ColumnTransformer, FeatureUnion))
 
 
-@contextmanager
-def estimator_holes(holes: Mapping[int, tuple[Any, Sample, str]]) -> Iterator[None]:
-    """Have skl2onnx treat these estimators, which nobody else may use meanwhile, as ops.
+def with_holes(
+    estimator: Any,
+    holes: Mapping[int, tuple[Any, Sample, str]],
+    options: Mapping[Any, Any],
+) -> tuple[Any, dict[Any, Any]]:
+    """Copy an estimator for skl2onnx, with some of those inside it as ops.
 
     Parameters
     ----------
+    estimator : estimator
     holes : mapping
         Estimator, what it was called with, and the reason, by the estimator's ``id``.
+    options : mapping
+        The skl2onnx options; those by ``id`` are addressed to the copies.
     """
-    # An op calls the whole estimator: those inside it are no ops of their own.
-    inner_ids: set[int] = set()
-    for outer, *_ in holes.values():
-        inner_ids |= {id(part) for part in nested(outer)} - {id(outer)}
-    with _lock, ExitStack() as stack:
-        for key, parts in holes.items():
-            if key not in inner_ids:
-                hole = _Hole(*parts)
-                hole.open()
-                stack.callback(hole.close)
-        yield
+    if not holes:
+        return estimator, dict(options)
+    # What copies as itself is not copied: these are in the copy where the estimators were.
+    copies: dict[int, Any] = {key: _Hole(*parts) for key, parts in holes.items()}
+    copied = copy.deepcopy(estimator, copies)
+    return copied, with_copies(options, copies)
+
+
+def with_copies(options: Mapping[Any, Any], copies: Mapping[int, Any]) -> dict[Any, Any]:
+    """Address options by ``id`` to the copies of their estimators."""
+    addressed = {}
+    for key, value in options.items():
+        is_copied = isinstance(key, int) and key in copies
+        addressed[id(copies[key]) if is_copied else key] = value
+    return addressed
 
 
 class _Hole:
-    """An estimator that becomes an op.
-
-    For a while it has a class of its own, for which a converter is registered with skl2onnx.
-    """
+    """An estimator that becomes an op, which looks to skl2onnx like the estimator."""
 
     def __init__(self, estimator: Any, sample: Sample, reason: str) -> None:
         self._estimator, self._sample, self._reason = estimator, sample, reason
         self._methods = [name for name in METHODS if name in sample.methods]
-        self._class = type(estimator)
-        self._own_class = type(self._class.__name__, (self._class,), {})
-        self._alias = f"Pyopnb{self._class.__name__}{id(estimator)}"
 
-    def open(self) -> None:
-        self._estimator.__class__ = self._own_class
-        update_registered_converter(
-            self._own_class,
-            self._alias,
-            self._shape,
-            self._convert,
-            parser=self._parse,
-            options="passthrough",
-        )
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._estimator, name)
 
-    def close(self) -> None:
-        self._estimator.__class__ = self._class
-        del sklearn_operator_name_map[self._own_class], sklearn_parsers_map[self._own_class]
-        del _registration._converter_pool[self._alias]
-        del _registration._shape_calculator_pool[self._alias]
+    @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
+    def __class__(self) -> type:
+        # skl2onnx merges columns, or does not, by what the estimator is an instance of.
+        return type(self._estimator)
 
-    def _parse(self, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> list[Any]:
-        operator = scope.declare_local_operator(self._alias, model)
+    def declare(self, scope: Any, inputs: Any) -> list[Any]:
+        operator = scope.declare_local_operator(_ALIAS, self)
         operator.inputs = inputs
         arrays = outputs_of(self._estimator, self._methods, self._sample.x)
         names = [_NAMES[name] for name in self._methods]
@@ -113,17 +107,15 @@ class _Hole:
             operator.outputs.append(variable)
         return list(operator.outputs)
 
-    def _shape(self, operator: Any) -> None:
+    def shape(self, operator: Any) -> None:
         for output, array in zip(operator.outputs, self._arrays(operator), strict=True):
             output.type = _skl_type(array, operator.inputs)
 
-    def _convert(self, scope: Any, operator: Any, container: Any) -> None:
+    def convert(self, scope: Any, operator: Any, container: Any) -> None:
         types = [_type(array, operator.inputs) for array in self._arrays(operator)]
         # The converter around it may use fewer outputs than were seen.
         methods = self._asked(operator)
         columns = Columns.of(self._sample.x)
-        # The op outlives the conversion, and its class.
-        self._estimator.__class__ = self._class
         op_type = define(self._estimator, methods, types, columns, self._reason)
         container.add_node(
             op_type,
@@ -147,6 +139,23 @@ class _Hole:
 
     def _arrays(self, operator: Any) -> list[np.ndarray]:
         return outputs_of(self._estimator, self._asked(operator), self._sample.x)
+
+
+def _parse(
+    scope: Any, hole: _Hole, inputs: Sequence[Any], custom_parsers: object = None
+) -> list[Any]:
+    return hole.declare(scope, inputs)
+
+
+def _shape(operator: Any) -> None:
+    operator.raw_operator.shape(operator)
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    operator.raw_operator.convert(scope, operator, container)
+
+
+update_registered_converter(_Hole, _ALIAS, _shape, _convert, parser=_parse, options="passthrough")
 
 
 def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:

@@ -38,19 +38,18 @@ def mend_missing_values(model: ModelProto, estimator: Any) -> None:
     """Write into the trees of a model which branch NaN takes in the estimator's trees."""
     trees: dict[_Shape, list[np.ndarray]] = defaultdict(list)
     for part in nested(estimator):
-        # Forests and boosted ensembles hold decision trees, each with its nodes in one array.
-        tree = getattr(part, "tree_", None)
-        if tree is not None and hasattr(tree, "__getstate__"):
-            nodes = tree.__getstate__()["nodes"]
-            trees[_shape_of(nodes)].append(nodes)
+        # Forests and boosted ensembles hold decision trees.
+        tree: Any = getattr(part, "tree_", None)
+        if hasattr(tree, "missing_go_to_left"):
+            trees[_shape_of(tree)].append(tree.missing_go_to_left)
     for node in model.graph.node:
         if node.op_type in _ENSEMBLES:
             _mend_ensemble(node, trees)
 
 
-def _shape_of(nodes: np.ndarray) -> _Shape:
-    branches = np.flatnonzero(nodes["left_child"] >= 0)
-    return tuple((int(index), int(nodes["feature"][index])) for index in branches)
+def _shape_of(tree: Any) -> _Shape:
+    branches = np.flatnonzero(tree.children_left >= 0)
+    return tuple((int(index), int(tree.feature[index])) for index in branches)
 
 
 def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, list[np.ndarray]]) -> None:
@@ -72,7 +71,7 @@ def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, list[np.ndarray]]) -
         if not candidates:
             continue
         # Trees of one shape are written in the order of the estimators.
-        nodes = candidates.pop(0)
-        candidates.append(nodes)
+        to_left = candidates.pop(0)
+        candidates.append(to_left)
         for position in positions:
-            flags.ints[position] = int(nodes["missing_go_to_left"][numbers[position]])
+            flags.ints[position] = int(to_left[numbers[position]])
