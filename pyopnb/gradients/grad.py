@@ -83,7 +83,7 @@ def grad(
 
     Notes
     -----
-    At a kink, the gradient is that of one side. If several elements share the maximum, one of them
+    At a kink, the gradient belongs to one side. If several elements share the maximum, one of them
     gets the whole gradient. onnx-ad is by J. Gillis, https://github.com/yacoda/onnx-ad.
 
     Examples

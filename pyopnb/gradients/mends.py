@@ -193,7 +193,7 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
 def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
     """Return the direction of a row, and zeros for a row of zeros, where onnx-ad has NaN."""
     norm = rules._reference(ctx, node, axes, keepdims)
-    # A norm of zero is replaced by one in what is divided by.
+    # A norm of zero is replaced by one in the divisor.
     is_zero = ctx.b.op("Equal", [norm, ctx.constant(0.0, dtype)])
     norm = ctx.b.op("Add", [norm, ctx.b.op("Cast", [is_zero], to=dtype)])
     return ctx.b.op("Div", [node.input[0], norm])

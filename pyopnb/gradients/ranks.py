@@ -43,7 +43,7 @@ def types_of(graph: GraphProto) -> dict[str, TypeProto]:
 def make_inputs(graph: GraphProto, names: Container[str]) -> None:
     """Turn initializers of a graph into inputs, in place."""
     types = types_of(graph)
-    # Up to IR version 3, an initializer is listed among the inputs as well.
+    # Up to IR version 3, an initializer is also listed among the inputs.
     declared = {info.name for info in graph.input}
     kept = []
     for tensor in graph.initializer:
@@ -115,7 +115,7 @@ def with_ranks(model: ModelProto) -> ModelProto:
 
 
 def _known_types(sites: Sequence[Site]) -> dict[str, TensorType]:
-    # An inner scope's names come over those of the scopes around it, which walk gives first.
+    # An inner scope's names override names of the scopes around it, which walk gives first.
     known_types: dict[str, TensorType] = {}
     for scope in {id(site.scope): site.scope for site in sites}.values():
         if isinstance(scope, GraphProto):

@@ -30,7 +30,7 @@ _MAX_CONSTANT = 64
 """The most elements of a floating-point initializer that onnx-ad may take for a constant.
 
 The scales of a Resize are a constant, for example. A larger initializer is a weight: if onnx-ad
-folded it, the model would keep old values when somebody replaces its weights.
+folded it, the model would keep old values when its weights are replaced.
 """
 
 
@@ -130,14 +130,14 @@ def _passes(
         builder.nodes[-1].output[0] = results[name]
         outputs.append(ValueInfoProto(name=results[name], type=types[name]))
     derivation = _read_nodes([*adjoint, *builder.nodes], {value.name for value in outputs})
-    # ONNX Runtime warns of an initializer that nobody reads.
+    # ONNX Runtime warns of an unused initializer.
     read = set().union(*map(node_reads, [*primal, *derivation]))
     initializers = [tensor for tensor in builder.initializers if tensor.name in read]
     return [*primal, *derivation], initializers, outputs
 
 
 def _read_nodes(nodes: Sequence[NodeProto], names: set[str]) -> list[NodeProto]:
-    """Drop the nodes whose outputs nobody reads, as rules derive in unwanted inputs, too."""
+    """Drop the nodes with unused outputs, as rules also derive in unwanted inputs."""
     names = set(names)
     read = []
     for node in reversed(nodes):

@@ -1,6 +1,6 @@
 """Find reverse rules while `grad` works: our ops', onnx-ad's, and refusals for all others.
 
-onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of
+onnx-ad looks a rule up by the op type alone, for every domain. So each node that is not one of
 the ONNX operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
 nothing in its modules is changed, which would need a lock: the functions of its reverse pass are
 bound anew, to find this table where they look for their own.
@@ -53,7 +53,7 @@ class Rules:
     Attributes
     ----------
     reverse_nodes : callable
-        onnx-ad's reverse pass over nodes, by these rules, in bodies as well.
+        The reverse pass of onnx-ad over nodes, by these rules, also in bodies.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -68,7 +68,7 @@ class Rules:
             # Shape inference gives up at a node of a domain that is not imported.
             model.opset_import.add(domain=_DOMAIN, version=1)
         self.reverse_nodes: Callable[..., Any] = bound(_passes.reverse_nodes, REVERSE=self)
-        # Rules of If, Loop and Scan derive their bodies, which must find this table as well.
+        # Rules of If, Loop and Scan derive their bodies, which must also find this table.
         self._control: dict[str, _Rule] = {}
         for op_type, rule in REVERSE.items():
             code = getattr(rule, "__code__", None)
@@ -83,7 +83,7 @@ class Rules:
         node.domain, node.op_type = _DOMAIN, alias
 
     def restore(self, model: ModelProto) -> None:
-        """Give nodes their op types back, and those of gradients the type of a gradient op."""
+        """Give nodes their op types back, and gradient nodes the type of a gradient op."""
         for position, entry in enumerate(model.opset_import):
             if entry.domain == _DOMAIN:
                 del model.opset_import[position]

@@ -13,11 +13,11 @@ __all__ = ["distinguish"]
 
 
 def distinguish(model: ModelProto) -> None:
-    """Rename what a body binds and another graph of the model binds as well.
+    """Rename tensors of a body if another graph of the model has the same names.
 
     ONNX lets sibling bodies share names, with values of different types. onnx-ad keeps types and
-    constants by name alone, and repeats the nodes of a body in that of its gradient, where onnx's
-    inference of data takes the second for the first.
+    constants by name alone, and repeats the nodes of a body in the body of its gradient, where
+    the inference of data in onnx takes the second for the first.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _bound_names(graph: GraphProto) -> list[str]:
 
 
 def _rename(body: GraphProto, names: Mapping[str, str]) -> None:
-    """Rename what a body binds and reads, but for what is inside its nodes' own bodies."""
+    """Rename tensors that a body defines and reads, but not inside its nodes' own bodies."""
     holders = [*body.input, *body.output, *body.value_info, *body.initializer]
     for holder in holders:
         holder.name = names.get(holder.name, holder.name)

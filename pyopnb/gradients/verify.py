@@ -61,7 +61,7 @@ def verify_gradients(
     original, derived : ModelProto
         Without and with the gradients.
     gradients : mapping of str to str
-        The outputs that are gradients, by what they are derived in.
+        The outputs that are gradients, by the name of the derived input or weight.
     weights : mapping of str to ndarray
         The initializers that the loss is derived in.
     feeds : mapping, optional
@@ -169,7 +169,7 @@ class _Verification:
         for name in [*gradients, loss]:
             element = types[name].tensor_type.elem_type
             dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
-        # The coarsest dtype decides on what differences can tell.
+        # The coarsest dtype decides how much differences can tell.
         dtype = max(dtypes, key=unit)
         op_types = {node.op_type for node in nodes_in(original.graph)}
         if dtype == np.float64 and not op_types.isdisjoint(_IN_FLOAT32):
@@ -320,7 +320,7 @@ class _Verification:
         if self._agrees_quickly(group, point):
             return True
         is_smooth, wrong = self._compare_carefully(group, point)
-        # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
+        # Rounding can mislead once: a wrong gradient is also wrong along another direction.
         if wrong and self._compare_carefully(group, point)[1]:
             alone = (self._compare_carefully([name], point)[1] for name in group)
             raise next(filter(None, alone), wrong)
@@ -330,7 +330,7 @@ class _Verification:
         """Group gradients of similar size, as a small one would not show beside a large one."""
         sizes = point.norms
         names = sorted(sizes, key=sizes.__getitem__)
-        # Gradients that no difference can tell from zero make one group, whatever their layers.
+        # Gradients that no difference can tell from zero make one group, across layers.
         invisible = self.tolerance * 1e-3 * abs(point.loss)
         start = sum(size < invisible for size in sizes.values())
         if start:
@@ -342,7 +342,7 @@ class _Verification:
         """Draw how far a step of 1 moves each element; those outside of the group stay."""
         # Two elements on the lower bound of a Clip and one on the upper, which is twice as large,
         # would make up for each other if all moved by their size: there would be no kink to see,
-        # whatever the signs are.
+        # with any signs.
         shares = self.random.uniform(-0.5, 0.5, point.x.size)
         shares += np.copysign(0.5, shares)
         is_chosen = [name in group for name in point.elements]
@@ -364,8 +364,8 @@ class _Verification:
     ) -> tuple[bool, ModelError | None]:
         """Compare along a random direction: tell if it has no kink, and what is wrong there."""
         direction = self._direction(group, point)
-        # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
-        # of its inputs change. This offset makes the estimate of the noise as large as that.
+        # A sum of many terms is rounded by more than its own last bit: as much as the smallest
+        # moves of its inputs change. This offset makes the estimate of the noise as large.
         rounding = max(self._jitter(group, direction, point) for _ in range(2))
         offset = rounding / self.precision
 

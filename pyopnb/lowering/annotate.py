@@ -65,7 +65,7 @@ def annotate(
 def _block(code: CodeType) -> dict[tuple[str, int], str]:
     """Return the lines of a function by file and number.
 
-    The lines of a lambda are those of its whole statement.
+    A lambda has the lines of its whole statement.
     """
     first = code.co_firstlineno
     following = linecache.getlines(code.co_filename)[first - 1 :]

@@ -42,7 +42,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, `lower`'s ONNX function and C++.
 
     For each language, the op's newest version in that language is taken. Each form runs in ONNX
-    Runtime, in a model of one node, on one thread. The results are compared with those of Python at
+    Runtime, in a model of one node, on one thread. The results are compared with Python at
     up to three sizes: the example's, and sizes whose first variable dimension is 32 and 1,024 times
     as large, as long as arrays stay below a million elements and calls below 50 ms.
 
@@ -82,7 +82,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
             expected="a version in Python",
             got=f"{', '.join(versions)} alone",
         )
-    # The Python version alone, whatever serves the name now.
+    # The Python version alone, even if the name has another current version.
     python = Op(target.name, (versions[_PYTHON],))
     (example,) = read_examples(python, inputs, (), attrs)
     subject = Subject(python, [example])
@@ -140,7 +140,7 @@ def _compared_forms(
 
 
 def _compared(run: _Run, example: OpExample, expected: Sequence[np.ndarray]) -> Diff:
-    """Compare the results of a form with those of Python."""
+    """Compare the results of a form with Python."""
     names = [f"output {number}" for number in range(len(expected))]
     results = run(example.feeds())
     return compared(dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True)))
@@ -201,7 +201,7 @@ def _is_quick(subject: Subject, example: OpExample) -> bool:
     begin = time.thread_time()
     try:
         called_on(subject, example)
-    except Exception:  # a size that nobody gave
+    except Exception:  # a size that no example has
         return False
     return time.thread_time() - begin < _SLOW
 

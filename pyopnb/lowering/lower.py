@@ -49,8 +49,8 @@ def lower(
     *inputs
         For an op: an array for each input, and None for an optional input that is left out. Without
         inputs and examples, some are generated from the hints of ``compute``. For a model: one dict
-        of feeds by name. Without it, the model runs on random arrays, and each op is tried on what
-        it gets there.
+        of feeds by name. Without it, the model runs on random arrays, and each op is tried on the
+        inputs that it gets there.
     examples : sequence
         More examples of an op, with the same dtypes and ranks, as for `check`.
     opset : int, optional
@@ -89,7 +89,7 @@ def lower(
     UnknownName
         There is no such op in the registry.
     InputError
-        An example is not made of arrays, or their number is not that of the op's inputs.
+        An example is not made of arrays, or has not one for each of the op's inputs.
     Exception
         What the op raises on the example.
 

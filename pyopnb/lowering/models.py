@@ -98,7 +98,7 @@ def lower_model(
     # A list, as nodes are changed on the way.
     for site in list(walk(proto)):
         op = registry.find(site.node.domain, site.node.op_type)
-        # A function of the model's own stands above an op of its name.
+        # A function in the model comes before an op of the same name.
         if op is None or function_key(site.node) in function_keys:
             continue
         try:
@@ -213,7 +213,7 @@ def _lower_site(
     finite: bool,
     compares: bool,
 ) -> None:
-    """Give a node its function, reusing that of another node if it fits."""
+    """Give a node its function, reusing another node's if it fits."""
     opset = imported_versions(proto).get("", 0)
     if not isinstance(site.scope, GraphProto):
         # ONNX Runtime runs a function that calls another in one version of the operators alone.

@@ -171,7 +171,7 @@ def rebound(cls: type) -> type:
     Returns
     -------
     type
-        Its instances have the layout of those of ``cls``.
+        Its instances have the layout of instances of ``cls``.
     """
     copies: dict[int, Any] = {}
     members: dict[str, Any] = {"__slots__": ()}
@@ -242,7 +242,7 @@ class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
 
 
 def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any]) -> Any:
-    """Replace a global by what a traced function must see instead."""
+    """Replace a global by the object that a traced function must see instead."""
     if value is np:
         return NUMPY
     if isinstance(value, types.FunctionType) and value.__globals__ is of:

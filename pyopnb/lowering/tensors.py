@@ -1,6 +1,6 @@
 """Tensors of a graph that is being recorded, and functions that each record a node.
 
-A tensor knows its dtype, its rank, and those of its sizes that are the same for all inputs.
+A tensor knows its dtype, its rank, and the sizes that are the same for all inputs.
 """
 
 from __future__ import annotations

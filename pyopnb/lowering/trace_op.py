@@ -153,7 +153,7 @@ def _computed(
     """Run ``compute`` on traced inputs, and return its outputs."""
     instance: Any = subject.instance(example)
     state = _state_of(instance)
-    # __init__ ran on NumPy itself, and compute runs on what records.
+    # __init__ ran on NumPy itself, and compute runs on the recording functions.
     instance.__class__ = rebound(type(instance))
     tensors = _outputs(instance.compute(*inputs), expected)
     if _state_of(instance) != state:

@@ -132,7 +132,7 @@ class Loaded(Displayable):
 def _fold_data(source: str, name: str) -> str:
     """Replace the stored data of a fitted estimator by one line that says how long it is.
 
-    The data takes hundreds of lines that nobody can read. A line is left out only if no reader of
+    The data takes hundreds of unreadable lines. A line is left out only if no reader of
     Python could take it for code: it is one literal without quotes or backslashes inside, and the
     literals begin right below ``stored = (``, a line in which no string can begin or end.
     """
@@ -166,7 +166,7 @@ def load(
         A model in memory, its serialized bytes, or a file.
     ops : list of str
         Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name
-        runs whatever the file has under that name now; a digest runs only that exact source.
+        runs any source that the file now has under it; a digest runs only that exact source.
     base_dir : path, optional
         The folder with the external data of a ModelProto or of bytes.
 
@@ -181,7 +181,7 @@ def load(
         There is no model, an entry was not written by `save`, a digest belongs to another source,
         or the file lacks one of ``ops``. In these cases nothing was run.
     Exception
-        Whatever a source raises. The registry is then unchanged.
+        The exception that a source raises. The registry is then unchanged.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def _check_names(ops: Any) -> list[str]:
 
 
 def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
-    # Patterns, a part of a digest and "all" would run what nobody has read, so names
+    # Patterns, a part of a digest and "all" would run unread sources, so names
     # and digests are whole.
     for op in ops.values():
         if name in (op.name, op.digest):

@@ -105,7 +105,7 @@ def _onnx_parser() -> MagicParser:
 
 
 PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
-"""The parsers of what follows ``%%pyop``, ``%%cppop`` and ``%%onnx``."""
+"""The parsers of the arguments of ``%%pyop``, ``%%cppop`` and ``%%onnx``."""
 
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:

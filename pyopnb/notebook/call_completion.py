@@ -69,7 +69,7 @@ def _open_call(text: str) -> tuple[str, list[str]]:
     ('', [''])
     """
     text = re.sub(r"#.*", "", text)
-    # For each open bracket: its position, and those of its commas.
+    # For each open bracket: its position, and the positions of its commas.
     brackets: list[list[int]] = []
     for token in _TOKEN.finditer(text):
         if token[0] in "([{":
@@ -116,7 +116,7 @@ def _parameters(function: Any, name: str, earlier: list[str], positional: int) -
     model = user_namespace().get(earlier[0])
     if name in _TAKES_ATTRS:
         if not earlier[0].startswith(("'", '"')):
-            # A class, by the name that its op has, too.
+            # A class; its op has the same name.
             ops = [op for op in registry if op.op_type == earlier[0]]
             return attrs_of(ops[0].domain, earlier[0]) if ops else []
         domain, _, op_type = earlier[0].strip("'\"").rpartition("::")

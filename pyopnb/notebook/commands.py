@@ -28,9 +28,9 @@ __all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace
 class Command:
     """A subcommand: how it is typed, what it does, and the function that does it.
 
-    In the form, a word in upper case is an argument, ``[N]`` an optional one, ``[OP...]`` stands
-    for any number of them, ``[--cells]`` is an option, and ``[x=EXPR,...]`` stands for expressions
-    up to the end of the line.
+    In the form, a word in upper case is an argument, ``[N]`` an optional one, ``[OP...]`` any
+    number of them, ``[--cells]`` an option, and ``[x=EXPR,...]`` expressions up to the end of
+    the line.
     """
 
     form: str

@@ -110,7 +110,7 @@ def _for_argument(name: str, typed: list[str], fragment: str) -> list[str]:
     """Complete an argument by its name in the form; ``typed`` are the words before it."""
     if name == "OP":
         names = _op_names()
-        # The commands find an op without its domain, too.
+        # The commands also find an op without its domain.
         if fragment:
             names += [op.partition("::")[2] for op in names]
         return names

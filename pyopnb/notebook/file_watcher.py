@@ -63,7 +63,7 @@ class FileWatcher(ShellListener):
             thread.join()
 
     def before_cell(self, info: Any) -> None:
-        """Run each cell with what was saved before it."""
+        """Run each cell with the files that were saved before it."""
         self.poll()
 
     def poll(self) -> None:
@@ -95,7 +95,7 @@ def _state(file: str) -> tuple[int, ...] | None:
     except OSError:
         return None
     # An editor may save within the clock's resolution or replace the file by another one, so size
-    # and inode count as well.
+    # and inode also count.
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 

@@ -103,7 +103,7 @@ class _Look:
 
 
 def _file_of(cls: type) -> str | None:
-    """Return the file of an imported class; None for those of cells."""
+    """Return the file of an imported class; None for a class from a cell."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return file if isinstance(file, str) and os.path.exists(file) else None
 

@@ -71,7 +71,7 @@ class OpRegistration(ast.NodeTransformer):
         line = _magic_line(tree)
         if line is None or not isinstance(tree, ast.Module):
             return tree
-        # Remove the literal that stands for the magic's line, but keep its position for the calls
+        # Remove the literal in place of the magic's line, but keep its position for the calls
         # that are added.
         first, *body = tree.body
         last = tree.body[-1]

@@ -39,7 +39,7 @@ def complete_text(body: str) -> tuple[list[str], str]:
     if before.rfind("{") <= before.rfind("}"):
         return _DTYPES, fragment
     if before[-1:] not in ("(", ","):
-        # Whatever is typed here is a new name.
+        # A name typed here is a new one.
         return [], fragment
     words = {*onnx_ops(), *_DTYPES}
     for op in registry:

@@ -47,7 +47,7 @@ class Evaluator:
     Parameters
     ----------
     model : ModelProto
-        With the data of its initializers. It is not changed, and its nodes may stand in any order.
+        With the data of its initializers. It is not changed, and its nodes may be in any order.
     ops : iterable of Op
         Each runs the nodes that have its name.
 
@@ -181,7 +181,7 @@ class Evaluator:
 
 
 def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:
-    """Import each domain once, those that ONNX Runtime does without an import of as well."""
+    """Import each domain once, also the ones for which ONNX Runtime needs no import."""
     versions = {node.domain: 1 for node in nodes}
     versions.update(imported_versions(scope))
     del scope.opset_import[:]

@@ -18,14 +18,14 @@ from pyopnb.engine.ops.registry import registry
 __all__ = ["KernelMaker", "node_class", "reference_ops"]
 
 KernelMaker = Callable[[NodeProto, Mapping[str, int]], Kernel]
-"""Makes what computes a node; the versions are those of the model's domains."""
+"""Makes the function that computes a node; the versions belong to the model's domains."""
 
 
 def reference_ops() -> list[type]:
     """Return every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
 
     Pass them as ``new_ops``. They follow the registry: a redefined op is used from the next run on.
-    Attrs, optional inputs, read-only views or copies, and the checks of results are those of a
+    Attrs, optional inputs, read-only views or copies, and the checks of results are as in a
     `Session`; an op's exception arrives unchanged, with a note. The evaluator uses them in bodies
     but not in local functions: for these, evaluate ``onnx.inliner.inline_local_functions(model)``.
 
@@ -63,7 +63,7 @@ def node_class(domain: str, op_type: str, make_kernel: KernelMaker) -> type:
     make_kernel : callable
         Called once for each node.
     """
-    # The evaluator finds a class by its name. Without op_schema, it would use that of any
+    # The evaluator finds a class by its name. Without op_schema, it would use the schema of any
     # operator of this name.
     attributes = {
         "op_domain": domain,
@@ -95,7 +95,7 @@ def _base() -> type:
             del bare.attribute[:]
             super().__init__(bare, run_params, schema)
             self.onnx_node = onnx_node
-            # In a function of ONNX's own, attributes may be those of the node that calls it.
+            # In a function of an ONNX operator, attributes may come from the node that calls it.
             self.has_linked_attribute = any(attr.ref_attr_name for attr in onnx_node.attribute)
             if not self.has_linked_attribute:
                 self._kernel = self.make_kernel(onnx_node, run_params["opsets"])

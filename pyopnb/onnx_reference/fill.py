@@ -198,8 +198,8 @@ class _Filling:
     def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
         """Replace each node that has a stand-in."""
         changes: list[tuple[Site, str]] = []
-        # A stand-in replaces what is inside its node as well.
-        # So these come first, and what was inside is settled with them.
+        # A stand-in also replaces the bodies of its node.
+        # So these come first, and the nodes inside are settled with them.
         for site, reason in sorted(lacking, key=lambda pair: not bodies(pair[0].node)):
             if id(site.node) in self._settled:
                 continue

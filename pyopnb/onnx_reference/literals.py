@@ -58,7 +58,7 @@ def literal(value: Any) -> tuple[str, str]:
         if _are_short(value):
             return f"[{', '.join(map(_item, value))}]", ""
         return "", f"{len(value)} values"
-    # Whatever is long would bury the cell, and comes from the node at run time.
+    # A long value would bury the cell, and comes from the node at run time.
     if _are_short([value]):
         return _item(value), ""
     return "", ""

@@ -441,7 +441,7 @@ def _corrected_evaluator() -> Any:
 
 
 def node_kernel(node: NodeProto, versions: Mapping[str, int]) -> Evaluation:
-    """Make what computes a node; the versions are those of the domains."""
+    """Make the function that computes a node; the versions belong to the domains."""
     attrs = {attribute.name: attribute for attribute in node.attribute}
     positions = [position for position, name in enumerate(node.output) if name]
     count = max(positions, default=0) + 1

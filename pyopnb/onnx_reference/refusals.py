@@ -175,7 +175,7 @@ def _regex_full_match(attrs: Mapping[str, Any]) -> _Fault:
 
 def _attention(attrs: Mapping[str, Any]) -> _Fault:
     if _is_old():
-        # It takes heads for one another, and gives NaN for what is masked as a whole.
+        # It takes heads for one another, and gives NaN for rows that are masked as a whole.
         return "onnx 1.23 or newer", onnx.__version__
     return None
 

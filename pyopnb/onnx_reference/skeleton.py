@@ -332,10 +332,10 @@ def _arguments_of(usage: OperatorUsage) -> list[str]:
 
 
 def _reference_call(usage: OperatorUsage, name: str) -> list[str]:
-    """Write the return of what the reference makes of arrays, or of their types."""
+    """Write the return of the result of the reference for arrays, or for their types."""
     schema: Any = usage.schema
     arguments = [f'"{name}"', *_arguments_of(usage)]
-    # The version that these attrs and numbers are of, whatever a newer onnx has.
+    # The version to which these attrs and numbers belong, even if onnx has a newer one.
     arguments.append(f"opset={schema.since_version}")
     is_variadic = schema.outputs[-1].option == OPTION.Variadic
     if is_variadic or len(usage.outputs) != max(1, schema.min_output):

@@ -26,7 +26,7 @@ from pyopnb.onnx_reference.operator import has_reference, schema_of_op
 __all__ = ["OPTION", "RESERVED", "AttrUsage", "InputUsage", "OperatorUsage"]
 
 RESERVED = frozenset({"self", "np", "onnx", "pyopnb", "attrs", "compute", "infer"})
-"""Names in use in the cell, and those of methods."""
+"""Names in use in the cell, and names of methods."""
 
 OPTION = onnx.defs.OpSchema.FormalParameterOption
 """Whether a port is one array, may be absent, or takes all that follow."""
@@ -119,7 +119,7 @@ class OperatorUsage:
     # ---- ports ---------------------------------------------------------------------------------
 
     def _inputs(self) -> list[InputUsage]:
-        """Describe the inputs by the operator's definition, or by what the nodes have."""
+        """Describe the inputs by the operator's definition, or by the nodes."""
         names_in_use = set(RESERVED)
         ports = []
         if self.schema is not None:
@@ -140,7 +140,7 @@ class OperatorUsage:
                 name = identifier(graph_name, f"x{position}", names_in_use)
                 is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
                 inputs.append(InputUsage(name, self._type_of_input(position), is_optional, False))
-        # A parameter after one with a default needs a default, too; ``*parameters`` has none.
+        # A parameter after one with a default also needs one; ``*parameters`` has none.
         for port, former in zip(inputs[1:], inputs, strict=False):
             port.optional = (port.optional or former.optional) and not port.variadic
         return inputs
@@ -238,7 +238,7 @@ class OperatorUsage:
             return AttrUsage(name, hint, "", "from the caller of the function")
         if definition is not None and definition.required:
             return AttrUsage(name, hint, "")
-        # None stands for the attr that some node omits.
+        # None means that a node omits the attr.
         if hint:
             hint = f"{hint} | None"
         return AttrUsage(name, hint, "None")

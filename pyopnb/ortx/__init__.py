@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
     if name in _INSTEAD:
         raise ImportError(f"pyopnb.ortx has no {name}. Try: {_INSTEAD[name]}", name=__name__)
     if name in _IN_C:
-        # An AttributeError would lose its text where somebody writes from … import.
+        # An AttributeError would lose its text in a from … import.
         raise ImportError(
             f"pyopnb.ortx.{name}: expected one of the Python operators' names, "
             "got what works by operators "

@@ -178,7 +178,7 @@ def onnx_op(
     -----
     The function may write to the arrays that it gets. A result with another dtype than declared is
     converted if its values stay the same, except for the last digits of floats; otherwise it is a
-    `ResultError`. A second op with the same name replaces the first, in live sessions as well.
+    `ResultError`. A second op with the same name replaces the first, also in live sessions.
     ``PyCustomOpDef.undefined`` accepts several dtypes.
 
     Examples
@@ -263,7 +263,7 @@ def _ports(
 
 def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tuple[Attr, ...]:
     if not isinstance(declared, Mapping):
-        # Names alone are those of strings.
+        # Names alone declare strings.
         declared = dict.fromkeys(declared or (), PyCustomOpDef.dt_string)
     attrs = []
     for name, number in declared.items():
@@ -324,7 +324,7 @@ def _class_of(
     returns = list(map(_type, outputs))
     compute.__signature__ = inspect.Signature(ports, return_annotation=returns)  # type: ignore[attr-defined]
     members = {
-        # Functions of onnxruntime-extensions may write to what they get, so each call gets copies.
+        # Functions for onnxruntime-extensions may write to their arguments, so they get copies.
         "copy_inputs": True,
         "__doc__": inspect.getdoc(opdef.body),
         "__init__": __init__,
@@ -342,7 +342,7 @@ def _type(number: int) -> TensorType:
 def _converted(value: Any, number: int, where: str) -> Any:
     """Convert numbers to the declared dtype, and refuse to change more than digits of a float."""
     array = np.asarray(value)
-    # An output of undefined dtype has that of the first input, which the session checks.
+    # An output of undefined dtype has the dtype of the first input, which the session checks.
     if not number or array.dtype == dtype(number).numpy:
         return array
     want = dtype(number)

@@ -105,7 +105,7 @@ class Attempt:
         except Exception as error:
             # The skl2onnx converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
-        # skl2onnx imports each domain that it may use: those of all ops of the registry.
+        # skl2onnx imports each domain that it may use, for all ops of the registry.
         used = {site.node.domain for site in walk(model)} | {""}
         imports = [entry for entry in model.opset_import if entry.domain in used]
         del model.opset_import[:]

@@ -68,7 +68,7 @@ class Columns:
             columns.extend(_as_columns(part).T)
         series = {}
         for name, column, dtype in zip(self.names, columns, self.dtypes, strict=True):
-            # An estimator may choose columns by dtype, so each keeps that of the example.
+            # An estimator may choose columns by dtype, so each keeps its dtype in the example.
             series[name] = pd.Series(column).astype(dtype)
         return pd.DataFrame(series, columns=list(self.names))
 

@@ -179,7 +179,7 @@ class _Reference:
     def settle(
         self, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """Replace results that agree within the dtype's tolerance by those of the estimator.
+        """Replace results within the dtype's tolerance by the estimator's own.
 
         An estimator computes in float64 and the skl2onnx kernels in float32, so that the error of
         an element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so.
@@ -236,7 +236,7 @@ def _in_shape_of(expected: Sequence[np.ndarray], result: Any) -> list[np.ndarray
     for item, want in zip(several, expected, strict=False):
         array = np.asarray(item)
         if want.ndim == 1 and want.dtype.kind == "f" and array.shape[1:] == (2,):
-            # skl2onnx gives the scores of both classes, scikit-learn those of the second.
+            # skl2onnx gives the scores of both classes, scikit-learn of the second only.
             array = array[:, 1]
         rows = len(array) if array.ndim else 1
         if array.size == rows * math.prod(want.shape[1:]):

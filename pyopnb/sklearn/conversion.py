@@ -75,7 +75,7 @@ def convert(
         ``X`` cannot be fed to a model, an output mixes texts and numbers, or skl2onnx fails with
         these options.
     Exception
-        Whatever the estimator raises for ``X``.
+        The exception that the estimator raises for ``X``.
 
     Warns
     -----

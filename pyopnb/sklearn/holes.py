@@ -43,7 +43,7 @@ def has_converter(estimator: Any) -> bool:
 
 
 def is_frame(estimator: Any) -> bool:
-    """Tell whether an estimator only passes on what those inside it give."""
+    """Tell whether an estimator only passes on the results of the estimators inside it."""
     return isinstance(estimator, (Pipeline, ColumnTransformer, FeatureUnion))
 
 

@@ -140,7 +140,7 @@ def _as_column(column: str, value: Any) -> str:
 
 
 def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether float64 columns stand beside columns of other numbers."""
+    """Tell whether there are both float64 columns and columns of other numbers."""
     dtypes = {array.dtype for array in arrays.values() if array.dtype.kind in "if"}
     return np.dtype(np.float64) in dtypes and len(dtypes) > 1
 
@@ -222,6 +222,6 @@ def _rename_reads(graph: GraphProto, name: str, new_name: str) -> None:
             if read == name:
                 node.input[index] = new_name
         for attribute in node.attribute:
-            # Bodies of If and Loop may read it as well.
+            # Bodies of If and Loop may also read it.
             if attribute.HasField("g"):
                 _rename_reads(attribute.g, name, new_name)

@@ -98,7 +98,7 @@ def nested(estimator: Any) -> Iterator[Any]:
 
 @contextmanager
 def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
-    """Record the calls of everything inside an estimator, which nobody else may use.
+    """Record the calls of everything inside an estimator, which must not be used elsewhere.
 
     Yields
     ------

@@ -150,7 +150,7 @@ class {cls.__name__}(FittedEstimator):
 
 
 def module_text(cls: Any, op: str) -> str:
-    """Write the text of a module that defines an op from what its class has."""
+    """Write the text of a module that defines an op from the contents of its class."""
     head = _PICKLE_TEXT
     if cls.format != "pickle":
         head = "\n#     ".join([_SKOPS_TEXT, *(cls.trusted or ["(none)"])])

@@ -47,7 +47,7 @@ class Differences(NamedTuple):
 
 
 class _Slope(NamedTuple):
-    """A derivative along one direction, with what is known of its error."""
+    """A derivative along one direction, with bounds on its error."""
 
     value: float
     error: float

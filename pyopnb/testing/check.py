@@ -119,7 +119,7 @@ def check(
     CheckReport
         True if the op is ready for use; a dict with a verdict for each of these tests:
 
-        - ``schema``: hints and ``infer`` agree with what ``compute`` takes and returns,
+        - ``schema``: hints and ``infer`` agree with inputs and results of ``compute``,
         - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory
           that is used again,
         - ``shapes``: the results have the promised shapes at several sizes, with

@@ -278,7 +278,7 @@ class _Comparison:
         outputs, factor = tuple(self._weights), -3
         instance = self._subject.instance(self._example)
         first = self._backward(outputs, instance=instance)
-        # A gradient is linear in those of the outputs; a lost sign or an abs shows
+        # A gradient is linear in the gradients of the outputs; a lost sign or an abs shows
         # with a negative factor.
         expected = [None if array is None else factor * array for array in first]
         if not self._are_equal(self._backward(outputs, factor), expected):

@@ -126,7 +126,7 @@ def _read_array(part: Any, where: str) -> np.ndarray:
     try:
         array = np.asarray(part)
         is_text = str(type_of(array)).startswith("string")
-        # The NumPy dtype for texts of any length is that of all Python objects.
+        # The NumPy dtype for texts of any length is the dtype of all Python objects.
         if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
             raise ValueError(f"{type(part).__name__} of Python objects")
     except ValueError as error:
@@ -207,7 +207,7 @@ class Subject:
     def dims(self, example: OpExample) -> list[list[int | str]]:
         """Return the dimensions of each input.
 
-        A dimension is a size that a hint fixes, or a name; those of one name change together.
+        A dimension is a size that a hint fixes, or a name; equal names change together.
         """
         dims_by_input: list[list[int | str]] = []
         for index, array in enumerate(example.inputs):

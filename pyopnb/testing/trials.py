@@ -409,4 +409,4 @@ TRIALS: dict[str, tuple[Callable[[Subject], str], tuple[str, ...]]] = {
     "precision": (_try_precision, ("schema", "repeatable")),
     "operator": (_try_operator, ("schema", "repeatable")),
 }
-"""The trials in their order, each with those whose failure would make it fail as well."""
+"""The trials in their order, each with the earlier ones whose failure would make it fail."""

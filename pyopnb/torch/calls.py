@@ -134,7 +134,7 @@ def target_name(target: Any) -> str:
 
 
 def op_name(target: Any) -> str:
-    """Name the op that stands in: ``torch.aten::inverse``, ``torch.aten::searchsorted_Tensor``."""
+    """Name the stand-in op: ``torch.aten::inverse``, ``torch.aten::searchsorted_Tensor``."""
     namespace, _, name = target._schema.name.partition("::")
     overload = target._schema.overload_name
     return f"torch.{namespace}::{name}_{overload}" if overload else f"torch.{namespace}::{name}"
@@ -302,7 +302,7 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 def _literal(name: str, value: Any, type_text: str) -> Any:
-    """Convert an argument to what an attribute can hold."""
+    """Convert an argument to a value that an attribute can hold."""
     if isinstance(value, list):
         return _literal_list(name, value)
     if isinstance(value, bool):
@@ -375,7 +375,7 @@ def insert_call(node: Any, target: Any, *args: Any, after: bool = False) -> Any:
     node : torch.fx.Node
     target : torch._ops.OpOverload
     *args
-        Of which the first is a call as well.
+        The first is also a call.
 
     Returns
     -------

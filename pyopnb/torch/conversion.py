@@ -175,7 +175,7 @@ def _with_part(problem: str, example: Example, captured: Example) -> Conversion 
     try:
         result: Conversion | None = capture_narrowed(captured, refusal, accept)
     except ModelError:
-        # No op can stand in for what draws random numbers, or changes its module.
+        # No op can replace a part that draws random numbers, or changes its module.
         return None
     return result
 

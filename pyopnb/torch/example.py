@@ -50,7 +50,7 @@ class Example:
     module : torch.nn.Module
     args : tuple
     kwargs : dict
-        In the order of forward's parameters, which is that of a program's inputs.
+        In the order of forward's parameters, which is also the order of a program's inputs.
     dynamic_shapes : object
         With an entry for each argument, and for each tensor of a cache.
     input_names, output_names, ops
@@ -187,7 +187,7 @@ def example_of(
         if tensor.is_meta:
             where, expected = f"args, tensor {number}", "a tensor with values"
             raise ModelError(where, expected=expected, got=_ON_META, next="torch.randn(…)")
-    # One entry may stand for all tensors of a cache.
+    # One entry may apply to all tensors of a cache.
     example = replace(example, dynamic_shapes=expanded_shapes(dynamic_shapes, example.arguments))
     _check_sizes(example)
     return example
@@ -495,5 +495,5 @@ def line_of_error(error: BaseException) -> str:
     frames = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         frames.append((frame.f_code.co_filename, line))
-    # The first is that of the caller here.
+    # The first belongs to the caller here.
     return line_in(frames[1:])

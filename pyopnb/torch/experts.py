@@ -21,7 +21,7 @@ def translations_of_experts(nodes: Iterable[Any]) -> dict[Any, Callable[..., Any
     Returns
     -------
     dict
-        By torch op. That of transformers is there only if the program calls it.
+        By torch op. The transformers op is there only if the program calls it.
     """
     table: dict[Any, Callable[..., Any]] = {}
     for node in nodes:

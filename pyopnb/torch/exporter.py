@@ -99,7 +99,7 @@ def convert(program: Any, example: Example) -> Conversion:
     """
     _check_names("input", example.input_names, len(program.graph_signature.user_inputs))
     _check_names("output", example.output_names, len(program.graph_signature.user_outputs))
-    # What a call stands for is no longer seen in it when a node of ours has taken its place.
+    # Read first: once our node has replaced a call, the call's own op is no longer in it.
     parts = parts_in(program)
     foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     _put_functions(program)
@@ -179,7 +179,7 @@ def _forget_pending_sizes(program: Any) -> None:
 
 
 def _recompile(program: Any) -> None:
-    """Make the code of a program that of its graph again."""
+    """Make the code of a program match its graph again."""
     for part in program.graph_module.modules():
         if isinstance(part, torch.fx.GraphModule):
             part.graph.lint()
@@ -239,7 +239,7 @@ def _names_in(graph: Any) -> set[str]:
 
 
 def _failed(error: BaseException) -> NoStandIn:
-    """Make the error for what the exporter refuses for another reason than an op."""
+    """Make the error for a program that the exporter refuses for another reason than an op."""
     failed, cause = failed_call(error)
     where = "torch.onnx.export"
     if failed is not None:

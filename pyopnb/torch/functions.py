@@ -47,7 +47,7 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
 
     It works eagerly, in `torch.compile` and in `torch.export.export`, and `export` writes it as its
     own node. After a redefinition with the same schema, the function uses the new version. If the
-    class has ``backward``, that is its gradient in torch, too.
+    class has ``backward``, that is also its gradient in torch.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class TorchFunction:
         devices = [tensor.device for tensor in tensors if tensor is not None]
         results = []
         for array in kernel(*tree_map_only(torch.Tensor, to_array, list(tensors))):
-            # Torch has no place for a gradient that is left out, so an empty tensor stands for it.
+            # In torch, no gradient can be left out, so an empty tensor takes its place.
             tensor = torch.zeros(0)
             if array is not None:
                 tensor = to_tensor(np.asarray(array))
@@ -367,7 +367,7 @@ def _without_none(attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _keep_for_backward(
     ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None
 ) -> None:
-    # backward of an op gets its outputs, too: that of tanh needs nothing else.
+    # backward of an op also gets its outputs: for tanh, it needs nothing else.
     ctx.save_for_backward(*tree_leaves((inputs, output)))
     ctx.pyopnb_attrs = dict(keyword_only_inputs or {})
 
@@ -386,7 +386,7 @@ def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any
 
 
 def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
-    """Return the type of a fake tensor; ``sizes`` gets what each of its symbols stands for."""
+    """Return the type of a fake tensor; ``sizes`` gets the torch size behind each symbol."""
     dims: list[Dim] = []
     for size in tensor.shape:
         dims.append(size if isinstance(size, int) else _symbol(size, sizes))

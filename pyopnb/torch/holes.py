@@ -72,7 +72,7 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     Raises
     ------
     NoStandIn
-        The call is one that no op can stand in for.
+        No op can replace the call.
     """
     failed, cause = failed_call(failure)
     if failed is None:
@@ -160,11 +160,11 @@ def hole_of(node: Any, reason: str) -> Hole:
     Raises
     ------
     NoStandIn
-        No op can stand in for it.
+        No op can replace it.
     """
     expected = "an op of the exporter's, or one that torch can stand in for"
     if getattr(node.target, "namespace", "") == "pyopnb":
-        # It stands in for an op already, and the exporter does not take that either.
+        # It already is a stand-in, and the exporter does not take that either.
         raise NoStandIn.of(node, where_of(node), expected=expected, got=sanitize(reason, 400))
     try:
         call = encode(node)

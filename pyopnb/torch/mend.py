@@ -104,7 +104,7 @@ def _fault_with(
     before = [(node.target, node.args, node.kwargs) for node in nodes]
     for node in nodes:
         put_node(node, define(node.target))
-    # Whatever the export raises, the program must be as before for the next attempt.
+    # Even if the export raises, the program must be as before for the next attempt.
     try:
         return fault()
     finally:

@@ -35,7 +35,7 @@ from pyopnb.torch.verify import CallLimit, agree, arrays_of
 
 __all__ = ["Learner", "Submodule", "replaced"]
 
-# The sizes of what a submodule was given, and what it returned.
+# The sizes of the arguments of a submodule, and its results.
 _Call = tuple[list[int], Results]
 
 # So many other sizes of dimensions are learned from, beside 1.
@@ -48,7 +48,7 @@ class Learner:
     Attributes
     ----------
     example : Example
-        Of a copy of the module, which nobody else changes.
+        Of a private copy of the module.
     module : torch.nn.Module
         That copy.
     runs : bool
@@ -89,7 +89,7 @@ class Learner:
         return True
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        # Forward may write to what it is given.
+        # Forward may write to its arguments.
         args, kwargs = self.example.with_arrays([array.copy() for array in arrays])
         with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -108,12 +108,12 @@ class Learner:
         return True
 
     def learn(self, path: str, line: str, refusal: ModelError) -> Submodule:
-        """Learn what a submodule returns for what it is given.
+        """Learn the results of a submodule from its arguments.
 
         Raises
         ------
         NotLearned
-            No op can stand in for it.
+            No op can replace it.
         """
         part = self.module.get_submodule(path)
         runs: dict[str, list[_Call]] = {}
@@ -135,7 +135,7 @@ class Learner:
         about = TorchPart(line, label, reason, remedy, self._foreign)
         ops = {}
         for form, calls in runs.items():
-            # What the whole module returns becomes outputs, of which a number is one as well.
+            # The results of the whole module become outputs, also where they are numbers.
             ops[form] = PartOp(part, form, calls, about, numbers=not path)
         return Submodule(path, ops)
 
@@ -197,7 +197,7 @@ class Learner:
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
-    """List the dimensions that change together: all, each alone, and those of one size."""
+    """List the dimensions that change together: all, each alone, and all of one size."""
     groups = [list(sizes)]
     for symbol, size in sizes.items():
         groups += [[symbol], [name for name in sizes if sizes[name] == size]]
@@ -211,7 +211,7 @@ def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
 def _recorded(
     runs: dict[str, list[_Call]], numbers: bool, forward: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Wrap a forward that notes the sizes of what it is given and returns."""
+    """Wrap a forward so that it notes the sizes of its arguments and results."""
     running = False
 
     @functools.wraps(forward)

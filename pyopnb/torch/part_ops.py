@@ -43,7 +43,7 @@ _parts: dict[Any, TorchPart] = {}
 
 
 class NotLearned(PyopError):
-    """A submodule that no op can stand in for; its caller may be one."""
+    """A submodule that no op can replace, although one may replace its caller."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TorchPart:
 
 
 def part_of(node: Any) -> TorchPart | None:
-    """Return the part that a call in a program stands for, if it is one."""
+    """Return the part that a call in a program runs, if it is one."""
     return _parts.get(node.target)
 
 
@@ -232,7 +232,7 @@ class PartOp:
     Parameters
     ----------
     module : torch.nn.Module
-        Nobody else may change it.
+        It must not change elsewhere.
     form : str
         From `form_of`.
     runs : list
@@ -382,12 +382,12 @@ class PartOp:
 
 
 _HOLE = object()
-"""Stands for a tensor among the arguments of a part."""
+"""Marks a tensor among the arguments of a part."""
 
 
 @dataclass(frozen=True)
 class _InputSize:
-    """A size that is that of an input, by its position among all sizes of the inputs."""
+    """A size that equals an input's, by its position among all sizes of the inputs."""
 
     position: int
 
@@ -458,7 +458,7 @@ def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:
 
 
 def _learned(runs: Sequence[tuple[list[int], Results]]) -> list[int | str | _InputSize]:
-    """Learn each size of the results: a number, that of an input, or a name for a free one."""
+    """Learn each size of the results: a number, an input's size, or a name for a free one."""
     inputs = list(zip(*(sizes for sizes, _ in runs), strict=True))
     dims: list[int | str | _InputSize] = []
     for sizes in zip(*(results.sizes for _, results in runs), strict=True):

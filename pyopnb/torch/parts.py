@@ -98,8 +98,7 @@ def _with_parts(example: Example, refusal: Any) -> Any:
             if error.__context__ is None:
                 raise
             failure = error.__context__
-            # Where it was a part that gave up, the torch reason for the part is
-            # what the user is told.
+            # Where it was a part that gave up, the user reads the torch reason for the part.
             if not isinstance(failure, NotLearned):
                 refusal = error
     return None
@@ -115,7 +114,7 @@ def capture_around(example: Example, refusal: NoStandIn) -> Any:
     Raises
     ------
     NoStandIn
-        No op can stand in for the part either.
+        No op can replace the part either.
     """
     learner = _learner(example)
     if learner is None:
@@ -163,7 +162,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     try:
         general = _with_open_sizes(example, refusal, list(fixed))
     except ModelError:
-        # No op can stand in for what draws random numbers, or changes its module.
+        # No op can replace a part that draws random numbers, or changes its module.
         return program
     return program if general is None else general
 
@@ -172,7 +171,7 @@ def fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSi
     """List by tensor and axis the sizes that torch has fixed though they were to be open."""
     names = program.graph_signature.user_inputs
     fixed = fixed_by_torch(program, names, example.requests)
-    # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
+    # Torch always takes a size of 1 for a constant, which another example mends.
     return {place: size for place, size in fixed.items() if size.size != 1}
 
 
@@ -216,7 +215,7 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     refusal : ModelError
         What is wrong without a part.
     accept : callable
-        Takes a program, and returns what is made of it; None where that is wrong as well.
+        Takes a program, and returns the conversion; None where that is also wrong.
 
     Returns
     -------
@@ -319,7 +318,7 @@ def _next_part(
     failure: BaseException,
     refusal: ModelError,
 ) -> Submodule | None:
-    """Learn the innermost submodule in which a capture failed and that an op can stand in for."""
+    """Learn the innermost submodule in which a capture failed and that an op can replace."""
     for path in paths:
         if path in parts:
             continue
@@ -350,7 +349,7 @@ def _ancestors(path: str) -> list[str]:
 def _script_objects(module: Any) -> list[tuple[str, Any, str]]:
     """List by submodule and name the weights that torch packs for its kernels.
 
-    Those of quantized layers are packed.
+    Weights of quantized layers are packed.
     """
     packed_weights = []
     for path, part in module.named_modules():

@@ -147,7 +147,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     """Keep out log records about an error that is raised as well, or about nothing wrong."""
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
-    # A size of 0 or 1 that torch has fixed is said in the warning of the export.
+    # The warning of the export names a size of 0 or 1 that torch has fixed.
     usual = (
         "Skipping constant folding",
         "Evaluation failed",
@@ -406,7 +406,7 @@ def _capture_strictly(example: Example) -> tuple[Any, str]:
     Returns
     -------
     program : torch.export.ExportedProgram or None
-        None where that fixes a size as well.
+        None where that also fixes a size.
     line : str
         The line at which it does, which the usual way does not keep.
     """

@@ -202,7 +202,7 @@ def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
             # forward may write to its arguments.
             inputs.append(leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
         elif spec.kind == input_kinds.TOKEN:
-            # It stands for an order of effects, and nothing is computed of it.
+            # It expresses an order of effects, and nothing is computed from it.
             inputs.append(torch.empty(0))
         else:
             inputs.append(weights[spec.target])
@@ -263,7 +263,7 @@ def _called_by(node: Any) -> str:
     return "" if match is None else match["name"]
 
 
-# ---- what is said of a call ------------------------------------------------------------------
+# ---- how a call is described ------------------------------------------------------------------
 
 
 def _source(call: Any) -> str:

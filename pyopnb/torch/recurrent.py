@@ -173,7 +173,7 @@ def _define(name: str) -> Any:
 _ops = {name: _define(name) for name in _CELLS}
 
 OPEN_OPS = {cell.target: _ops[name] for name, cell in _CELLS.items()}
-"""By the torch recurrent ops, those of `OpenSequences`."""
+"""The ops of `OpenSequences` by the recurrent ops of torch."""
 
 
 def as_torch(nodes: Iterable[Any]) -> None:

@@ -32,7 +32,7 @@ _RUNS = 20
 
 
 class StandIns(UserWarning):
-    """Where an export differs from that of the torch exporter.
+    """Where an export differs from the torch exporter.
 
     Nodes call torch, or sizes became fixed.
 

@@ -97,7 +97,7 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     dynamic_shapes : object
-        Where the value is no list and no dict, one entry may stand for all its tensors.
+        Where the value is no list and no dict, one entry may apply to all its tensors.
     arguments : mapping
         Forward's parameters and their values.
     """

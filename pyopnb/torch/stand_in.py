@@ -143,7 +143,7 @@ def _tensors(arrays: Any) -> list[Any]:
 
 
 def define(target: Any, function: Any = None) -> str:
-    """Define the op that stands in for a torch op, on first use only, and return its name.
+    """Define the stand-in for a torch op, on first use only, and return its name.
 
     Parameters
     ----------

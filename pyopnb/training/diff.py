@@ -12,7 +12,7 @@ from pyopnb.training.record import TrainingRecord
 
 __all__ = ["TrainingDiff"]
 
-# The last loss is that of a single batch, so the end of a training is the mean of so many.
+# The last loss belongs to a single batch, so the end of a training is the mean of so many.
 _LAST = 10
 
 
@@ -27,7 +27,7 @@ class TrainingDiff(DiffBase):
     a, b : TrainingRecord
         What each training recorded.
     weights : Diff
-        The weights of a against those of b.
+        The weights of a against the weights of b.
     """
 
     _FORMAT = "pyopnb.training-diff"

@@ -237,7 +237,7 @@ def find_weights(
 ) -> dict[str, np.ndarray]:
     """Return the initializers that are trained, by name.
 
-    By default those of float32 and float64 that have an axis and lead to the loss, but no
+    By default all of float32 and float64 that have an axis and lead to the loss, but no
     statistics of BatchNormalization.
     """
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -354,7 +354,7 @@ class _Update:
         updated = self.optimizer.update(self.nodes, name, gradient, slots, rate, dtype)
         self.following.update(zip([name, *slots], updated, strict=True))
         square = self.nodes.add("ReduceSumSquare", gradient, keepdims=0)
-        # The squares of all weights are added up in float64, whatever dtypes they have.
+        # The squares of all weights are added up in float64, for every dtype.
         return self.nodes.cast(square, "float64")
 
     def declare_outputs(self, loss: str, squares: Sequence[str]) -> list[str]:

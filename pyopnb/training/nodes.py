@@ -38,7 +38,7 @@ class Nodes:
         return f"{self._prefix}/{stem}_{self._count}"
 
     def fixed(self, stem: str) -> str:
-        """Return a name for ``stem``, which has a slash, whatever was added before."""
+        """Return the name for ``stem``, which has a slash; it is always the same."""
         return f"{self._prefix}/{stem}"
 
     def add(self, op: str, *inputs: str, to: str = "", **attrs: Any) -> str:

@@ -42,7 +42,7 @@ class Optimizer:
         The factor of each step.
     weight_decay : float
         The factor of the L2 regularization, whose gradient ``weight_decay * weight`` is added to
-        that of the loss.
+        the gradient of the loss.
 
     Raises
     ------

@@ -78,7 +78,7 @@ def train(
         It is not changed. Nodes with a training mode, such as Dropout, run as in any other run.
     data : mapping, or iterable of mappings
         Arrays by name, whose first axis is the samples'; or feeds, one for each batch. A name that
-        is no input of the model is that of the labels.
+        is no input of the model belongs to the labels.
     loss : str, NodeProto or type
         The name of an output that is the loss, or a loss to add to an output: ``"cross_entropy"``
         of float[N,C,...] and the class numbers int[N,...], or ``"mse"``, the mean of squared
@@ -113,8 +113,8 @@ def train(
     every : int
         Steps from one checkpoint to the next.
     resume : path or bool, optional
-        The checkpoint to continue from, with the same model, data and optimizer; the steps are
-        those of an uninterrupted training, to the bit on the same machine. True takes
+        The checkpoint to continue from, with the same model, data and optimizer; the steps equal
+        an uninterrupted training, to the bit on the same machine. True takes
         ``checkpoint``, and begins anew if it is not there.
     progress : bool
         Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line
@@ -141,7 +141,7 @@ def train(
         A checkpoint cannot be written, for example because the disk is full; ``error.training`` has
         the steps so far.
     Exception
-        Whatever an op raised.
+        The exception that an op raised.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def _start(
 ) -> Checkpoint:
     """Begin at the model's weights, or at a checkpoint."""
     where = "train, resume"
-    # True stands for "wherever this cell was when the kernel died".
+    # True means "wherever this cell was when the kernel died".
     if resume is True:
         if path is None:
             expected, advice = "a checkpoint to continue from", 'checkpoint="run.npz"'

@@ -77,7 +77,7 @@ class Training(Comparable):
         self.interrupted = False
         self._reached = start
         # The weights stay in the ONNX Runtime memory between steps, and are copied only when
-        # somebody looks at them.
+        # they are read.
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results
         self._registry_epoch, self._versions = -1, self._current_versions()
@@ -195,7 +195,7 @@ class Training(Comparable):
         ----------
         epochs : int, optional
             How many more, with an epoch that was begun counted as one. By default the training
-            goes on to its planned end.
+            continues to its planned end.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class Training(Comparable):
         OSError
             A checkpoint cannot be written; ``error.training`` is this training with its steps.
         Exception
-            Whatever an op raised.
+            The exception that an op raised.
         """
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:

@@ -98,7 +98,7 @@ def _charts(
     # The same mean for all of them, so that no curve is smoother than its neighbor.
     count = smooth or max(map(_default_window, records.values()))
     for name, record in records.items():
-        # A training alone needs no name before those of its lines.
+        # A training alone needs no name before the names of its lines.
         prefix = f"{name}: " if len(records) > 1 else ""
         losses[f"{prefix}training"] = _picked(record.smoothed(count))
         marks += record.marks

@@ -13,7 +13,7 @@ __all__ = ["along", "axes_of", "axis_of"]
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
-    """List the axes of an argument ``axis`` in ascending order; None stands for all axes."""
+    """List the axes of an argument ``axis`` in ascending order; None means all axes."""
     if axis is None:
         return list(range(ndim))
     return sorted(axis_of(item, ndim) for item in listed(axis))

@@ -259,7 +259,7 @@ def _meshgrid(result: Any, *xi: Any, indexing: str = "xy") -> list[Any]:
     axes = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
         axes[:2] = 1, 0
-    # "xy" swaps the first two, which swaps them back as well.
+    # "xy" swaps the first two; the same swap puts them back.
     shape = [vectors[axis].shape[0] for axis in axes]
     grids = []
     for x, axis in zip(vectors, axes, strict=True):

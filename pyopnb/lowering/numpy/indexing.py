@@ -260,7 +260,7 @@ def _int64_index(item: Any) -> Tensor:
 
 
 def _without_masks(items: Sequence[Any]) -> list[Any]:
-    """Replace arrays of bools by the arrays of integers that they stand for."""
+    """Replace arrays of bools by the arrays of integers that select the same."""
     axes: list[Any] = []
     for item in items:
         if _is_mask(item):

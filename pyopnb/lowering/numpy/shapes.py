@@ -39,7 +39,7 @@ def _reshape(result: Any, a: Any, shape: Any = None, newshape: Any = None) -> Te
     to, dims = shape_vector(newshape if shape is None else shape)
     product = math.prod(size for size in dims if size is not None)
     elements = count(x.dims)
-    # The size that -1 stands for follows from the others.
+    # The size for -1 follows from the others.
     if elements is not None and dims.count(None) == 1 and product:
         at = dims.index(None)
         dims = (*dims[:at], elements // product, *dims[at + 1 :])

@@ -298,7 +298,7 @@ def _in_double(record: _Rule, x: Tensor) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """Calculate log(1 + x) by Kahan's formula, which corrects for what the addition rounds off."""
+    """Calculate log(1 + x) by Kahan's formula, which corrects the rounding of the addition."""
     above = add(x, 1.0)
     added = sub(above, 1.0)
     corrected = mul(log(above), div(x, added))
@@ -307,7 +307,7 @@ def _log1p(x: Tensor) -> Tensor:
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """Calculate exp(x) - 1 by Kahan's formula, which corrects for what the subtraction cancels."""
+    """Calculate exp(x) - 1 by Kahan's formula, which corrects the cancellation."""
     raised = exp(x)
     less_one = sub(raised, 1.0)
     corrected = mul(less_one, div(x, log(raised)))

@@ -52,7 +52,7 @@ def replace(
     where : str, NodeProto, function of a node, or a list of these
         A str is the name of a node, the name of an output, or an op type: ``"::Softmax"`` in
         exactly that domain, ``"Softmax"`` in any domain. Nodes in the bodies of If, Loop and Scan
-        and in local functions are selected, too.
+        and in local functions are also selected.
     op : str or type
         The name of an op in the registry, or its class.
     base_dir : path, optional
@@ -139,7 +139,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
 
 
 def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
-    """Turn nodes into nodes of ops, and import the ops' domains, in functions as well.
+    """Turn nodes into nodes of ops, and import the ops' domains, also in functions.
 
     Nothing is checked; the ops need not be in the registry yet.
 
@@ -223,7 +223,7 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
             output_type = types.of(site, name)
         else:
             output_type = ANY
-        # Sizes are not checked here, because a file often declares only those of an example.
+        # Sizes are not checked here, because a file often declares only the sizes of an example.
         if not output_type.accepts(hint.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",

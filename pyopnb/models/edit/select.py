@@ -14,7 +14,7 @@ from pyopnb.errors import ModelError
 
 __all__ = ["Where", "select_sites"]
 
-# A mistyped name is compared with those of this many nodes.
+# A mistyped name is compared with the names of this many nodes.
 _MAX_COMPARED = 20_000
 
 _Meanings = dict[str, dict[str, list[int]]]

@@ -17,7 +17,7 @@ from onnx import (
 __all__ = ["widen"]
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-# Attributes that name a dtype. Those of normalizations (stash_type) stay, as onnx
+# Attributes that name a dtype. Normalizations keep theirs (stash_type), as onnx
 # implements one value only.
 _DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
@@ -75,7 +75,7 @@ def _widen_tensor(tensor: TensorProto) -> None:
 def _widen_node(node: NodeProto) -> None:
     for attribute in node.attribute:
         if attribute.name in ("value_float", "value_floats"):
-            # A Constant of these would be float32 whatever its readers are.
+            # A Constant of these would always be float32, also for other readers.
             array = np.asarray(helper.get_attribute_value(attribute), np.float64)
             value = helper.make_attribute("value", numpy_helper.from_array(array))
             attribute.CopyFrom(value)

@@ -29,7 +29,7 @@ from pyopnb.models.edit.select import Where, select_sites
 __all__ = ["Seen", "wrap"]
 
 _NOTHING = np.zeros((), np.uint8)
-"""The output of a tap, which nobody reads."""
+"""The output of a tap, which is not read."""
 
 
 @dataclass(frozen=True, eq=False)

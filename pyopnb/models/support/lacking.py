@@ -83,7 +83,7 @@ _PLACE = "pyopnb.place"
 def lacks(
     proto: ModelProto, new: Iterable[NewImport], *, optimized: bool = True
 ) -> list[tuple[Site, Unsupported]]:
-    """Return every node that the runtime cannot run, with what it lacks for the node.
+    """Return every node that the runtime cannot run, each with the reason.
 
     Parameters
     ----------

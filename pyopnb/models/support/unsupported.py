@@ -15,7 +15,7 @@ The node has no meaning, and `fill` gives it none.
 WRONG_ATTR = "wrong attr"
 """The kind of a node with an attribute that the operator does not have.
 
-Nothing says what it means, so `fill` leaves the node, too.
+Nothing says what it means, so `fill` also leaves the node.
 """
 
 

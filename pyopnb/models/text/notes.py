@@ -112,7 +112,7 @@ def _values_by_name(scope: _Described) -> dict[str, Any]:
     for field in _VALUE_LISTS:
         for item in getattr(scope, field, ()):
             # The inputs and outputs of a function are names without a description, and a value
-            # between nodes stands in the text only with its type.
+            # between nodes is in the text only with its type.
             if isinstance(item, str) or (field == "value_info" and not item.type.ListFields()):
                 continue
             values.setdefault(item.name, item)
@@ -212,6 +212,6 @@ def _value_of(written: str) -> Any:
         value = json.loads(written)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        # A lone surrogate raises a ValueError as well.
+        # A lone surrogate also raises a ValueError.
         return None
     return value

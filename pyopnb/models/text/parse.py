@@ -289,7 +289,7 @@ def _with_line(fault: ModelFault, text: str) -> ModelError:
         # The text form separates a domain by a dot.
         advice = advice.replace("::", ".")
     else:
-        # It is written in Python, which nobody can type here.
+        # It is written in Python, which cannot be typed here.
         advice = None
     where_in_text = f"{_place(text, fault.words[-1], start)}, {error.where}"
     return ModelError(where_in_text, expected=error.expected, got=error.got, next=advice)

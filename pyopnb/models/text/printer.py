@@ -1,7 +1,7 @@
 """The ONNX text form of a model, written from its protos.
 
 The onnx printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings
-and metadata for which the text form has no syntax stand in comments (`pyopnb.models.text.notes`).
+and metadata for which the text form has no syntax become comments (`pyopnb.models.text.notes`).
 Descriptions beyond these are left out here, and `pyopnb.models.text.write` finds them.
 """
 
@@ -205,7 +205,7 @@ def _tensor(tensor: TensorProto, name: str) -> str:
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError):
-        # A UnicodeDecodeError is a ValueError as well.
+        # A UnicodeDecodeError is also a ValueError.
         raise _Inexpressible("values that do not fit its type and shape") from None
     return f"{head} = {{{', '.join(_values(array, tensor))}}}"
 

@@ -278,7 +278,7 @@ def _refuse_unknown_fields(model: ModelProto) -> None:
     copy = ModelProto()
     copy.CopyFrom(model)
     copy.DiscardUnknownFields()
-    # Whatever is unknown goes when it is discarded, which the size shows.
+    # Unknown fields are gone when they are discarded, which the size shows.
     if copy.ByteSize() != model.ByteSize():
         expected = f"the fields that onnx {onnx.__version__} knows"
         raise ModelError(

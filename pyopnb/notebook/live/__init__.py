@@ -1,1 +1,1 @@
-"""Live outputs: they run again when an op is redefined, or when somebody moves a slider."""
+"""Live outputs: they run again when an op is redefined, or when the user moves a slider."""

@@ -81,8 +81,8 @@ class LiveCells(ShellListener):
         """
         shown = self._outputs.items()
         self._close([old for old, at in shown if at.cell == run.cell and at.count != run.count])
-        # The reference keeps the output alive while its cell shows it, though nobody holds it in
-        # a variable.
+        # The reference keeps the output alive while its cell shows it, even if no variable holds
+        # it.
         self._outputs[output] = run
 
     def release(self, output: _Output) -> None:

@@ -28,7 +28,7 @@ _KINDS = {"b": "bool", "i": "int", "u": "int"}
 
 @dataclass(frozen=True)
 class Control:
-    """A widget, and a function that converts its value to that of an attr or feed.
+    """A widget, and a function that converts its value for an attr or feed.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Control:
     read : callable
         Converts the widget's value; raises `InputError` for text that cannot be parsed.
     grows : bool
-        Whether it is a slider whose range nobody asked for.
+        Whether it is a slider with a default range.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Control:
     grows: bool = False
 
     def move(self, value: Any) -> None:
-        """Set the widget as a user does with the mouse, and widen a range that nobody asked for."""
+        """Set the widget as a user does with the mouse, and widen a default range."""
         if self.grows:
             self.widget.min = min(value, self.widget.min)
             self.widget.max = max(value, self.widget.max)

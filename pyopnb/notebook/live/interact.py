@@ -51,7 +51,7 @@ class Interact(LiveOutput):
     Attributes
     ----------
     session : Session
-        A session with its own attrs, so that the controls do not change those of your session.
+        A session with its own attrs, so that the controls do not change your session.
     controls : dict
         `Control` by name.
     values : dict
@@ -232,7 +232,7 @@ def interact(
     feeds: dict[str, Any] = {}
     controls: dict[str, Control] = {}
     targets: dict[str, _Target] = {}
-    # Nobody named an attr, so all that can have a control get one.
+    # No attr was named, so all that can have a control get one.
     if all(name in types for name in requests):
         for name, target in available.items():
             with contextlib.suppress(PyopError):
@@ -272,7 +272,7 @@ def _targets(session: Session) -> dict[str, _Target]:
     """
     targets: dict[str, _Target] = {}
     owners: dict[str, set[str]] = {}
-    # A short name stands for an attr of one op only. An attr that several ops have needs the name
+    # A short name means an attr of one op only. An attr that several ops have needs the name
     # of the op or the node.
     for label, op, values in session.nodes():
         for attr in registry[op].current.schema.attrs:

@@ -39,8 +39,8 @@ _session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.We
 class LiveOutput:
     """An output that is refreshed whenever an op of its session is redefined.
 
-    `Watch` and `Interact` are its subclasses. It lives while its cell shows it or somebody holds a
-    reference to it.
+    `Watch` and `Interact` are its subclasses. It lives while its cell shows it or a variable holds
+    it.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class LiveOutput:
 
         A run that has not ended is stopped, because its result would be obsolete.
         """
-        # The worker runs once more after the current run, whose result nobody needs any more.
+        # The worker runs once more after the current run, whose result is out of date.
         if not self.closed and self._worker.request():
             self._terminate()
 
@@ -308,7 +308,7 @@ class LiveOutput:
             self._show()
 
     def _show(self, *, here: bool = False) -> None:
-        """Show the current state wherever this is displayed, and ``here`` below the cell, too."""
+        """Show the current state wherever this is displayed, with ``here`` also below the cell."""
         locked(self._lock, self._show_now, here)
 
     def _show_now(self, here: bool) -> None:

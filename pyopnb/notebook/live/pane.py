@@ -69,7 +69,7 @@ class Pane:
         Parameters
         ----------
         saved : str
-            HTML that stands above the content where there are no controls.
+            HTML above the content where there are no controls.
         running : bool
             Whether to offer the button.
         """
@@ -84,7 +84,7 @@ class Pane:
                 self._print(text)
 
     def display(self, html: str, text: str, saved: str) -> None:
-        """Display below the running cell, too."""
+        """Also display below the running cell."""
         self.displayed = True
         self._publish(html, text, saved, update=False)
         self._printed = text

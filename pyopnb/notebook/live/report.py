@@ -98,7 +98,7 @@ def _parts(
     if before is not None:
         for name, (old, new) in run.changed_settings(before).items():
             yield _remark(f"{name}: {old} → {new}")
-        # The lines of the class that changed stand beside the numbers that they changed.
+        # The changed lines of the class are shown beside the numbers that they changed.
         for op in run.changed_ops(before):
             first, second = before.versions[op], run.versions[op]
             change = diff(first, second)

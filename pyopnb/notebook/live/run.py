@@ -67,7 +67,7 @@ class Run:
         return "".join(error.format(chain=False)).rstrip()
 
     def changed_settings(self, before: Run) -> dict[str, tuple[str, str]]:
-        """List the settings that differ from those of an earlier run, with both values."""
+        """List the settings that differ from an earlier run, with both values."""
         changes = {}
         for name in {**before.settings, **self.settings}:
             old = before.settings.get(name, "the model's")
@@ -77,7 +77,7 @@ class Run:
         return changes
 
     def changed_ops(self, before: Run) -> list[str]:
-        """List the ops whose version differs from that of an earlier run."""
+        """List the ops whose version differs from an earlier run."""
         return [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
 
 
@@ -115,7 +115,7 @@ def run_session(
     settings : dict
         For the outcome.
     options : RunOptions
-        Whoever sets ``terminate`` in them stops the run.
+        Set ``terminate`` in them to stop the run.
     view : callable, optional
         Returns what to show of the result. If it raises, the run counts as one that raised.
     """

@@ -45,7 +45,7 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
         # It drew with pyplot, and what such a function returns is only a part of its figure.
         pyplot = sys.modules["matplotlib.pyplot"]
         pictures = [_picture(pyplot.figure(number)) for number in drawn]
-        # Left open, the figures would be shown below the next cell as well.
+        # Left open, the figures would be shown again below the next cell.
         for number in drawn:
             pyplot.close(number)
         return Shown("".join(picture.html for picture in pictures), pictures[0].text)
@@ -79,6 +79,6 @@ def _pyplot_numbers() -> set[int]:
 
 def _picture(figure: Any) -> Shown:
     file = io.BytesIO()
-    # A PNG looks the same in every front end, whatever fonts it has.
+    # A PNG looks the same in every front end, independent of its fonts.
     figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
     return Shown(image(file.getvalue(), "matplotlib figure"), "matplotlib figure")

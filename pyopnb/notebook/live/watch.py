@@ -129,7 +129,7 @@ def watch(
 def _copy_feeds(
     session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Copy the feeds into memory that nobody else writes to."""
+    """Copy the feeds into memory that no other code writes to."""
     by_name = session.state.feeds.by_name(feeds, named)
     # The feeds are checked once, and copied: a later change of the user's array must not look
     # like one of the op's.

@@ -55,7 +55,7 @@ def label_encoder_1(
 
 
 def label_encoder(x: np.ndarray, **attrs: Any) -> np.ndarray:
-    """Replace keys by values; a NaN among the keys stands for every NaN."""
+    """Replace keys by values; a NaN among the keys matches every NaN."""
     keys = _list(next(attrs[name] for name in attrs if name.startswith("keys_")))
     name = next(name for name in attrs if name.startswith("values_"))
     kind = name.removeprefix("values_").removesuffix("s")

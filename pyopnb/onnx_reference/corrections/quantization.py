@@ -46,7 +46,7 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Any:
-    """Compute x / scale + zero point, rounded to even and limited to what the dtype holds."""
+    """Compute x / scale + zero point, rounded to even and limited to the range of the dtype."""
     result = helper.tensor_dtype_to_np_dtype(output_dtype or TensorProto.UINT8)
     if zero_point is not None:
         result = zero_point.dtype

@@ -72,7 +72,7 @@ def insert(
 
 
 def non_zero(x: np.ndarray) -> np.ndarray:
-    """Return the places of what is not 0, one in each column; those of a scalar have no axis."""
+    """Return the places of the nonzero elements, one in each column; for a scalar, without axes."""
     return np.argwhere(x).T.astype(np.int64)
 
 

@@ -39,7 +39,7 @@ def string_split(
     """Split texts, and fill the shorter rows with empty texts."""
     rows = []
     for text in x.ravel().tolist():
-        # Without a delimiter, white space at both ends is left out whatever `maxsplit` is.
+        # Without a delimiter, white space at both ends is left out for every `maxsplit`.
         rows.append(
             text.split(delimiter, maxsplit) if delimiter else text.strip().split(None, maxsplit)
         )

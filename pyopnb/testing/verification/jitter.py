@@ -101,7 +101,7 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
             values = moved(np.asarray(result), shares(np.shape(result)))
             if not isinstance(result, np.ndarray):
                 return values[()]
-            # In place, as the result may be the array of ``out``, which the body goes on with.
+            # In place, as the result may be the array of ``out``, which the body still uses.
             result[...] = values
         if isinstance(result, np.ndarray):
             return result.view(Jittered)

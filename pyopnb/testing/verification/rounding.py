@@ -157,7 +157,7 @@ class Judge:
             wrong &= _wrong_elements(truth, got_wide, allowance)
             if not wrong.any():
                 break
-        # Whatever the allowance, inf is not -inf. But a sum of large numbers overflows upwards or
+        # With any allowance, inf is not -inf. But a sum of large numbers overflows upwards or
         # downwards by the order of its terms.
         both = np.isinf(wide) & np.isinf(got_wide)
         wrong |= both & (wide != got_wide) & ~np.isfinite(truth)

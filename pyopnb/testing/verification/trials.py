@@ -76,7 +76,7 @@ def draw_trials(
     examples : sequence of tuples
         All of the same dtypes and ranks.
     dims : sequence, optional
-        Which dimensions are free; without it, all sizes stay those of the examples.
+        Which dimensions are free; without it, all sizes stay as in the examples.
     constants : collection of numbers
         Numbers in the converted body; they and their neighbors are tried.
     finite : bool

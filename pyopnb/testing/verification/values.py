@@ -20,12 +20,12 @@ _TEXTS = ["", " ", "a", "A", "ab", "ä", "ß", "日本", "1", "-1.5", "nan", "a 
 
 
 def has_fractions(dtype: np.dtype) -> bool:
-    """Tell whether a dtype has fractions, as floats do, those of ml_dtypes included."""
+    """Tell whether a dtype has fractions, as floats do, including floats of ml_dtypes."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("bfloat", "float")))
 
 
 def _is_integer(dtype: np.dtype) -> bool:
-    """Tell whether a dtype is an integer, those of ml_dtypes included."""
+    """Tell whether a dtype is an integer, including integers of ml_dtypes."""
     return dtype.kind in "iu" or (dtype.kind == "V" and dtype.name.startswith(("int", "uint")))
 
 
