@@ -23,9 +23,9 @@ def view_optimizers(thing: OptimizerDiff) -> View:
     """Show which optimizers changed the numbers, by how much, and how they rewrote nodes."""
     text = repr(thing)
     title = text.partition("\n")[0]
-    ways = [(thing.level or "all optimizations", thing.diff)]
+    ways = [("all optimizations", thing.diff)]
     if thing.remaining is not None:
-        ways.append(("the level below" if thing.level else "without these", thing.remaining))
+        ways.append(("without these", thing.remaining))
     rows = []
     for name, diff in ways:
         row = StabilityRow(name, diff)

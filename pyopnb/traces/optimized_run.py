@@ -17,7 +17,7 @@ from onnx import GraphProto
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.traces.shadow_session import executed_graph
 
-__all__ = ["OptimizedRun", "optimization_levels", "run_optimized", "session_at"]
+__all__ = ["OptimizedRun", "run_optimized", "session_at"]
 
 _MODIFIED = re.compile(r"GraphTransformer (\S+) modified: 1 ")
 _LOG_LINE = re.compile(r"\[[VIWEF]:onnxruntime:")
@@ -31,14 +31,6 @@ class OptimizedRun:
     outputs: dict[str, Any]
     executed: GraphProto
     modifying: tuple[str, ...]
-
-
-def optimization_levels() -> list[str]:
-    """List the levels at which ONNX Runtime optimizes, the lowest first."""
-    # Which levels there are depends on the version.
-    levels = onnxruntime.GraphOptimizationLevel.__members__
-    enabling = [name for name in levels if name != "ORT_DISABLE_ALL"]
-    return sorted(enabling, key=lambda name: int(levels[name]))
 
 
 def run_optimized(

@@ -15,7 +15,7 @@ from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
-from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optimizers
+from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
@@ -36,8 +36,6 @@ from pyopnb.traces.run import unserved_outputs
 from pyopnb.traces.trace import Trace
 
 __all__ = ["first_divergence"]
-
-_OVER = {"optimizers": find_optimizers, "levels": find_level}
 
 
 @hide_internal_frames
@@ -69,10 +67,9 @@ def first_divergence(
         The models; they may be the same one, if ``on`` says how it runs in two ways.
     feeds : mapping
         Arrays by the names of the inputs of ``a``. With ``over``, this is the second argument.
-    over : {"optimizers", "levels"}, optional
-        Compare one model with itself without optimizations. ``"optimizers"`` finds the fewest
-        optimizers to disable so that the numbers are the same, and ``"levels"`` the lowest level of
-        optimization that changes them.
+    over : {"optimizers"}, optional
+        Compare one model with itself without optimizations, and find the fewest optimizers to
+        disable so that the numbers are the same.
     rtol, atol, stol : float, optional
         As for `diff`.
     on : str, path or tuple of two
@@ -86,7 +83,7 @@ def first_divergence(
     TraceDiff
         Its ``origin`` is a node whose inputs agree and whose outputs do not, in the last pair of
         runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. With
-        ``over``, an OptimizerDiff: ``optimizers`` or ``level``, the ``nodes`` that they fused or
+        ``over``, an OptimizerDiff: ``optimizers``, the ``nodes`` that they fused or
         moved, ``diff`` and ``remaining`` (the outputs with and without them, against those without
         any optimization), and ``workaround``, the line that disables them.
 
@@ -114,14 +111,14 @@ def first_divergence(
     """
     tolerances = Tolerances(rtol, atol, stol)
     if over is not None:
-        if feeds is not None or over not in _OVER:
-            expected = 'one model and its feeds, and "optimizers" or "levels"'
+        if feeds is not None or over != "optimizers":
+            expected = 'one model and its feeds, and "optimizers"'
             got = sanitize(over)
             advice = 'first_divergence(model, feeds, over="optimizers")'
             raise InputError("first_divergence, over", expected=expected, got=got, next=advice)
         check_by_name(b, "first_divergence, feeds", '{"x": x}')
         # Fused kernels add up in another order, as in two traces at different levels.
-        return _OVER[over](a, b, tolerances.or_scaled())
+        return find_optimizers(a, b, tolerances.or_scaled())
     check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
     if at_once < 1:
         expected = "a number of tensors, at least 1"

@@ -17,10 +17,10 @@ from pyopnb.engine.ops.displayable import Displayable
 from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.progress import advance, tracking
 from pyopnb.engine.runtime.plan import is_op
-from pyopnb.traces.optimized_run import OptimizedRun, optimization_levels, run_optimized
+from pyopnb.traces.optimized_run import OptimizedRun, run_optimized
 from pyopnb.traces.origins import origins
 
-__all__ = ["OptimizerDiff", "find_level", "find_optimizers"]
+__all__ = ["OptimizerDiff", "find_optimizers"]
 
 _NODES_SHOWN = 6
 
@@ -40,11 +40,8 @@ class OptimizerDiff(Displayable):
         The outputs without these optimizers (a) against those without any (b).
     nodes : tuple of str
         How they changed the model's nodes: ``"conv + relu (Conv + Relu) → FusedConv"``.
-    level : str
-        The lowest level of optimization that changes the numbers, where levels were
-        compared; empty otherwise.
     suspects : tuple of str
-        The optimizers that changed the graph, or the levels.
+        The optimizers that changed the graph.
     sessions : int
         The number of sessions that were built.
     """
@@ -53,7 +50,6 @@ class OptimizerDiff(Displayable):
     optimizers: tuple[str, ...] = ()
     remaining: Diff | None = None
     nodes: tuple[str, ...] = ()
-    level: str = ""
     suspects: tuple[str, ...] = ()
     sessions: int = 0
 
@@ -65,28 +61,20 @@ class OptimizerDiff(Displayable):
     @property
     def workaround(self) -> str:
         """Return the line of Python that restores the unoptimized numbers; empty if none does."""
-        if self.optimizers:
-            return f"pyopnb.Session(model, disabled_optimizers={list(self.optimizers)!r})"
-        if not self.level:
+        if not self.optimizers:
             return ""
-        # The level below is the last one that gave the right numbers.
-        levels = ("ORT_DISABLE_ALL", *self.suspects)
-        before = levels[levels.index(self.level) - 1]
-        return f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{before}"
+        return f"pyopnb.Session(model, disabled_optimizers={list(self.optimizers)!r})"
 
     def __repr__(self) -> str:
         tried = f"({plural(len(self.suspects), 'suspect')}, {self.sessions} sessions)"
         if self.ok:
             return f"no optimizer changes the numbers: {self.diff.verdict} {tried}"
         lines = [f"all optimizations against none: {self.diff.headline()[0]}"]
-        if not self.workaround:
-            advice = 'over="levels", or a node that is not steady'
+        if not self.optimizers:
+            advice = "pyopnb.stability(model, feeds), or a node that is not steady"
             lines.append(f"no optimizer that ONNX Runtime names accounts for it {tried}: {advice}")
             return "\n".join(lines)
-        culprit = f"{' and '.join(self.optimizers)} changed"
-        if self.level:
-            culprit = f"{self.level} changes"
-        lines.insert(0, f"{culprit} the numbers {tried}")
+        lines.insert(0, f"{' and '.join(self.optimizers)} changed the numbers {tried}")
         if self.remaining is not None:
             lines.append(f"without: {self.remaining.headline()[0]}")
         for text in self.nodes[:_NODES_SHOWN]:
@@ -177,7 +165,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
     nodes = tuple(_changed_nodes(model, full.executed, run.executed))
     in_order = tuple(name for name in names if name in smallest)
     remaining = trials.compare(run)
-    return OptimizerDiff(diff, in_order, remaining, nodes, "", names, trials.sessions)
+    return OptimizerDiff(diff, in_order, remaining, nodes, names, trials.sessions)
 
 
 def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterator[str]:
@@ -211,17 +199,3 @@ def _label(graph: GraphProto, indices: Sequence[int]) -> str:
     nodes = [graph.node[index] for index in indices]
     names = " + ".join(node.name or first_output(node) for node in nodes)
     return f"{names} ({' + '.join(node.op_type for node in nodes)})"
-
-
-def find_level(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> OptimizerDiff:
-    """Find the lowest level of optimization that changes the numbers."""
-    levels = tuple(optimization_levels())
-    with tracking("sessions", len(levels) + 1):
-        trials = _Trials(model, feeds, tolerances)
-        remaining = None
-        for level in levels:
-            diff = trials.compare(trials.run(level))
-            if not diff.ok:
-                return OptimizerDiff(diff, (), remaining, (), level, levels, trials.sessions)
-            remaining = diff
-    return OptimizerDiff(diff, suspects=levels, sessions=trials.sessions)
