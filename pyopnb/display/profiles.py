@@ -11,9 +11,8 @@ from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.view import View, view
 from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.messages import plural, sanitize
+from pyopnb.engine.ops.messages import plural
 from pyopnb.engine.ops.text_table import Table
-from pyopnb.errors import InputError
 from pyopnb.traces.profile import Profile
 from pyopnb.traces.spread import Spread, microseconds
 
@@ -22,7 +21,6 @@ __all__ = ["view_profile", "view_profile_diff"]
 _ROWS = 40
 # The table of a diff takes at most this many bytes.
 _BYTES = 120_000
-_LEGENDS = {"time": "median time", "python": "median time in Python"}
 _ABOUT_DIFF = (
     "slower, faster: the middle halves of the runs do not overlap, "
     "and the medians are over 1 µs apart"
@@ -30,24 +28,14 @@ _ABOUT_DIFF = (
 
 
 @view.register(Profile)
-def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
-    """Show a profile.
+def view_profile(thing: Profile, **options: Any) -> View:
+    """Show a profile, with its nodes in the colors of their median times.
 
     Parameters
     ----------
-    by : {"time", "python"}
-        What colors the nodes: the median time, or the part of it in Python.
     **options
         As of `view_model`.
-
-    Raises
-    ------
-    InputError
-        The profile cannot be colored like that.
     """
-    if by not in _LEGENDS:
-        expected = " or ".join(_LEGENDS)
-        raise InputError("show, by", expected=expected, got=sanitize(by), next='by="time"')
     title = thing.title()
     head = [paragraph(f"<b>{escape(title)}</b><br>{escape(thing.headline(), 400)}")]
     head += map(note, thing.remarks)
@@ -56,17 +44,13 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     colors: dict[str, float] = {}
     notes: dict[str, str] = {}
     for node in thing.nodes:
-        # A node that never called Python has no part in it.
-        part = node.python
-        if by == "time":
-            part = node.total
         group = ""
         if len(node.outputs) > 1:
             group = f" ({node.node})"
         for name in firsts.intersection(node.outputs):
-            colors[name] = 0.0 if part is None else part.median / 1e6
+            colors[name] = node.total.median / 1e6
             notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
-    defaults = {"colors": colors, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
+    defaults = {"colors": colors, "legend": "median time", "unit": "s", "notes": notes}
     nodes = thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing)))
     tables = [details(plural(len(thing.nodes), "node"), nodes, open=True), _op_types_table(thing)]
     model = thing.model

@@ -40,7 +40,6 @@ def show(thing: Any, **options: Any) -> View:
           color and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
           the mouse;
         - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colors mean;
-        - for a profile: ``by="time"`` or ``"python"``;
         - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
           many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other
           trainings into the same charts;

@@ -260,7 +260,7 @@ class Profile(NamedItems, Displayable):
 
     @hide_internal_frames
     @check_arguments
-    def to_chrome(self, path: str | os.PathLike[str], runs: str = "all") -> None:
+    def to_chrome(self, path: str | os.PathLike[str]) -> None:
         """Write the events as JSON that https://ui.perfetto.dev and ``chrome://tracing`` open.
 
         The ONNX Runtime threads and the Python ``compute`` have separate tracks.
@@ -269,13 +269,9 @@ class Profile(NamedItems, Displayable):
         ----------
         path : path
             The name may have any ending; ``.json`` is usual.
-        runs : {"all", "median"}
-            ``"median"`` writes only the run with the median time.
 
         Raises
         ------
-        InputError
-            ``runs`` is neither of these.
         ModelError, OSError
             The file cannot be written.
 
@@ -287,15 +283,7 @@ class Profile(NamedItems, Displayable):
             raise InputError(
                 "to_chrome, path", expected="a path", got=describe(path), next='"trace.json"'
             )
-        # Checked before a file is touched.
-        if runs not in ("all", "median"):
-            expected, got = '"all" or "median"', sanitize(repr(runs), 40)
-            raise InputError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
-        # Each run is a slice of the picture; the run with the median time represents all.
-        logs = self.logs
-        if runs == "median":
-            logs = [logs[np.argsort(self.walls, kind="stable")[self.runs // 2]]]
-        write_chrome(logs, Path(path))
+        write_chrome(self.logs, Path(path))
 
     # ---- text ------------------------------------------------------------------------------------
 

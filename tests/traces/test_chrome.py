@@ -26,9 +26,9 @@ def profile():
     return pyopnb.profile(pyopnb.Session(model), x=x, n=2, go=True, runs=3, warmup=1)
 
 
-def written(profile, folder, **wanted):
+def written(profile, folder):
     path = folder / "trace.json"
-    profile.to_chrome(path, **wanted)
+    profile.to_chrome(path)
     return json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
@@ -63,15 +63,7 @@ def test_python_is_inside_its_run(profile, tmp_path):
             assert event["ts"] + event["dur"] <= run["ts"] + run["dur"] + 500
 
 
-def test_the_median_run_alone(profile, tmp_path):
-    events = written(profile, tmp_path, runs="median")
-    (call,) = spans([event for event in events if event["ph"] == "X"], "calls of the session")
-    assert profile.walls[call["args"]["run"] - 1] == np.median(profile.walls)
-
-
 def test_what_cannot_be_written(profile, tmp_path):
-    with pytest.raises(pyopnb.errors.InputError, match='expected "all" or "median"'):
-        profile.to_chrome(tmp_path / "x.json", runs="first")
     with pytest.raises(pyopnb.errors.ModelError, match="a folder that can be written to"):
         profile.to_chrome(tmp_path / "nowhere" / "x.json")
     with pytest.raises(pyopnb.errors.InputError, match="a path"):
