@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,13 @@ from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
 from pyopnb.display.html import details, note
-from pyopnb.display.output_choice import choose_output, is_number, mean_of
 from pyopnb.display.photographs import looks_like_photographs
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.view import View, charts_view, view
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.engine.ops.messages import sanitize, suggest
+from pyopnb.engine.ops.result import Result
+from pyopnb.errors import InputError
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["view_sweep"]
@@ -35,7 +37,7 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
     output : str or int, optional
         By default the first that has numbers.
     """
-    name = choose_output((run.result for run in thing), output)
+    name = _choose_output(thing, output)
     varied = ", ".join(map(sanitize, thing.axes))
     title = f"{name or 'no numbers'} for {len(thing):,} values of {varied}"
     table = thing.table()._repr_html_()
@@ -48,6 +50,29 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
     else:
         charts = list(_charts(thing, name))
     return charts_view(thing, title, repr(thing), charts, parts)
+
+
+def _choose_output(thing: Sweep, wanted: str | int | None) -> str | None:
+    """Return the name of an output, by default of the first that has numbers; None without one."""
+    # All runs of a session have the same outputs, so the first that succeeded names them.
+    results = (run.result for run in thing if run.result is not None)
+    values = dict(next(results, Result({})).items())
+    names = list(values)
+    if isinstance(wanted, int) and 0 <= wanted < len(names):
+        return names[wanted]
+    if wanted is None:
+        return next((name for name in names if _is_number(values[name])), None)
+    if wanted in names:
+        return str(wanted)
+    got = sanitize(repr(wanted))
+    next_ = suggest(str(wanted), names)
+    raise InputError("show, output", expected="an output of the model", got=got, next=next_)
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is an array of numbers that is not empty."""
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    return is_array and value.dtype.kind not in "OUT" and value.size > 0
 
 
 def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
@@ -98,7 +123,7 @@ def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
     labels: list[str] = []
     arrays: list[np.ndarray] = []
     for run in thing:
-        if run.result is None or not is_number(run.result[name]):
+        if run.result is None or not _is_number(run.result[name]):
             continue
         array = np.asarray(run.result[name])
         # Pictures of other sizes or dtypes could not be compared with the first.
@@ -143,9 +168,13 @@ def _plot(thing: Sweep, name: str) -> Chart:
     quantity = name
     means = []
     for run in thing:
-        means.append(mean_of(run.result, name))
-        if run.result is not None and np.size(run.result[name]) != 1:
-            quantity = f"mean of {name}"
+        mean = None
+        if run.result is not None:
+            mean = summary_of(run.result[name]).mean
+            if np.size(run.result[name]) != 1:
+                quantity = f"mean of {name}"
+        # A run that failed leaves a gap.
+        means.append(math.nan if mean is None else float(mean))
     lines: dict[str, list[float]] = {}
     for number in range(min(per_value, _MOST_LINES)):
         labels = thing.labels(thing[number])

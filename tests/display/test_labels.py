@@ -155,14 +155,6 @@ def test_runs(session: Any) -> None:
     check(pyopnb.show(pyopnb.diff(trace, session.trace(x=x + np.float32(0.1)))).svg)
 
 
-@pytest.mark.parametrize("count", [2, 9, 1000])
-def test_maps(session: Any, count: int) -> None:
-    batches = [{"x": np.full(20, number, np.float32)} for number in range(count)]
-    found = pyopnb.map(session, batches)
-    check(pyopnb.show(found).svg)
-    assert found.plot().axes
-
-
 @pytest.mark.parametrize("count", [2, 9, 300])
 @pytest.mark.parametrize("length", [1, 50])
 def test_sweeps(session: Any, count: int, length: int) -> None:
