@@ -85,7 +85,6 @@ def line_chart(
     names: Sequence[str] = (),
     marks: Sequence[tuple[float, str]] = (),
     log_y: bool = False,
-    unit: str = "",
     limits: tuple[float, float] | None = None,
     stems: bool = False,
     dashed: Sequence[str] = (),
@@ -108,8 +107,6 @@ def line_chart(
         Numbers on the x-axis, rising, that get an upright line with a text.
     log_y : bool
         Whether the y-axis is logarithmic.
-    unit : str
-        Of the y-axis, whose numbers get prefixes.
     limits : (float, float), optional
         The ends of the y-axis; by default the least and the largest number.
     stems : bool
@@ -130,7 +127,7 @@ def line_chart(
         # A logarithmic axis has no room for numbers of 0 and less.
         values[values <= 0] = np.nan
     ticks = up.ticks(_TICKS)
-    texts = tick_texts(ticks, log=up.log, unit=unit)
+    texts = tick_texts(ticks, log=up.log)
     start = max(_MARGIN, 10 + max(text_width(text, SMALL) for text in texts))
     plot = _Plot(axis_for(points, log=_is_geometric(points)), up, start, *size)
     shapes: list[Shape] = []
