@@ -102,7 +102,7 @@ def entries() -> tuple[Entry, ...]:
     Returns
     -------
     tuple of Entry
-        The catalog's own operators in the order of their file names, then those of installed
+        The catalog's own operators in the order of their file names, then operators of installed
         packs.
     """
     loaded = []
@@ -156,7 +156,7 @@ def find_refusal(name: str) -> EntryRefusal | None:
 
 
 def entries_named(name: str) -> list[Entry]:
-    """Return the operators that have this name in model files, whatever inputs they take."""
+    """Return the operators that have this name in model files, for all numbers of inputs."""
     return [entry for entry in entries() if name in entry.names]
 
 

@@ -78,7 +78,7 @@ class ATen:
 
 
 def _convert(torch, value, declared):
-    """Convert an input to what a function of torch declares: a tensor, a list or a number."""
+    """Convert an input to the kind that a torch function declares: a tensor, a list or a number."""
     if value is None:
         return None
     if "Tensor" in declared:

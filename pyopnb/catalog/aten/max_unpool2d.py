@@ -25,7 +25,7 @@ class max_unpool2d:
         height, width = (int(size) for size in output_size)
         shape = (*x.shape[:-2], height * width)
         images = np.zeros(shape, x.dtype)
-        # Places are counted inside each image and channel, unlike those of the ONNX MaxUnpool.
+        # Places are counted inside each image and channel, unlike in the ONNX MaxUnpool.
         positions = indices.reshape(*x.shape[:-2], math.prod(x.shape[-2:]))
         np.put_along_axis(images, positions, x.reshape(positions.shape), axis=-1)
         return images.reshape(*x.shape[:-2], height, width)

@@ -44,7 +44,7 @@ class HeatmapMaxKeypoint:
 
     def _refine(self, heatmap, row, column):
         """Return how far the quadratic's maximum is from the pixel, in x and y, and its value."""
-        # Beyond the edge, the pixel on the other side stands for the one that is missing.
+        # Beyond the edge, the pixel on the other side replaces the missing one.
         padded = np.pad(heatmap, 1, mode="reflect")
         window = padded[row : row + 3, column : column + 3]
         slope_across = window[1, 2] - window[1, 0]

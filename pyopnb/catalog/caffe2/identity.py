@@ -25,5 +25,5 @@ class AliasWithName:
         return x.copy()
 
     def lowered(self, x):
-        # Outside of Python, nobody owns the memory twice.
+        # Outside of Python, no memory is owned twice.
         return "(x) => (y) { y = Identity(x) }"

@@ -15,7 +15,7 @@ NAMES = ("com.microsoft::DecoderAttention",)
 
 
 class DecoderAttention:
-    """Attend to the tokens so far, or with ``static_kv`` to those of the encoder.
+    """Attend to the tokens so far, or with ``static_kv`` to the encoder's tokens.
 
     With ``use_past``, the cache is longer by the new tokens afterwards, or for the encoder's
     tokens it is all there is.
@@ -59,7 +59,7 @@ class DecoderAttention:
             projected = projected + widen(bias[width:])
             keys, values = (self._heads(part) for part in np.split(projected, 2, axis=-1))
             if has_past:
-                # New tokens come after those of the cache.
+                # New tokens come after the tokens in the cache.
                 keys = np.concatenate([widen(key_cache), keys], axis=2)
                 values = np.concatenate([widen(value_cache), values], axis=2)
         attended = np.empty(query.shape, query.dtype)

@@ -1,7 +1,7 @@
 """Irfft of com.microsoft, the inverse of Rfft.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1. Like the CUDA kernel, it divides by the size of the signal, whatever ``normalized`` says.
+version 1. Like the CUDA kernel, it divides by the size of the signal, and ignores ``normalized``.
 Differs: the last axis of a signal is taken to be even. Tested against the NumPy numpy.fft, to 1e-5
 (float32).
 """

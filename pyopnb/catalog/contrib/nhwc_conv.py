@@ -44,7 +44,7 @@ class NhwcConv:
     def compute(self, x, weight, bias=None):
         # Views with channels first, as the core wants them.
         images = np.moveaxis(x, -1, 1)
-        # Weights have their channels last, too, whatever the schema's text says.
+        # Weights also have their channels last; the schema's text is wrong.
         kernels = np.moveaxis(weight, -1, 1)
         pads = pads_of(
             self.auto_pad,

@@ -1,7 +1,7 @@
 """PackedMultiHeadAttention of com.microsoft, attention of a batch of sentences without its padding.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
-1. Queries, keys and values are projected before, and may stand in one tensor of
+1. Queries, keys and values are projected before, and may be in one tensor of
 [token,head,3,size]. Tested against the ONNX Runtime Attention on a sentence at a time, to 1e-5
 (float32).
 """

@@ -86,7 +86,7 @@ class PagedAttention:
                 cosine = widen(cos_cache[positions])
                 sine = widen(sin_cache[positions])
                 rotary = (cosine[:, None], sine[:, None])
-            # Keys are cached after normalization and rotation, so that nobody rotates them twice.
+            # Keys are cached after normalization and rotation, so that they are rotated once.
             queries = self._prepare(query[start:end], self.heads, query_norm, rotary)
             keys = self._prepare(key[start:end], self.key_heads, key_norm, rotary)
             targets = table[past:] if slot_mapping is None else slot_mapping[start:end]

@@ -25,7 +25,7 @@ class QLinearReduceMean:
         shifted = data.astype(np.float32)
         if data_zero_point is not None:
             shifted = shifted - data_zero_point.astype(np.float32)
-        # An empty list stands for all axes.
+        # An empty list means all axes.
         axes = self.axes or None
         mean = (shifted * data_scale).mean(axis=axes, keepdims=self.keepdims, dtype=np.float32)
         # Halves go to the even number, as QuantizeLinear rounds.

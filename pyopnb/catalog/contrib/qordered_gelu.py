@@ -17,7 +17,7 @@ class QOrderedGelu:
     """Dequantize, apply the exact Gelu, and quantize again."""
 
     def __init__(self, order_X: int = 1, order_Y: int = -1):
-        # Without its own order, the result has that of the input.
+        # Without its own order, the result has the order of the input.
         if order_Y not in (-1, order_X):
             raise ValueError(f"order_Y: expected order_X, {order_X}, got {order_Y}")
 

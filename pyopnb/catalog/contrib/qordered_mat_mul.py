@@ -27,8 +27,8 @@ class QOrderedMatMul:
         return a.like(shape=(*a.shape[:-1], None) if a.shape else None)
 
     def compute(self, a, scale_a, b, scale_b, scale_y, bias=None, c=None, scale_c=None):
-        # By columns, each column of B lies in one piece, whichever of its two
-        # shapes the file gives it.
+        # By columns, each column of B lies in one piece, for both shapes that files
+        # give it.
         columns = b.reshape(*b.shape[:-2], -1, a.shape[-1])
         columns = columns.astype(np.int32)
         # Sums of int8 products need 32 bits.

@@ -27,7 +27,7 @@ class ReduceSumInteger:
             wide = np.int32
         else:
             wide = np.uint32
-        # An empty list stands for all axes.
+        # An empty list means all axes.
         axes = self.axes or None
         result = data.sum(axis=axes, dtype=wide, keepdims=self.keepdims)
         return np.asarray(result)

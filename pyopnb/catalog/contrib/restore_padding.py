@@ -24,7 +24,7 @@ class RestorePadding:
         batch, length = token_offset.shape
         shape = (batch * length, tokens.shape[-1])
         restored = np.zeros(shape, tokens.dtype)
-        # Offsets of the tokens come first, and those of the padding after them.
+        # Offsets of the tokens come first, and offsets of the padding after them.
         restored[token_offset.ravel()[: len(tokens)]] = tokens
         return restored.reshape(batch, length, -1)
 

@@ -1,7 +1,7 @@
 """Rfft of com.microsoft, the Fourier transform of real signals in the torch exports for GPUs.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/contrib_defs.cc,
-version 1. Like the CUDA kernel, it does not scale, whatever ``normalized`` says. Tested against
+version 1. Like the CUDA kernel, it does not scale, and ignores ``normalized``. Tested against
 the NumPy numpy.fft, to 1e-5 (float32).
 """
 

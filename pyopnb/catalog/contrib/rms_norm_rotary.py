@@ -56,7 +56,7 @@ class RMSNormRotary:
             normalized = rows * (1 / root)
         else:
             normalized = rows / root
-        # The scale is float32, whatever the input is.
+        # The scale is float32 for every input.
         normalized = normalized * scale
         rounds = not is_float32 and (is_prefill or not self.is_wide)
         if not is_float32:

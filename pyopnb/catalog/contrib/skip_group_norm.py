@@ -1,7 +1,7 @@
 """SkipGroupNorm of com.microsoft, which the optimizer of Stable Diffusion XL writes for GPUs.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc,
-version 1; the shapes that ``skip`` may have are those of the kernel in
+version 1; ``skip`` may have the shapes that the kernel takes in
 contrib_ops/cuda/diffusion/group_norm.cc. Tested against a loop by its definition, to 1e-4.
 """
 

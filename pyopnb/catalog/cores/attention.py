@@ -24,7 +24,7 @@ def softmax(scores: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
     Parameters
     ----------
     scores : ndarray
-        float[...,T]; -inf for what is masked.
+        float[...,T]; -inf where masked.
     sink : ndarray, optional
         float[...,1], logits that take part in the sum and have no result.
 
@@ -63,7 +63,7 @@ def attend_heads(
     query, key, value : ndarray
         float32[H,S,D], [H,T,D] and [H,T,V].
     scale : float
-        0 stands for 1 / √D.
+        0 means 1 / √D.
     bias : ndarray, optional
         Is added to scores; broadcasts to [H,S,T].
     is_visible : ndarray, optional

@@ -1,4 +1,4 @@
-"""Boxes that are moved and scaled by what a detector's head predicts."""
+"""Boxes that are moved and scaled by the predictions of a detector's head."""
 
 from __future__ import annotations
 

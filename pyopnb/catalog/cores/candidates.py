@@ -67,7 +67,7 @@ def best_candidates(
 def decode_boxes(
     boxes: np.ndarray, anchors: np.ndarray | None, image: int, *, has_centers: bool
 ) -> np.ndarray:
-    """Return corners of an image's boxes, after anchors were moved by what a head predicts.
+    """Return corners of an image's boxes, after the head's predictions moved the anchors.
 
     Parameters
     ----------

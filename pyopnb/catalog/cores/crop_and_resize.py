@@ -25,7 +25,7 @@ def crop_and_resize(
         float32[C,H,W].
     box : ndarray
         float32[4], y1, x1, y2 and x2; 0 is the middle of the first pixel, and 1
-        that of the last one.
+        the middle of the last one.
     size : pair of int
         A crop of one row or column samples its middle.
     outside : float

@@ -13,7 +13,7 @@ IGNORED = -1
 
 
 def output_dtype(output_type: int, otherwise: np.dtype) -> np.dtype:
-    """Return the dtype of a node's ``output_type``, where 0 is that of the scores."""
+    """Return the dtype of a node's ``output_type``, where 0 means the dtype of the scores."""
     return find_dtype(output_type).numpy if output_type else otherwise
 
 
@@ -84,7 +84,7 @@ def loss_gradient(
     ignored: int,
     reduction: str,
 ) -> np.ndarray:
-    """Compute the gradient of the scores from that of the loss, as `cross_entropy` takes them.
+    """Compute the gradient of the scores from the loss gradient, as `cross_entropy` takes them.
 
     It is float64.
     """

@@ -67,7 +67,7 @@ def gaussian_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 def suppress_gaussian(
     boxes: np.ndarray, classes: np.ndarray, threshold: float, limit: int
 ) -> np.ndarray:
-    """Keep each box that is less similar than a threshold to those of its class kept before it.
+    """Keep each box that is less similar than a threshold to all kept before it in its class.
 
     Parameters
     ----------

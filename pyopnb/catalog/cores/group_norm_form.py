@@ -7,7 +7,7 @@ from pyopnb.engine.ops.types import TensorType
 
 __all__ = ["group_norm_form", "instance_norm_form"]
 
-# In a shape of Reshape, 0 stands for the length that the axis has.
+# In a shape of Reshape, 0 means the length that the axis has.
 _EACH_CHANNEL = 0
 
 

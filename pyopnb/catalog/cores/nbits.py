@@ -34,12 +34,12 @@ def unpack_nbits(
     per_byte = 8 // bits
     shifts = np.arange(per_byte, dtype=np.uint8)
     shifts = shifts * np.uint8(bits)
-    # Several levels stand in a byte.
+    # A byte holds several levels.
     levels = packed[..., None] >> shifts
     levels = levels & np.uint8(2**bits - 1)
     blocks = levels.reshape(outputs, -1, block_size)
     blocks = blocks.astype(np.float32)
-    # Without zero points, the middle level stands for 0.
+    # Without zero points, the middle level means 0.
     weights = blocks - 2 ** (bits - 1)
     weights = weights * widen(scales).reshape(outputs, -1, 1)
     return weights.reshape(outputs, -1)[:, :columns]

@@ -19,7 +19,7 @@ def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np
     broadcast : int
         0 where both have one shape.
     axis : int, optional
-        The axis of ``a`` that the first one of ``b`` stands for; without it, the last axes
+        The axis of ``a`` that matches the first one of ``b``; without it, the last axes
         of both go together.
 
     Returns
@@ -68,7 +68,7 @@ class OldArithmetic:
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> Any:
         """Combine the inputs."""
-        # Today's rule would align the last axes, whatever the node says.
+        # Today's rule would align the last axes, against the node's axis.
         return self.combine(a, _align(a, b, self.broadcast, self.axis))
 
     def combine(self, a: Any, b: Any) -> Any:

@@ -30,7 +30,7 @@ FLOAT, INT32, INT64, _DOUBLE = 1, 6, 7, 11
 """The ONNX numbers of dtypes, for Cast."""
 
 LOWEST = float(np.finfo(np.float32).min)
-"""Stands for what is not there, as the notation has no infinity."""
+"""Marks a missing value, as the notation has no infinity."""
 
 
 def dtype_number(tensor_type: TensorType) -> int:
@@ -72,7 +72,7 @@ def item_of(argument: Any, default: Any) -> Any:
 def resize_form(x: TensorType, scales: Any, mode: str) -> str:
     """Write a function that scales the rows and columns of images.
 
-    Coordinates are asymmetric: a pixel stands for its upper left corner.
+    Coordinates are asymmetric: a pixel is at its upper left corner.
     """
     height, width = scales
     return f"""(x) => (y) {{

@@ -85,5 +85,5 @@ def select_per_class(
 
 
 def _column(boxes: np.ndarray, label: int | np.ndarray) -> int | np.ndarray:
-    """Return which box is that of a class: all classes may share one."""
+    """Return which box belongs to a class: all classes may share one."""
     return label if boxes.shape[2] > 1 else 0

@@ -38,7 +38,7 @@ def rotated_overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     radii = radii + np.hypot(box[2], box[3])
     distances = np.hypot(relative[:, 0], relative[:, 1])
     near = distances <= radii / 2
-    # Where the axes are those of the one box, it lies between two numbers in x, and in y.
+    # In the axes of the one box, it lies between two numbers in x, and in y.
     x, y, width, height, angle = relative[near].T[..., None]
     cosine, sine = np.cos(box[4]), np.sin(box[4])
     center_x = x * cosine + y * sine

@@ -14,7 +14,7 @@ NAMES = ("mmdeploy::MMCVMultiScaleDeformableAttention",)
 class MMCVMultiScaleDeformableAttention:
     """Sample values on all levels at each query's points, and sum them by the attention weights.
 
-    The heads of a query stand in one axis of the result, float[B,Q,M·D].
+    The heads of a query share one axis of the result, float[B,Q,M·D].
     """
 
     def __init__(self, im2col_step: int = 64):

@@ -18,8 +18,8 @@ NAMES = ("mmdeploy::NMSRotated",)
 class NMSRotated:
     """Select turned boxes in each image and class, as rows of image, class and box.
 
-    The best box of a class suppresses those that it overlaps by more than
-    ``iou_threshold``, whatever their score. Of what is left, the boxes with a score over
+    The best box of a class suppresses all that it overlaps by more than
+    ``iou_threshold``, with any score. Of the remaining boxes, the ones with a score over
     ``score_threshold`` are returned.
     """
 

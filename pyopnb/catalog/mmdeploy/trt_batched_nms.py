@@ -24,7 +24,7 @@ class TRTBatchedNMS:
     A box counts if its score is over the threshold, and is suppressed if it overlaps a better one
     of its class by more than ``iou_threshold``. Rows after the boxes that were found have label and
     index -1. A node has the third output, the numbers of the boxes, only with ``return_index``;
-    with boxes for each class, a number counts the boxes of one class after those of another. A box
+    with boxes for each class, a number counts the boxes of one class after another. A box
     whose corners are swapped overlaps none.
     """
 

@@ -60,7 +60,7 @@ class TRTBatchedRotatedNMS:
         for best in select_per_class(boxes, scores, self._suppress, **self.rules):
             # Rows after these stay as padding.
             rows = len(best.numbers)
-            # All five numbers are clipped, the angle as well.
+            # All five numbers are clipped, including the angle.
             turned = best.boxes.clip(0, 1) if self.clips else best.boxes
             detections[best.image, :rows, :5] = turned
             detections[best.image, :rows, 5] = best.scores

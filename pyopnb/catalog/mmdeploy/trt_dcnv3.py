@@ -79,6 +79,6 @@ class TRTDCNv3:
         middles = center - self.pad[axis]
         middles = middles + np.arange(outputs) * self.stride[axis]
         points = np.arange(self.kernel[axis]) * self.dilation[axis] - center
-        # The scale spreads the points around the middle, too.
+        # The scale also spreads the points around the middle.
         result = middles[:, None].astype(np.float32)
         return result + points.astype(np.float32) * self.scale

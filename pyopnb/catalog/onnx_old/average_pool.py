@@ -18,7 +18,7 @@ VERSIONS = (1,)
 
 
 class AveragePool_1:
-    """Replace each window by the mean of those of its pixels that are in the image."""
+    """Replace each window by the mean of its pixels that are in the image."""
 
     def __init__(
         self,

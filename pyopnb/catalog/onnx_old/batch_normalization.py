@@ -14,7 +14,7 @@ VERSIONS = (1, 6)
 
 
 class BatchNormalization_1:
-    """Normalize by running statistics, or in training by those of the batch.
+    """Normalize by running statistics, or in training by the statistics of the batch.
 
     In training, the outputs after the first one are the new running mean and variance, and the
     batch's mean and variance. With ``spatial`` 0, each position has statistics of its own.

@@ -25,7 +25,7 @@ class Clip_1:
         return x
 
     def compute(self, x):
-        # Float32's limits do not fit into float16, whose infinities stand for them.
+        # The limits of float32 do not fit into float16, and become its infinities.
         with np.errstate(over="ignore"):
             lowest, highest = np.array(self.limits).astype(x.dtype)
         return x.clip(lowest, highest)

@@ -13,7 +13,7 @@ NAMES = ("::ConstantFill",)
 class ConstantFill:
     """Make a tensor of one value.
 
-    The shape is the attribute's, or that of the input; with ``input_as_shape``, the input's
+    The shape comes from the attribute or the input; with ``input_as_shape``, the input's
     elements are the shape. ``extra_shape`` is appended.
     """
 

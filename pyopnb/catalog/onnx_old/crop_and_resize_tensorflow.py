@@ -30,7 +30,7 @@ class CropAndResize:
         if not self.is_channels_first:
             maps = np.moveaxis(maps, -1, 1)
         shape = (len(boxes), maps.shape[1], *size)
-        # TensorFlow gives float32, whatever the images are.
+        # TensorFlow gives float32 for all images.
         crops = np.empty(shape, np.float32)
         crop_size = tuple(int(length) for length in size)
         for position, (box, number) in enumerate(zip(boxes, numbers, strict=True)):

@@ -1,7 +1,7 @@
 """GRUUnit, one step of a GRU from Caffe2.
 
 Defined in onnx/onnx v1.2.2, docs/Operators.md, as an experimental operator without a formula; the
-formula is that of pytorch/pytorch v1.13.1, caffe2/operators/gru_unit_op.h. Tested against its
+formula comes from pytorch/pytorch v1.13.1, caffe2/operators/gru_unit_op.h. Tested against its
 formula in NumPy in float64, to 1e-5.
 """
 

@@ -14,5 +14,5 @@ class Pow_1(OldArithmetic):
     """Raise to the power of the second input, broadcast from ``axis`` on."""
 
     def combine(self, base, exponent):
-        # NaN to the power of 0 is 1, in C++ as well.
+        # NaN to the power of 0 is 1, also in C++.
         return base**exponent

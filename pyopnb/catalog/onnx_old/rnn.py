@@ -41,7 +41,7 @@ class RNN_1:
             total = row @ widen(weight[number]).T
             total = total + states[0] @ widen(recurrence[number]).T
             if bias is not None:
-                # The bias of the input stands before that of the recurrence.
+                # The bias of the input comes before the bias of the recurrence.
                 total = total + widen(bias[number]).reshape(2, -1).sum(0)
             if self.clip:
                 total = total.clip(-self.clip, self.clip)

@@ -1,7 +1,7 @@
 """Split of ONNX version 1, whose lengths are an attribute or an input.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Split-1. Differs: a node with neither sizes nor an
-attribute is refused: it is split evenly among its outputs, whose number no op is told. Tested
+attribute is refused: it is split evenly among its outputs, whose number an op cannot know. Tested
 against the NumPy slices, exactly.
 """
 

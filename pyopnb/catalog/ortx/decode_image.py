@@ -26,6 +26,6 @@ class DecodeImage:
 
     def compute(self, data: "uint8[N]"):
         image = importlib.import_module("PIL.Image").open(io.BytesIO(data.tobytes()))
-        # Gray images and palettes get three channels as well; an alpha channel is dropped.
+        # Gray images and palettes also get three channels; an alpha channel is dropped.
         pixels = np.asarray(image.convert("RGB"))
         return pixels if self.is_rgb else np.ascontiguousarray(pixels[..., ::-1])

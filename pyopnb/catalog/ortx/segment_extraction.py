@@ -16,7 +16,7 @@ class SegmentExtraction:
         return labels.like(shape=(None, 2)), labels.like(shape=(None,))
 
     def compute(self, labels) -> ("int64[S,2]", "int64[S]"):
-        # Files have a batch of one as well.
+        # Files also have a batch of one.
         row = labels.ravel()
         # A run ends where the next label differs.
         changes = np.flatnonzero(row[1:] != row[:-1]) + 1

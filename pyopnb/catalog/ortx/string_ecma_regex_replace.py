@@ -1,7 +1,7 @@
 """StringECMARegexReplace of onnxruntime-extensions, a replacement by JavaScript's expressions.
 
 Defined in microsoft/onnxruntime-extensions v0.15.2, operators/text/string_ecmaregex_replace.cc.
-Differs: the Python expressions are nearly those of ECMAScript: a dollar sign also matches before a
+Differs: the Python expressions are nearly the ECMAScript ones: a dollar sign also matches before a
 last line break, and a dot matches a carriage return. Tested against onnxruntime-extensions,
 exactly.
 """

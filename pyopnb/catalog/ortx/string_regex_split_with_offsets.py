@@ -1,9 +1,9 @@
-"""StringRegexSplitWithOffsets of onnxruntime-extensions, which splits strings at what matches.
+"""StringRegexSplitWithOffsets of onnxruntime-extensions, which splits strings at matches.
 
 Defined in microsoft/onnxruntime-extensions v0.15.2,
 operators/text/re2_strings/string_regex_split.cc. A delimiter is the first group of the pattern;
 without a group, nothing is split. Offsets are in bytes of UTF-8. Differs: the expressions are
-the Python instead of those of RE2. Tested against onnxruntime-extensions, exactly.
+Python ones, not the RE2 ones. Tested against onnxruntime-extensions, exactly.
 """
 
 import re
@@ -16,7 +16,7 @@ NAMES = ("ai.onnx.contrib::StringRegexSplitWithOffsets",)
 class StringRegexSplitWithOffsets:
     """Split strings at delimiters.
 
-    Delimiters that match the second pattern are pieces, too. The outputs are the pieces, where each
+    Delimiters that match the second pattern are also pieces. The outputs are the pieces, where each
     begins and ends in its string, and the number of the first piece of each string.
     """
 

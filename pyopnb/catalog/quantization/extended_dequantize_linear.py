@@ -1,7 +1,7 @@
 """ExtendedDequantizeLinear of AMD's Quark, DequantizeLinear for more dtypes.
 
-Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is ONNX's
-DequantizeLinear for int16, int32, float16 and bfloat16 as well. Tested against ONNX Runtime's
+Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is the ONNX
+DequantizeLinear, also for int16, int32, float16 and bfloat16. Tested against the ONNX Runtime
 DequantizeLinear, to 1e-6.
 """
 

@@ -1,7 +1,7 @@
 """ExtendedQuantizeLinear of AMD's Quark, QuantizeLinear for more dtypes.
 
-Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is ONNX's
-QuantizeLinear for int16, int32, float16 and bfloat16 as well. Without a zero point, the result is
+Defined in amd/Quark 1d27b55, quark/onnx/operators/custom_ops/__init__.py. It is the ONNX
+QuantizeLinear, also for int16, int32, float16 and bfloat16. Without a zero point, the result is
 uint8. Tested against the ONNX Runtime QuantizeLinear, exactly.
 """
 

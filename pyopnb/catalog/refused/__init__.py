@@ -1,1 +1,1 @@
-"""Operators that nobody can run faithfully in NumPy: each file says why, and what to do instead."""
+"""Operators that cannot run faithfully in NumPy: each file says why, and what to do instead."""

@@ -1,7 +1,7 @@
 """Gradient, an operator of the ONNX preview that names other parts of its graph.
 
 Defined in onnx/onnx, docs/Operators.md, domain ai.onnx.preview.training, version 1. The node has no
-formula: it stands for the derivative of the nodes between the tensors that its attrs name.
+formula: it means the derivative of the nodes between the tensors that its attrs name.
 """
 
 NAMES = ("ai.onnx.preview.training::Gradient",)

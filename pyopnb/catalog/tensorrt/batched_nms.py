@@ -2,7 +2,7 @@
 
 Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin/batchedNMSInference.cu and
 plugin/common/kernels/allClassNMS.cu. Differs: equal scores come in the order of the input, where
-the plugin's order is any; scores of float16 keep all bits, whatever scoreBits is; and keepTopK may
+the plugin's order is any; scores of float16 keep all bits for any scoreBits; and keepTopK may
 be over topK, where the plugin writes nothing. Tested against the ONNX Runtime NonMaxSuppression,
 exactly.
 """

@@ -1,7 +1,7 @@
 """CropAndResize and CropAndResizeDynamic of TensorRT, for Faster R-CNN of TAO and UFF files.
 
-Defined in NVIDIA/TensorRT v10.12.0, plugin/cropAndResizePlugin/cropAndResizePlugin.cpp. The rule is
-that of TensorFlow, whose own operator has four inputs. Tested against the ONNX Runtime
+Defined in NVIDIA/TensorRT v10.12.0, plugin/cropAndResizePlugin/cropAndResizePlugin.cpp. The rule
+comes from TensorFlow, whose own operator has four inputs. Tested against the ONNX Runtime
 CropAndResize of com.microsoft, to 1e-4.
 """
 

@@ -1,7 +1,7 @@
 """EfficientIdxNMS_TRT, which gives the numbers of the boxes as well, for masks and key points.
 
 Defined in laugh12321/TensorRT-YOLO afc06ec,
-modules/plugin/efficientIdxNMSPlugin/efficientIdxNMSInference.cu. The rules are those of
+modules/plugin/efficientIdxNMSPlugin/efficientIdxNMSInference.cu. The rules come from
 EfficientNMS_TRT. Differs: as EfficientNMS_TRT; and with boxes for each class, the number is the
 box's, where the plugin gives (box * classes + class) % boxes. Tested against ONNX Runtime's
 NonMaxSuppression, and the input's boxes at its numbers, exactly.

@@ -1,8 +1,8 @@
 """VoxelGeneratorPlugin, with which TAO's PointPillars gathers points in columns.
 
 Defined in NVIDIA/TensorRT v10.12.0, plugin/voxelGeneratorPlugin/voxelGenerator.cpp. Differs: the
-order of the columns, and of the points in them, is that of the points in the input; on the GPU it
-is a race. Tested against a loop by its definition, to 1e-4.
+columns, and the points in them, have the order of the points in the input; on the GPU it is a
+race. Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

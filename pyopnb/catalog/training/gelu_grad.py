@@ -19,7 +19,7 @@ class GeluGrad:
 
     def compute(self, gradient, x):
         wide = wide_dtype(x.dtype)
-        # The slope is that of erf, which no approximation by tanh has.
+        # The slope belongs to erf, not to an approximation by tanh.
         slope = gelu_slope(x.astype(wide))
         result = gradient.astype(wide) * slope
         return result.astype(gradient.dtype)

@@ -1,7 +1,7 @@
 """YieldOp of onnxruntime-training, at which a program takes outputs and gives their gradients.
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
-version 1. No file has the program. Differs: the gradients are 1, those of the outputs' sum: of a
+version 1. No file has the program. Differs: the gradients are 1, as of the outputs' sum: of a
 model that returns its loss they are right, and for others the cell that pyopnb.skeleton writes is
 the one to change. Tested against the derivative of a sum, exactly.
 """
@@ -20,7 +20,7 @@ class YieldOp:
         self, full_shape_outputs: list[int] = [], non_differentiable_outputs: list[int] = []
     ):
         self.without_gradients = set(non_differentiable_outputs)
-        # Numbers that nobody asked for are said, once where the session is made.
+        # Warn of invented numbers, once, where the session is made.
         warnings.warn(
             "YieldOp: no program gives the gradients of the outputs, so they are 1, those of their "
             "sum. Try: pyopnb.skeleton(model, node) to give others",
