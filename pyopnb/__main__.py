@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import json
 import os
 import sys
 import traceback
@@ -21,9 +20,7 @@ from typing import Any
 import onnx
 
 import pyopnb
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
-from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import document, escape
 from pyopnb.engine.models.io import read_model, to_model
@@ -39,13 +36,6 @@ _DIFFERENT = 1
 _ERROR = 2
 # Arrays have several endings: see `ENDINGS`.
 _MODEL = ".onnx"
-_SAVED_DIFF = ".json"
-# A saved diff names its format, and the format tells which class reads it back.
-_FORMATS: dict[str, Any] = {
-    "pyopnb.diff": Diff,
-    "pyopnb.model-diff": ModelDiff,
-    "pyopnb.trace-diff": TraceDiff,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,10 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="{diff,show,missing,fill,catalog}")
 
     diff = commands.add_parser("diff", help="compare two files", description=_diff.__doc__)
-    diff.add_argument(
-        "a", help="a model (.onnx), arrays (.npz, .npy, .pb), or a saved diff (.json)"
-    )
-    diff.add_argument("b", nargs="?", help="the reference; omitted for a saved diff")
+    diff.add_argument("a", help="a model (.onnx), or arrays (.npz, .npy, .pb)")
+    diff.add_argument("b", help="the reference")
     diff.add_argument(
         "--feeds",
         metavar="F.npz",
@@ -148,9 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
     diff.add_argument("--stol", type=float, help="… + stol * the largest |b| of the array")
-    diff.add_argument(
-        "--json", action="store_true", help="print JSON, which this command and from_json can read"
-    )
+    diff.add_argument("--json", action="store_true", help="print JSON, which from_json can read")
     diff.add_argument("--html", metavar="OUT.html", help="also write an HTML page")
     diff.set_defaults(command=_diff)
 
@@ -221,7 +207,7 @@ def _diff(args: argparse.Namespace) -> int:
     Models are compared by their nodes or, with feeds, by their outputs. Outputs that differ are
     followed by the first divergence.
     """
-    kinds = [_kind(path) for path in (args.a, args.b) if path is not None]
+    kinds = [_kind(args.a), _kind(args.b)]
     if args.feeds is not None and kinds != [_MODEL, _MODEL]:
         raise InputError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
     if args.trace and args.feeds is None:
@@ -231,20 +217,14 @@ def _diff(args: argparse.Namespace) -> int:
     if args.on and args.feeds is None:
         raise InputError("diff --on", expected="--feeds with it", got="none", next="--feeds F.npz")
     trace_diff = None
-    if kinds == [_SAVED_DIFF]:
-        result = _load_diff(args.a)
-        if (args.rtol, args.atol, args.stol) != (None, None, None):
-            result = result.judged(rtol=args.rtol, atol=args.atol, stol=args.stol)
-    elif len(kinds) == 1 or _SAVED_DIFF in kinds or kinds.count(_MODEL) == 1:
-        # Everything else that is compared has two sides of the same sort.
-        expected = "two models, two files of arrays, or one saved diff"
+    if kinds.count(_MODEL) == 1:
+        expected = "two models, or two files of arrays"
         raise InputError("diff", expected=expected, got=" and ".join(kinds))
-    else:
-        # The other the runtime tensors are there anyway, and say where the difference begins.
-        result = _compare(args, args.trace or args.on is not None)
-        # Outputs that differ raise the question where the difference begins.
-        if args.feeds is not None and not args.trace and args.on is None and not result.ok:
-            trace_diff = _compare(args, True)
+    # Another runtime gives all tensors anyway, and they say where the difference begins.
+    result = _compare(args, args.trace or args.on is not None)
+    # Outputs that differ raise the question where the difference begins.
+    if args.feeds is not None and not args.trace and args.on is None and not result.ok:
+        trace_diff = _compare(args, True)
     if args.html is not None:
         _write_page(args, result, trace_diff)
     # JSON is one document, as --json output is meant for a program: the trace is left out.
@@ -260,9 +240,7 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _write_page(args: argparse.Namespace, result: Any, trace_diff: TraceDiff | None) -> None:
-    title = args.a
-    if args.b:
-        title = f"{args.a} against {args.b}"
+    title = f"{args.a} against {args.b}"
     body = f"<h1>{escape(title)}</h1><div>{result._repr_html_()}</div>"
     if trace_diff is not None:
         body += f"<div>{trace_diff._repr_html_()}</div>"
@@ -330,7 +308,7 @@ def _catalog(args: argparse.Namespace) -> int:
 
 
 def _kind(path: str) -> str:
-    endings = (_MODEL, *ENDINGS, _SAVED_DIFF)
+    endings = (_MODEL, *ENDINGS)
     ending = Path(path).suffix.lower()
     if ending not in endings:
         expected = f"a name that ends in {', '.join(endings)}"
@@ -413,30 +391,6 @@ def _origin(error: Exception) -> str:
     if frames:
         return f", at {sanitize(frames[-1].filename)}:{frames[-1].lineno}"
     return ""
-
-
-def _load_diff(path: str) -> Any:
-    where = f"file {sanitize(path)}"
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        data = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(where, expected="a saved diff", got=sanitize(str(error))) from None
-    # Any JSON can be valid and still be no diff, a list or a number for instance.
-    format_name = None
-    if isinstance(data, dict):
-        format_name = data.get("format")
-    if not isinstance(format_name, str) or format_name not in _FORMATS:
-        raise InputError(
-            where,
-            expected=f"JSON with format {' or '.join(_FORMATS)}",
-            got=sanitize(text, 80).replace("\n", " "),
-        )
-    try:
-        return _FORMATS[format_name].from_json(text)
-    except PyopError as error:
-        # The class does not know which file its text came from.
-        raise InputError(f"{where}: {error}".rstrip(".")) from None
 
 
 def _import_ops(name: str) -> None:

@@ -62,7 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "short.pb").write_bytes(
         onnx.TensorProto(data_type=1, dims=[9], raw_data=bytes(8)).SerializeToString()
     )
-    for ending in ("npz", "npy", "pb", "onnx", "json"):
+    for ending in ("npz", "npy", "pb", "onnx"):
         (folder / f"pointer.{ending}").write_bytes(POINTER)
         (folder / f"nothing.{ending}").write_bytes(b"")
         (folder / f"garbage.{ending}").write_bytes(bytes(range(1, 200)))
@@ -74,13 +74,4 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"(float[N] x) => (float[N] y) <float[1] w = {{{scale}}}> {{ y = Mul(x, w) }}"
         )
         onnx.save(model, folder / f"{name}.onnx")
-    saved = pyopnb.diff(x, x + 1).to_json()
-    (folder / "saved.json").write_text(saved)
-    (folder / "later.json").write_text(saved.replace('"version": 1', '"version": 99'))
-    (folder / "list.json").write_text("[1]")
-    (folder / "models.json").write_text(
-        pyopnb.diff(folder / "scaled.onnx", folder / "rescaled.onnx").to_json()
-    )
-    one, two = (pyopnb.Session(folder / f"{name}.onnx").trace(x=x) for name in ("relu", "leaky"))
-    (folder / "trace.json").write_text(pyopnb.diff(one, two).to_json())
     return folder
