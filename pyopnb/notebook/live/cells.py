@@ -26,7 +26,6 @@ __all__ = [
     "CellRun",
     "LiveCells",
     "current_run",
-    "in_console",
     "lacks_extension",
     "live_cells",
     "wait_for",
@@ -177,14 +176,6 @@ def lacks_extension() -> bool:
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
-def in_console() -> bool:
-    """Tell whether the front end is a Jupyter console, which prints displays but no updates."""
-    # It lets cells ask for input, which programs that execute notebooks do not, and names
-    # no cell, as pages do.
-    content = _parent(get_ipython()).get("content") or {}
-    return content.get("allow_stdin") is True and not _updates_later()
-
-
 _IN_MARIMO = {
     "watch": "session(x=x) in a cell that names the op's class",
     "interact": "session.with_attrs(limit=slider.value)(x=x) with a slider of mo.ui",
@@ -226,14 +217,10 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    return _parent(shell).get("metadata") or {}
-
-
-def _parent(shell: Any) -> dict[str, Any]:
-    """Return the request with the running cell's code; {} in a terminal, which has no requests."""
+    """Return what the request of the running cell says; {} in a terminal, without requests."""
     if not hasattr(shell, "get_parent"):
         return {}
-    return shell.get_parent() or {}
+    return (shell.get_parent() or {}).get("metadata") or {}
 
 
 def _cell_text(shell: Any) -> str:

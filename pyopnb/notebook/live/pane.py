@@ -10,7 +10,7 @@ import ipywidgets
 from IPython.core.getipython import get_ipython
 
 from pyopnb.display.html import details, note
-from pyopnb.notebook.live.cells import in_console, lacks_extension
+from pyopnb.notebook.live.cells import lacks_extension
 
 __all__ = ["MIME", "Pane"]
 
@@ -57,8 +57,6 @@ class Pane:
         self._button.on_click(lambda _: stop())
         self.widget = ipywidgets.VBox([*controls, self._button, self._content])
         self.displayed = False
-        # The last text that was printed in a console, where earlier output cannot change.
-        self._printed = ""
         self._display_id = uuid.uuid4().hex
         # The widget lives until it is closed.
         self._view = self.widget._repr_mimebundle_()[_WIDGET]
@@ -80,24 +78,11 @@ class Pane:
             self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
         if self.displayed and (self.widget.comm is None or not lacks_extension()):
             self._publish(html, text, saved, update=True)
-            if self.widget.comm is not None and not running:
-                self._print(text)
 
     def display(self, html: str, text: str, saved: str) -> None:
         """Also display below the running cell."""
         self.displayed = True
         self._publish(html, text, saved, update=False)
-        self._printed = text
-
-    def _print(self, text: str) -> None:
-        """Show a new result below the running cell, if the front end is a console.
-
-        A console shows no updates of earlier outputs.
-        """
-        if text != self._printed and in_console():
-            self._printed = text
-            shell: Any = get_ipython()
-            shell.display_pub.publish(data={"text/plain": text}, metadata={})
 
     def close(self) -> None:
         """Release the widget. Pages then show the HTML."""

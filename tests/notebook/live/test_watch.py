@@ -276,15 +276,6 @@ def test_an_interrupt_at_any_line_leaves_no_lock_held(clip, monkeypatch, made):
     assert lines_that_leave_held(shown.close, held, output) == []
 
 
-def test_a_console_prints_each_new_result(clip, redefine, monkeypatch):
-    request = {"content": {"allow_stdin": True}, "metadata": {}}
-    monkeypatch.setattr(clip.shell, "get_parent", lambda: request, raising=False)
-    clip.run("w = pyopnb.watch(session, x=x)\nw")
-    redefine("2 * x")
-    printed = list(clip.places.values())[-1]
-    assert set(printed) == {"text/plain"} and "version 2" in printed["text/plain"]
-
-
 def test_a_view_that_draws_with_pyplot(clip):
     clip.run(
         "import matplotlib; matplotlib.use('agg')\n"
