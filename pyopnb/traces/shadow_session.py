@@ -15,7 +15,10 @@ from onnx import GraphProto, ModelProto
 
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, without_weights
-from pyopnb.engine.runtime.options import CHANGING
+from pyopnb.engine.models.nodes import walk
+from pyopnb.engine.models.ort_capabilities import has_op
+from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.runtime.options import copied_options, lock_of, new_options, session_entry
 from pyopnb.engine.runtime.plan import is_op
 from pyopnb.engine.runtime.session.session import Session, derived_session
 from pyopnb.engine.runtime.session.state import SessionState
@@ -32,7 +35,7 @@ __all__ = [
 ]
 
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
-# Elements that a saved graph may take along, where the user's options are in use.
+# Elements that a saved graph may take along, where the user's options are changed.
 _MOST_WEIGHTS = 1 << 28
 
 
@@ -91,7 +94,7 @@ def session_beside(
     changes : mapping, optional
         Fields of the options and their values.
     entries : mapping, optional
-        Entries of the configuration, where the user gave no options.
+        Defaults for entries of the configuration. Options that cannot be copied get none.
 
     Yields
     ------
@@ -114,42 +117,66 @@ def session_beside(
             "optimized_model_filepath": saved,
             **(changes or {}),
         }
-        with _changed_options(state, fields, entries or {}) as options:
+        with _options_beside(state, source.proto, fields, entries or {}) as options:
             shadow = derived_session(state, source, options, prepare)
             executed = executed_graph(options)
         yield shadow, executed
 
 
 @contextmanager
-def _changed_options(
-    state: SessionState, fields: dict[str, Any], entries: Mapping[str, str]
+def _options_beside(
+    state: SessionState, proto: ModelProto, fields: dict[str, Any], entries: Mapping[str, str]
 ) -> Iterator[onnxruntime.SessionOptions]:
-    """Change fields in a session's options for a while, or in new ones where the user gave none."""
-    options = state.config.options
+    """Copy a session's options and change the copy; where there is no copy, change them a while."""
+    given = state.config.options
     saved = fields["optimized_model_filepath"]
-    if options is None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        for key, entry in entries.items():
+    if saved and given is not None:  # ONNX Runtime warns that it saves for this machine alone
+        fields["log_severity_level"] = max(given.log_severity_level, 3)
+    if given is not None and not _is_copied(state, proto):
+        with lock_of(given):
+            before = {name: getattr(given, name) for name in fields}
+            try:
+                _set_fields(given, fields)
+                yield given
+            finally:
+                _set_fields(given, before)
+        return
+    options = new_options() if given is None else copied_options(given)
+    _set_fields(options, fields)
+    for key, entry in entries.items():
+        if session_entry(options, key) is None:
             options.add_session_config_entry(key, entry)
-        if saved and os.name == "posix":  # without the data of the weights
-            os.symlink(os.devnull, os.path.join(os.path.dirname(saved), "weights"))
-            options.add_session_config_entry(
-                "session.optimized_model_external_initializers_file_name", "weights"
-            )
-    if saved:  # ONNX Runtime warns that what it saves is for this machine alone
-        fields["log_severity_level"] = max(options.log_severity_level, 3)
-    # No copy has the libraries and weights that options hold: the user's are
-    # changed, and changed back.
-    with CHANGING:
-        before = {name: getattr(options, name) for name in fields}
-        try:
-            for name, value in fields.items():
-                setattr(options, name, value)
-            yield options
-        finally:
-            for name, value in before.items():
-                setattr(options, name, value)
+    if saved and os.name == "posix":  # without the data of the weights
+        os.symlink(os.devnull, os.path.join(os.path.dirname(saved), "weights"))
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", "weights"
+        )
+    yield options
+
+
+def _set_fields(options: onnxruntime.SessionOptions, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(options, name, value)
+
+
+def _is_copied(state: SessionState, proto: ModelProto) -> bool:
+    """Tell whether a copy of the session's options would do.
+
+    It has neither the providers that were added to them, nor libraries of custom operators.
+    """
+    options = state.config.options
+    if options is None:
+        return True
+    if options.has_providers():
+        return False
+    is_served = is_op(proto, state.config.modules, state.config.ops)
+    local = {(function.domain, function.name) for function in proto.functions}
+    for site in walk(proto):
+        node = site.node
+        name = (canonical_domain(node.domain), node.op_type)
+        if not (has_op(*name) or (node.domain, node.op_type) in local or is_served(node)):
+            return False
+    return True
 
 
 def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
@@ -163,11 +190,11 @@ def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
 def can_save(state: SessionState, source: ModelSource) -> bool:
     """Tell whether ONNX Runtime can save the optimized graph without writing many weights.
 
-    Other providers than these compile nodes, which cannot be saved. An entry of the user's options
-    could not be taken back.
+    Other providers than these compile nodes, which cannot be saved. An entry of options that are
+    not copied could not be taken back.
     """
     # ONNX Runtime writes the weights with the graph.
     weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
     return _SAVING.issuperset(state.runtime.get_providers()) and (
-        state.config.options is None or weights <= _MOST_WEIGHTS
+        weights <= _MOST_WEIGHTS or _is_copied(state, source.proto)
     )

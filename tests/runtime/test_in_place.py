@@ -201,3 +201,15 @@ def test_ops_beside_initializers_that_options_have():
     model.opset_import.add(domain="demo", version=1)
     options, _keep = options_with(w=np.float32([10, 20]))
     assert pyopnb.Session(model, options)(x=[1, 2])["y"].tolist() == [14, 25]
+
+
+def test_the_options_that_a_session_gives_back_make_another_session() -> None:
+    @pyopnb.pyop("demo::Twice")
+    class Twice:
+        def compute(self, x):
+            return x * 2
+
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Twice(x) }")
+    first = pyopnb.Session(model, onnxruntime.SessionOptions())
+    again = pyopnb.Session(model, first.get_session_options())
+    assert again(x=[1, 2])["y"].tolist() == [2, 4]

@@ -306,10 +306,58 @@ def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
     assert trace["y"].dtype == np.float64 and said[0].filename == __file__
 
 
-def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
+def test_the_users_options_are_never_changed(tmp_path):
+    options = onnxruntime.SessionOptions()
+    weight = onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([10, 20, 30]))
+    options.add_external_initializers(["w"], [weight])
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "mine")
+    options.log_severity_level = 4
+    names = [n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n))]
+    seen, sessions = [], []
+    plain, model = parsed("y = Add(x, w)"), parsed("a = demo.Looks(x)\ny = Add(a, w)")
+    for one in (plain, model):
+        tensor = one.graph.initializer.add(name="w", data_type=1, dims=[3], data_location=1)
+        tensor.external_data.add(key="location", value="nowhere.bin")
+
+    @pyopnb.pyop("demo::Looks")
+    class Looks:
+        def infer(self, x):
+            # ONNX Runtime asks while it makes a session.
+            seen.append({name: getattr(options, name) for name in names})
+            # A session with the same options waits for no trace.
+            other = threading.Thread(target=lambda: sessions.append(pyopnb.Session(plain, options)))
+            if len(seen) > before_looking:
+                other.start()
+                other.join(20)
+            return x
+
+        def compute(self, x):
+            return x
+
+    before_looking = 100
+    made = pyopnb.Session(model, options)
+    before_looking = len(seen)
+    trace = made.trace(x=X, check=False)
+    assert trace["y"].tolist() == [11, 18, 33] and trace.times
+    looks = len(seen) - before_looking
+    assert len(sessions) == looks > 0
+    pyopnb.profile(made, x=X, runs=1)
+    assert len(sessions) == len(seen) - before_looking > looks
+    assert all(fields == seen[0] for fields in seen)
+    files = [session.end_profiling() for session in [made, *sessions]]
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(files)
+
+
+def uncopied(chain):
+    """Options to which a provider was added, and the state of a session with them."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    state = pyopnb.Session(chain, options).state
+    options.add_provider("CPUExecutionProvider", {})
+    return options, pyopnb.Session(chain, options).state
+
+
+def test_options_that_cannot_be_copied_are_changed_by_one_trace_at_a_time(chain):
+    options, state = uncopied(chain)
     entered = threading.Event()
     level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -317,12 +365,12 @@ def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
         return {"enable_profiling": True, "optimized_model_filepath": "", **more}
 
     def look():
-        with shadow_session._changed_options(state, fields(), {}):
+        with shadow_session._options_beside(state, chain, fields(), {}):
             entered.set()
 
     other = threading.Thread(target=look)
     changes = fields(graph_optimization_level=level)
-    with shadow_session._changed_options(state, changes, {}) as changed:
+    with shadow_session._options_beside(state, chain, changes, {}) as changed:
         assert changed is options and options.graph_optimization_level == level
         other.start()
         assert not entered.wait(0.05)
@@ -332,13 +380,11 @@ def test_the_users_options_are_changed_by_one_trace_at_a_time(chain):
 
 
 def test_no_other_session_is_made_with_the_options_that_a_trace_changes(chain):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    state = pyopnb.Session(chain, options).state
+    options, state = uncopied(chain)
     sessions = []
     other = threading.Thread(target=lambda: sessions.append(pyopnb.Session(chain, options)))
     changes = {"enable_profiling": True, "optimized_model_filepath": ""}
-    with shadow_session._changed_options(state, changes, {}):
+    with shadow_session._options_beside(state, chain, changes, {}):
         other.start()
         other.join(0.2)
         assert not sessions

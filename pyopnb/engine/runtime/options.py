@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InferenceSession
 
 from pyopnb.engine.ops.arguments import describe, is_text
 from pyopnb.engine.ops.messages import sanitize
@@ -20,28 +22,24 @@ if TYPE_CHECKING:
     from pyopnb.engine.models.io import ModelSource
 
 __all__ = [
-    "CHANGING",
     "LENT",
     "QUIET",
     "SHRINKAGE",
     "check_providers",
     "check_run_options",
+    "copied_options",
+    "lock_of",
     "model_folder",
     "new_options",
     "options_from",
     "quiet_options",
     "read_options",
     "refuse_lent_weights",
+    "session_entry",
     "session_options",
     "shrinks_arena",
     "writes_files",
 ]
-
-CHANGING = threading.RLock()
-"""Held while options of the user's are changed for a session, and while one is made with them.
-
-Reentrant, as an op can make a session in ``__init__``.
-"""
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
@@ -62,6 +60,32 @@ def new_options(level: str = "all", *, threads: int = 0) -> onnxruntime.SessionO
     name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
     return options
+
+
+def copied_options(options: onnxruntime.SessionOptions) -> onnxruntime.SessionOptions:
+    """Copy session options with the weights, without the libraries and providers added to them."""
+    # A session has a copy of its options, and takes the weights out of it when it is initialized,
+    # which this one never is.
+    least = ModelProto(ir_version=4, graph=GraphProto(), opset_import=[helper.make_opsetid("", 7)])
+    runtime = InferenceSession(options, least.SerializeToString(), False, False)
+    if options.enable_profiling:  # then it began a file
+        os.remove(runtime.end_profiling())
+    copied: onnxruntime.SessionOptions = runtime.session_options
+    LENT[copied] = dict(LENT.get(options, {}))
+    return copied
+
+
+_LOCKS: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, threading.RLock] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def lock_of(options: onnxruntime.SessionOptions) -> threading.RLock:
+    """Return the lock that is held while a session is made with options, or while they change.
+
+    It is reentrant, as an op can make a session in ``__init__``.
+    """
+    return _LOCKS.setdefault(options, threading.RLock())
 
 
 def quiet_options() -> onnxruntime.RunOptions:
@@ -128,7 +152,7 @@ def session_options(
 ) -> onnxruntime.SessionOptions:
     """Add the model's external data to the user's options, or to new ones."""
     options = new_options() if given is None else given
-    if source.folder is not None and _entry(options, _FOLDER) != source.folder:
+    if source.folder is not None and session_entry(options, _FOLDER) != source.folder:
         options.add_session_config_entry(_FOLDER, source.folder)
     if source.taken_out:
         _lend(options, source.taken_out)
@@ -167,7 +191,7 @@ def model_folder(given: onnxruntime.SessionOptions | None) -> str | None:
     """Return the folder of external data that options name."""
     if given is None:
         return None
-    return _entry(given, _FOLDER) or None
+    return session_entry(given, _FOLDER) or None
 
 
 SHRINKAGE = "memory.enable_memory_arena_shrinkage"
@@ -182,7 +206,8 @@ def shrinks_arena(options: Any) -> bool:
         return False
 
 
-def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
+def session_entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
+    """Read an entry of the configuration; None where there is none."""
     try:
         return str(options.get_session_config_entry(key))
     except RuntimeError:  # how onnxruntime says that there is no such entry
@@ -274,7 +299,7 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
         )
     entries = {}
     for key in _ENTRIES:
-        entry = _entry(options, key)
+        entry = session_entry(options, key)
         if entry is not None:
             entries[key] = entry
     plain_fields = {name: _plain(value) for name, value in fields.items()}

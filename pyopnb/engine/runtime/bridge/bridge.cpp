@@ -437,7 +437,8 @@ size_t offer_of(const std::string& name, const std::vector<std::string>& types) 
 }
 
 // The options themselves remember what was added to them: a domain may be added once, and an
-// address would be used again.
+// address alone would be used again. The key has the address too, as a copy of options, such as a
+// session gives, has their entries and not their domains.
 bool has_entry(const ort::Options* options, const std::string& key, std::string* text = nullptr) {
   size_t size = 0;  // with the zero at the end
   if (absent(api.GetSessionConfigEntry(options, key.c_str(), nullptr, &size))) return false;
@@ -458,7 +459,9 @@ void add_offer(ort::Options* options, size_t number, const std::string& key,
 void attach_domain(ort::Options* options, const std::string& domain,
                    const std::vector<std::string>& types) {
   size_t name = domain_numbers.emplace(domain, domain_numbers.size()).first->second, number = 0;
-  std::string key = kDomainConfig + std::to_string(name), text;
+  std::string key = kDomainConfig + std::to_string(name) + "." +
+                    std::to_string(reinterpret_cast<uintptr_t>(options));
+  std::string text;
   if (has_entry(options, key, &text)) number = std::strtoul(text.c_str(), nullptr, 10);
   if (text.empty() || number >= offers.size()) {
     number = offer_of(domain, types);

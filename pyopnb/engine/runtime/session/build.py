@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import onnxruntime
@@ -20,7 +19,13 @@ from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
-from pyopnb.engine.runtime.options import CHANGING, LENT, session_options, writes_files
+from pyopnb.engine.runtime.options import (
+    LENT,
+    copied_options,
+    lock_of,
+    session_options,
+    writes_files,
+)
 from pyopnb.engine.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.engine.runtime.session.config import CPU, SessionConfig
 from pyopnb.engine.runtime.session.state import Feeds, SessionState
@@ -116,8 +121,8 @@ def _attempt(
         __tracebackhide__ = True
         if model is not source.given:
             options.register_custom_ops_library(get_library_path())
-        # A trace may be changing the user's options in another thread.
-        with nullcontext() if config.options is None else CHANGING:
+        # A trace may be changing options that cannot be copied, in another thread.
+        with lock_of(options):
             return _runtime_of(model, options, config, keywords)
 
     def load_again(proto: ModelProto) -> str:
@@ -162,7 +167,9 @@ def _runtime_of(
     Its ``_left_out`` says which they are.
     """
 
-    def make(disabled: Sequence[str], left_out: str) -> onnxruntime.InferenceSession:
+    def make(
+        disabled: Sequence[str], left_out: str, options: onnxruntime.SessionOptions = options
+    ) -> onnxruntime.InferenceSession:
         names = [*(keywords.get("disabled_optimizers") or ()), *disabled]
         more = {**keywords, "disabled_optimizers": names} if names else keywords
         runtime = onnxruntime.InferenceSession(
@@ -185,12 +192,10 @@ def _runtime_of(
             if _DROPPED not in str(error):
                 raise
     # Only without optimizations can no other one do so.
-    level = options.graph_optimization_level
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        return make((), f"optimizations, which {reason}")
-    finally:
-        options.graph_optimization_level = level
+    unoptimized = copied_options(options)
+    unoptimized.register_custom_ops_library(get_library_path())
+    unoptimized.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return make((), f"optimizations, which {reason}", unoptimized)
 
 
 def _explain(
