@@ -17,7 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 from small_ops import SOFT_CLIP
 
 import pyopnb
-from pyopnb.engine.ops.module_files import load_module
+from pyopnb.models.module_files import load_module
 
 # How long an example takes says how busy the machine is, and nothing about pyopnb.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,12 +11,12 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.engine.models.io import ModelSource, read_model, to_model
 from pyopnb.engine.models.nodes import bodies, first_output, nodes_in, type_proto
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.engine.ops.names import fresh_name
 from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError
+from pyopnb.models.types import Types
 from pyopnb.traces.trace import Trace, model_with_weights
 
 __all__ = ["ModelCut", "cut_out", "extract"]

@@ -17,9 +17,9 @@ from onnx import ModelProto
 from pyopnb.engine.models.nodes import walk
 from pyopnb.engine.models.ort_capabilities import runtime_version
 from pyopnb.engine.ops.messages import sanitize
-from pyopnb.engine.ops.module_files import save_module
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import InputError
+from pyopnb.models.module_files import save_module
 from pyopnb.models.text.write import text
 from pyopnb.traces.elsewhere import storable
 

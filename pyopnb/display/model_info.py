@@ -29,11 +29,11 @@ from pyopnb.engine.models.nodes import (
 )
 from pyopnb.engine.models.onnx_schemas import find_schema
 from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.types import ANY
 from pyopnb.errors import ModelError
+from pyopnb.models.types import Types
 
 __all__ = [
     "Constant",

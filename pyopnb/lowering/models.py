@@ -24,7 +24,6 @@ from pyopnb.engine.models.nodes import (
     type_of_proto,
     walk,
 )
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.messages import level_of_user, sanitize
 from pyopnb.engine.ops.names import fresh_name
 from pyopnb.engine.ops.op import Op
@@ -35,6 +34,7 @@ from pyopnb.lowering.one_op import called_on, lower_op, remember
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
 from pyopnb.lowering.written_form import opset_of_forms
 from pyopnb.models.edit.replace import open_for_edit
+from pyopnb.models.types import Types
 from pyopnb.testing.subject import Draws, OpExample, Subject
 from pyopnb.traces.api import trace
 

@@ -22,8 +22,8 @@ from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
 from pyopnb.engine.ops.messages import hide_internal_frames
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.source import source_closure
 from pyopnb.errors import ModelError
+from pyopnb.models.op_source import source_closure
 
 __all__ = ["save"]
 
@@ -70,7 +70,7 @@ def save(
     Raises
     ------
     DefinitionError
-        An op uses something that cannot be saved with it; see `pyopnb.engine.ops.source`.
+        An op uses something that cannot be saved with it; see `pyopnb.models.op_source`.
     ModelError
         There is no model, or the file cannot be written.
 

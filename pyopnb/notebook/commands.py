@@ -216,7 +216,7 @@ def _catalog(shell: Any, args: Namespace) -> object:
 
 def _load(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.engine.ops.module_files import load_module
+    from pyopnb.models.module_files import load_module
 
     for version in load_module(args.FILE):
         print(repr(version))
@@ -233,7 +233,7 @@ def _load(shell: Any, args: Namespace) -> object:
 
 
 def _save(shell: Any, args: Namespace) -> object:
-    from pyopnb.engine.ops.module_files import save_module
+    from pyopnb.models.module_files import save_module
 
     for version in save_module(args.FILE, *args.OP, overwrite=args.overwrite):
         print(f"{sanitize(args.FILE)}: {version!r}")

@@ -100,7 +100,7 @@ def _state(file: str) -> tuple[int, ...] | None:
 
 
 def _reload(file: str) -> None:
-    from pyopnb.engine.ops.module_files import load_module
+    from pyopnb.models.module_files import load_module
 
     try:
         for version in load_module(file):

@@ -15,7 +15,6 @@ from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.io import ModelSource, to_model
 from pyopnb.engine.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_version
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.models.versions import changed_in, new_imports
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.dtypes import dtype
@@ -28,6 +27,7 @@ from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.support.missing import missing
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR
+from pyopnb.models.types import Types
 from pyopnb.onnx_reference.catalog_ops import (
     define_catalog_op,
     is_catalog_domain,

@@ -24,14 +24,14 @@ from pyopnb.engine.models.external_data import take_in_all
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, to_model, without_weights
 from pyopnb.engine.models.nodes import type_of_proto, walk
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.models.versions import changed_in
 from pyopnb.engine.ops.messages import one_line, sanitize
-from pyopnb.engine.ops.module_files import save_module
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.plan import is_op
 from pyopnb.errors import InputError, ModelError
+from pyopnb.models.module_files import save_module
+from pyopnb.models.types import Types
 from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers

@@ -10,10 +10,10 @@ from fnmatch import translate
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.engine.models.nodes import first_output, named_bodies
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.messages import sanitize, suggest
 from pyopnb.engine.ops.names import canonical_domain, fresh_name
 from pyopnb.errors import InputError
+from pyopnb.models.types import Types
 
 __all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
 

@@ -21,7 +21,6 @@ from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.engine.ops.progress import Panel, panel
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.recurrent import RecurrentSession
 from pyopnb.errors import InputError, NotFinite, RunRefused
 from pyopnb.traces.trace import Trace
 from pyopnb.training.batches import TrainingBatches
@@ -30,6 +29,7 @@ from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.graphs import TrainingStep
 from pyopnb.training.optimizers import Optimizer
 from pyopnb.training.record import TrainingRecord
+from pyopnb.training.recurrent import RecurrentSession
 
 __all__ = ["Training"]
 

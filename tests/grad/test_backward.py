@@ -9,9 +9,9 @@ import pytest
 from small_gradients import SCALE, USER_RELU
 
 import pyopnb
-from pyopnb.engine.ops.module_files import load_module, save_module
 from pyopnb.engine.ops.registry import Registry
 from pyopnb.errors import DefinitionError, ModelError, ResultError
+from pyopnb.models.module_files import load_module, save_module
 
 X = np.float32([[-1, 2, 3], [4, -5, 6]])
 DY = np.float32([[1, 2, 3], [4, 5, 6]])

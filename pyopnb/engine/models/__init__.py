@@ -1,4 +1,4 @@
-"""ModelProtos: built, read, ordered, typed, edited, saved and loaded."""
+"""ModelProtos as sessions need them: built, read, ordered and inferred."""
 
 from pyopnb.engine.ops.installed import require
 

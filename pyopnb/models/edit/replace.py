@@ -19,7 +19,6 @@ from pyopnb.engine.models.nodes import (
     nodes_in,
 )
 from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.messages import hide_internal_frames
 from pyopnb.engine.ops.names import canonical_domain, split_name
@@ -29,6 +28,7 @@ from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.types import Types
 
 __all__ = ["open_for_edit", "put_ops", "replace"]
 

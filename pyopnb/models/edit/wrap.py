@@ -16,7 +16,6 @@ from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.io import to_model
 from pyopnb.engine.models.nodes import Site, first_output, walk
 from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.names import fresh_name
@@ -25,6 +24,7 @@ from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.types import Types
 
 __all__ = ["Seen", "wrap"]
 

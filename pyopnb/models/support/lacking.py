@@ -1,6 +1,6 @@
 """Find the nodes that the installed ONNX Runtime lacks something for, by the types of all values.
 
-The types are as in `pyopnb.engine.models.types`: the ONNX inference, the ops' own ``infer``, and
+The types are as in `pyopnb.models.types`: the ONNX inference, the ops' own ``infer``, and
 the type variables of the runtime operators. Calls of local functions are written out for it, as the
 runtime does, so that a node in a function is judged in each call.
 """
@@ -28,7 +28,6 @@ from pyopnb.engine.models.io import without_weights
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import Site, full_name, imported_versions, is_constant, walk
 from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.operator_functions import function_of, model_of_call
 from pyopnb.engine.models.ort_capabilities import (
     Operator,
     kernel_refusal,
@@ -39,7 +38,6 @@ from pyopnb.engine.models.ort_capabilities import (
     schema_domains,
 )
 from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.models.types import Types
 from pyopnb.engine.models.versions import NewImport, changed_in, runnable_versions
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
@@ -52,7 +50,9 @@ from pyopnb.models.support.kernels import (
     type_mismatch,
     unserved_types,
 )
+from pyopnb.models.support.operator_functions import function_of, model_of_call
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
+from pyopnb.models.types import Types
 
 __all__ = ["lacks"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.engine.ops.module_files import load_module, save_module
+from pyopnb.models.module_files import load_module, save_module
 
 
 def test_written_and_loaded(soft_clip, tmp_path):

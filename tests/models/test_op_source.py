@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.engine.ops.exec_module import exec_source
-from pyopnb.engine.ops.module_files import load_module, save_module
-from pyopnb.engine.ops.source import source_closure
+from pyopnb.models.exec_module import exec_source
+from pyopnb.models.module_files import load_module, save_module
+from pyopnb.models.op_source import source_closure
 
 OP = """
 @pyopnb.pyop("demo::A")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.engine.runtime.options import new_options
@@ -15,7 +14,7 @@ from pyopnb.engine.runtime.session.session import Session
 
 __all__ = ["RecurrentSession"]
 
-_Values = dict[str, onnxruntime.OrtValue]
+_Values = dict[str, Any]
 
 
 class RecurrentSession:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
-from pyopnb.engine.ops.exec_module import define_all, exec_source
 from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.source import source_closure
 from pyopnb.errors import DefinitionError, UnknownName
+from pyopnb.models.exec_module import define_all, exec_source
+from pyopnb.models.op_source import source_closure
 
 __all__ = ["load_module", "save_module"]
 
@@ -52,7 +52,7 @@ def save_module(
     UnknownName
         There is no such op, or the registry is empty.
     DefinitionError
-        The file would not be self-contained: see `pyopnb.engine.ops.source`. Or a file is there
+        The file would not be self-contained: see `pyopnb.models.op_source`. Or a file is there
         that was not written here.
 
     Examples
