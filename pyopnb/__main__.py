@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument(
         "--fill",
         action="store_true",
-        help="with --feeds: let ONNX's reference run nodes that the runtime lacks",
+        help="with --feeds: let the ONNX reference run nodes that the runtime lacks",
     )
     diff.add_argument(
         "--on",
@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     fill = commands.add_parser(
         "fill",
         help=(
-            "write a copy in which Python, or with --lower ONNX's own operators, "
+            "write a copy in which Python, or with --lower plain ONNX operators, "
             "run what is missing"
         ),
         description=_fill.__doc__,
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         "--lower",
         action="store_true",
         help=(
-            "write ONNX's own operators, compared with the Python, "
+            "write plain ONNX operators, compared with the Python, "
             "so that plain ONNX Runtime runs the copy"
         ),
     )
@@ -294,7 +294,7 @@ def _fill(args: argparse.Namespace) -> int:
     _write(args.output, lambda path: onnx.save(model, path))
     # The lines above said what Python would run: of the file that is no longer true.
     if args.lower:
-        print(f"{args.output}: every node in ONNX's own operators", file=sys.stderr)
+        print(f"{args.output}: every node in plain ONNX operators", file=sys.stderr)
     return _SAME
 
 

@@ -201,7 +201,7 @@ class Filled(UserWarning):
         unchanged = [node for node in self.nodes if not node.op]
         catalog = [node for node in replaced if node.op.startswith("pyopnb.catalog")]
         reference = [node for node in replaced if node not in catalog]
-        lines = _listing("Python node", "run by ONNX's reference implementation:", reference)
+        lines = _listing("Python node", "run by the ONNX reference implementation:", reference)
         lines += _listing("Python node", "run by the catalog:", catalog)
         lines += _listing("node", "left unchanged, so the model does not load:", unchanged)
         super().__init__("\n".join(lines))

@@ -202,7 +202,7 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
         packs = ", ".join(entry.pack for entry in matches)
         warnings.warn(
             f"{name} is in several packs of pyopnb's catalog: {packs}. "
-            f"That of {matches[0].pack} serves. "
+            f"The one in {matches[0].pack} is used. "
             f'Try: pyopnb.catalog.prefer("{matches[1].pack}")',
             stacklevel=level_of_user(),
         )

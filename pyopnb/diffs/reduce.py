@@ -301,7 +301,7 @@ class _Sides:
             if expected is None:
                 return None
             outputs.append(expected)
-            label = "ONNX Runtime against ONNX's reference implementation"
+            label = "ONNX Runtime against the ONNX reference implementation"
         diff = compared(outputs[0], outputs[1], self.tolerances)
         if diff.ok:
             return None

@@ -100,7 +100,7 @@ for name, output in outputs.items():
 
 _LABELS = {
     "levels": "Without optimizations, the outputs are others.",
-    "reference": "What ONNX's reference implementation gives.",
+    "reference": "What the ONNX reference implementation gives.",
     "runtimes": "What the other onnxruntime gave.",
 }
 

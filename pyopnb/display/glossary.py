@@ -47,7 +47,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
             "b's node was run alone on a's inputs, so that errors of earlier nodes do not count."
         ),
         "amplifies": (
-            "The error of the node's outputs is 10 times that of its inputs, or leaves the "
+            "The error of the node's outputs is 10 times the error of its inputs, or leaves the "
             "tolerance."
         ),
         "propagates": (

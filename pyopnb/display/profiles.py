@@ -78,13 +78,13 @@ def _op_types_table(thing: Profile) -> str:
 
 
 def _about(thing: Profile) -> Iterator[str]:
-    yield "Shares are those of the mean run among the middle half, and add up; medians do not."
+    yield "Shares use the mean over the middle half of the runs, and add up; medians do not."
     outside = microseconds(thing.mean(thing.walls - thing.sessions))
-    yield f"Of what is not attributed, {outside} µs passed outside ONNX Runtime."
+    yield f"Of the time of no node, {outside} µs passed outside ONNX Runtime."
     yield "Nodes joined by + ran as one. What is in a body is part of its node's time."
     if thing.unprofiled is not None:
         yield (
-            "ONNX Runtime's profile itself takes time for each node: "
+            "The ONNX Runtime profile itself takes time for each node: "
             f"a run without it took {thing.unprofiled}."
         )
     yield "ONNX Runtime counts whole microseconds."

@@ -83,7 +83,7 @@ def _unknown_option(thing: Any, option: str) -> InputError:
     got = f"{sanitize(option)}="
     if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
         # The options of the view that it calls are in the docstring.
-        known.append("those of what it contains")
+        known.append("the options of the things in it")
     if not known:
         return InputError(where, expected="no options", got=got)
     expected = f"one of {', '.join(known)}"

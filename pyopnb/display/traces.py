@@ -194,7 +194,7 @@ def _times_table(times: Times) -> str:
 
 def _about_times(times: Times) -> Iterator[str]:
     yield "Timed with the trace's tensors exposed. Nodes joined by + ran as one."
-    yield "ONNX Runtime's profile counts whole microseconds, and itself takes some for each node."
+    yield "The ONNX Runtime profile counts whole microseconds, and itself takes some for each node."
     if times.unprofiled is not None:
         yield f"A run without it, nothing exposed, took {times.unprofiled:,.0f} µs."
     if times.looking:

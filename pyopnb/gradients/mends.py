@@ -43,7 +43,7 @@ _WRONG = {
     "Det": "onnx-ad takes the gradient of a determinant for zero",
     "GlobalLpPool": _POWERS,
     "LpPool": _POWERS,
-    "MaxUnpool": "onnx-ad reads its indices differently from ONNX's reference",
+    "MaxUnpool": "onnx-ad reads its indices differently from the ONNX reference",
     "ReduceProd": _DIVIDED,
 }
 
@@ -74,7 +74,7 @@ def _reduction_of_nothing(ctx: Any, node: NodeProto) -> str:
         return "its axes are empty: leave them out" if ctx.integers(node.input[1]) == [] else ""
     # ONNX says that nothing is reduced; ONNX Runtime takes the reduction of each single element.
     if not attribute(node, "axes") and attribute(node, "noop_with_empty_axes", 0):
-        return "runtimes disagree on what it computes with noop_with_empty_axes=1 and no axes"
+        return "runtimes disagree on its result with noop_with_empty_axes=1 and no axes"
     return ""
 
 

@@ -223,7 +223,7 @@ def _lower_site(
     if not opset:
         raise NotLowered(
             site.where,
-            expected="ONNX's operators imported in one version",
+            expected="ONNX operators imported in one version",
             got="none or another one",
         )
     key = (ranks_of(example), len(site.node.output))

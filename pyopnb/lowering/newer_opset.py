@@ -51,7 +51,7 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
         raise NotLowered(
             "lower of a model",
             expected=f"opset {opset}, which a form of its ops needs",
-            got=f"opset {version}, which onnx's converter refuses: "
+            got=f"opset {version}, which the onnx converter refuses: "
             f"{one_line(sanitize(error, 300))}",
             next=f"export the model with opset {opset}",
         ) from None

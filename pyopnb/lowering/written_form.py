@@ -142,6 +142,6 @@ def _function(subject: Subject, text: str, opset: int, where: str) -> FunctionPr
     except onnx.parser.ParseError as error:
         raise NotLowered(
             where,
-            expected="ONNX's text form of a function, (x) => (y) { y = Abs(x) }",
+            expected="the ONNX text form of a function, (x) => (y) { y = Abs(x) }",
             got=one_line(sanitize(error, 300)),
         ) from None

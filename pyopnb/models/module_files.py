@@ -98,7 +98,7 @@ def save_module(
         raise DefinitionError(
             f"file {sanitize(str(path))}",
             expected="a new name",
-            got="a file that was written or changed by somebody else",
+            got="a file that pyopnb did not write, or that was changed since",
             next="another name, or overwrite=True (%pyop save: --overwrite)",
         )
     versions = tuple(op.current for op in selected.values())

@@ -92,7 +92,7 @@ def save(
         raise ModelError(
             "model",
             expected="an ONNX model",
-            got="ONNX Runtime's own format, which keeps no metadata",
+            got="the ONNX Runtime format, which keeps no metadata",
         )
     ops = tuple(_keep(op) for op in _ops_of(source.proto))
     _remove_folder(source.proto)

@@ -14,7 +14,7 @@ from pyopnb.notebook.tracebacks import one_line_errors
 __all__ = ["OnnxMagics"]
 
 ONNX.description = """\
-Build a model from the graph in this cell, written in ONNX's text form.
+Build a model from the graph in this cell, written in the ONNX text form.
 
     %%onnx clipper
     (float[N,3] x) => (float[N,3] y) {

@@ -261,7 +261,7 @@ class Cell:
 def _say_if_it_replaces(name: str) -> None:
     domain, op_type = split_name(name)
     if has_op(domain, op_type):
-        whose = f"ONNX Runtime's own {domain}::{op_type}" if domain else f"ONNX's own {op_type}"
+        whose = f"the ONNX Runtime {domain}::{op_type}" if domain else f"the ONNX {op_type}"
         text = f"{name} takes the place of {whose} in each session that is made from now on"
         print(f"{text}. To undo: %pyop remove {name}")
 

@@ -72,14 +72,14 @@ class Evaluator:
             raise ModelError(
                 path_of_function(function),
                 expected="the versions that the model imports",
-                got="another version of ONNX's operators",
+                got="another version of the ONNX operators",
                 next="onnx.version_converter.convert_version(model, …)",
             )
         # Up to onnx 1.23 at least, its evaluator asks them for a field that they do not have.
         for sparse in copy.graph.sparse_initializer:
             raise ModelError(
                 f"initializer {sanitize(sparse.values.name)}",
-                expected="a dense one: ONNX's evaluator reads no others",
+                expected="a dense one: the ONNX evaluator reads no others",
                 got="a sparse one",
                 next="trace it on onnxruntime",
             )

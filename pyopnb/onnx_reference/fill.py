@@ -241,7 +241,7 @@ class _Filling:
             if node_entry(node, version) is None:
                 lack = lack_of_reference(node, version) if version is not None else ""
                 reason = f": {lack}" if lack else ""
-                return f"neither ONNX's reference implementation nor the catalog has it{reason}"
+                return f"neither the ONNX reference implementation nor the catalog has it{reason}"
         for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):
                 uncarried = self._types.uncarried(site.scope, name)

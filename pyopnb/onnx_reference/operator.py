@@ -153,7 +153,7 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
         got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
         port = schema.inputs[min(position, len(schema.inputs) - 1)].name
         where = f"{_where(schema.domain, schema.name)}, input {port}"
-        expected, advice = "an array of one of ONNX's dtypes", "np.asarray(…, dtype=…)"
+        expected, advice = "an array of an ONNX dtype", "np.asarray(…, dtype=…)"
         raise ModelError(where, expected=expected, got=got, next=advice) from None
     if is_sequence:
         return arrays
@@ -502,7 +502,7 @@ def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
     >>> stand_in_class("", "Celu", 12)(alpha=2.0).compute(np.float32([3]))
     array([3.], dtype=float32)
     """
-    doc = f"ONNX's reference implementation of {domain}::{op_type}, version {opset}."
+    doc = f"The ONNX reference implementation of {domain}::{op_type}, version {opset}."
     attributes = {"operator": (domain, op_type, opset), "__doc__": doc}
     return type(f"{op_type}_{opset}", (StandIn,), attributes)
 

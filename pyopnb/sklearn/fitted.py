@@ -182,7 +182,7 @@ class RunsInPython(UserWarning):
     def __init__(self, parts: Sequence[FilledEstimator]) -> None:
         self.parts = tuple(parts)
         nodes = plural(len(self.parts), "Python node")
-        lines = [f"{nodes}, run by scikit-learn, for what skl2onnx does not convert:"]
+        lines = [f"{nodes}, run by scikit-learn because skl2onnx refuses:"]
         lines += [f"  {type(part.estimator).__name__}: {part.reason}" for part in self.parts]
         super().__init__("\n".join(lines))
 

@@ -23,7 +23,7 @@ __all__ = ["digest", "dump", "load", "module_text"]
 
 _SKOPS_TEXT = (
     "# The fitted estimator is below, as skops wrote it. "
-    "skops makes objects of scikit-learn's, NumPy's and these types only:"
+    "skops makes objects of scikit-learn, NumPy and these types only:"
 )
 _PICKLE_TEXT = (
     "# The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: "

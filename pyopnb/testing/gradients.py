@@ -284,7 +284,7 @@ class _Comparison:
         if not self._are_equal(self._backward(outputs, factor), expected):
             yield (
                 f"for {factor} times the gradients of the outputs "
-                f"it does not return {factor} times those of the inputs"
+                f"it does not return {factor} times the gradients of the inputs"
             )
             return
         again = self._backward(outputs, instance=instance)

@@ -369,7 +369,7 @@ def _try_operator(subject: Subject) -> str:
             whose, expected = _operator_results(operator, example.feeds())
         except Exception as error:
             # Neither runtime has one type for its refusals.
-            refusal = f"ONNX's {op_type} does not take {example}: {sanitize(error)}"
+            refusal = f"the ONNX {op_type} does not take {example}: {sanitize(error)}"
             continue
         compared += 1
         text = _first_difference(results, expected, tolerant=True)
@@ -380,21 +380,20 @@ def _try_operator(subject: Subject) -> str:
             )
     if not compared:
         raise NotApplicable(refusal)
-    return (
-        f"agrees with ONNX's {op_type} on {compared} of {plural(len(subject.examples), 'example')}"
-    )
+    examples = plural(len(subject.examples), "example")
+    return f"agrees with the ONNX {op_type} on {compared} of {examples}"
 
 
 def _operator_results(
     operator: ModelProto, feeds: dict[str, np.ndarray]
 ) -> tuple[str, list[np.ndarray]]:
     try:
-        return "ONNX Runtime's own kernel", run_kernels(operator, feeds)
+        return "the ONNX Runtime kernel", run_kernels(operator, feeds)
     except Exception:
         # Not all operators have a kernel, and not all kernels take all dtypes.
         results = Evaluator(operator, ()).outputs(feeds)
         arrays = list(map(np.asarray, results.values()))
-        return "ONNX's reference implementation", arrays
+        return "the ONNX reference implementation", arrays
 
 
 _IN_SESSION = ("schema", "inputs_unmodified")

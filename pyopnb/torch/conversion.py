@@ -138,7 +138,7 @@ def _exported(example: Example, captured: Example, verify: bool) -> ModelProto:
     if fault is not None and fault.error is not None:
         raise fault.error
     if fault is not None:
-        expected, suggestion = "torch's numbers in ONNX Runtime", "give the op at fault in ops="
+        expected, suggestion = "the same numbers as in torch", "give the op at fault in ops="
         raise ModelError(example.where, expected=expected, got=fault.text, next=suggestion)
     model, graph = conversion.model, conversion.exported.model.graph
     names = [entry.name for entry in graph.inputs]
@@ -171,7 +171,7 @@ def _with_part(problem: str, example: Example, captured: Example) -> Conversion 
         conversion = export_verified(convert(program, captured), example)
         return None if _problem(conversion) else conversion
 
-    refusal = ModelError("module", expected="torch's numbers in ONNX Runtime", got=problem)
+    refusal = ModelError("module", expected="the same numbers as in torch", got=problem)
     try:
         result: Conversion | None = capture_narrowed(captured, refusal, accept)
     except ModelError:

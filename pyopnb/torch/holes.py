@@ -162,7 +162,7 @@ def hole_of(node: Any, reason: str) -> Hole:
     NoStandIn
         No op can replace it.
     """
-    expected = "an op of the exporter's, or one that torch can stand in for"
+    expected = "an op of the exporter, or one that can run in torch"
     if getattr(node.target, "namespace", "") == "pyopnb":
         # It already is a stand-in, and the exporter does not take that either.
         raise NoStandIn.of(node, where_of(node), expected=expected, got=sanitize(reason, 400))

@@ -466,7 +466,7 @@ def _not_captured(example: Example, error: Exception, fixing_line: str) -> Model
     where = f"{example.where}, {line}" if line else example.where
     if _has_packed_sequence(error):
         expected, got = "padded sequences", "a packed sequence, whose sizes values decide"
-        suggestion = "the padded sequence, and a mask of what its lengths leave"
+        suggestion = "the padded sequence, and a mask from its lengths"
         return ModelError(where, expected=expected, got=got, next=suggestion)
     for words, expected, got, suggestion in _REFUSALS:
         if words in f"{name}: {text}":

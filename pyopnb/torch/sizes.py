@@ -232,7 +232,7 @@ def _reason(value: Any, size: Any) -> str:
         return "which forward decides"
     line = line_in([(frame.filename, frame.lineno)])
     if not line and "/nn/" in frame.filename:
-        line = f"torch's {frame.filename.rpartition('/nn/')[2]}:{frame.lineno}"
+        line = f"torch, {frame.filename.rpartition('/nn/')[2]}:{frame.lineno}"
     return f"by {line}" if line else "which forward decides"
 
 

@@ -131,7 +131,7 @@ class ModuleComparison:
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the module in torch, and return the tensors and numbers among its results."""
         if self._foreign and not _equal(arrays, self._trial.inputs):
-            raise ValueError("code that is not torch's runs on the values of the example alone")
+            raise ValueError("code outside torch runs on the values of the example alone")
         with kept_attributes(self._example.module):
             results = self._call(self._example.module, arrays)
         is_masked = self._trial.name.startswith(_MASK) and _equal(arrays, self._trial.inputs)

@@ -173,7 +173,7 @@ class _ShadowRuns:
         # The saved graph tells which of the user's nodes ONNX Runtime has fused.
         if not can_save(state, source):
             self.remarks.append(
-                "ONNX Runtime's optimized graph could not be saved: "
+                "the optimized graph of ONNX Runtime could not be saved: "
                 "the times of nodes that it fused are not attributed"
             )
         if state.config.is_parallel:
@@ -217,7 +217,7 @@ class _ShadowRuns:
         """Remark on runs that are not in the profile."""
         read = len(self.read)
         measured = len(self.calls)
-        full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events"
+        full = f"the ONNX Runtime profile, which holds {_MOST_EVENTS:,} events"
         if not read:
             raise InputError(
                 "profile, runs",
@@ -243,7 +243,7 @@ class _ShadowRuns:
                 "profile, runs",
                 expected=(
                     f"at most {max(most, 0):,} runs of this model: "
-                    f"ONNX Runtime's profile holds {_MOST_EVENTS:,} events"
+                    f"the ONNX Runtime profile holds {_MOST_EVENTS:,} events"
                 ),
                 got=f"{self.runs:,} and {self.warmup:,} to warm up, of {events:,} events and more",
                 next=f"runs={max(most, 1)}",

@@ -59,7 +59,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
         raise ModelError(
             where,
             expected="a session of an ONNX model",
-            got="one of a model in ONNX Runtime's own format",
+            got="a session of a model in the ONNX Runtime format",
         )
     source.given = None  # the bytes or the file, which are not what is to be loaded
     # An op may be new since the session was built.

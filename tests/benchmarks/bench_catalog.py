@@ -17,7 +17,7 @@ REPEATS = 10
 def compared(
     what: str, name: str, bar: float, entry: partial, lowered: partial, own: partial
 ) -> Iterator[Row]:
-    """Yield a row for the NumPy of an entry, and one for its form in ONNX's own operators."""
+    """Yield a row for the NumPy of an entry, and one for its form in plain ONNX operators."""
     ways = {"entry": entry, "lowered": lowered, "own": own}
     seconds = timed(ways, REPEATS)
     peer = f"{milli(seconds['own'])} of ONNX Runtime's {name}"

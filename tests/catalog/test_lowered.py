@@ -1,4 +1,4 @@
-"""Entries that have a form in ONNX's own operators give it to lower, and plain ONNX Runtime runs it."""
+"""Entries that have a form in plain ONNX operators give it to lower, and plain ONNX Runtime runs it."""
 
 import warnings
 

@@ -186,7 +186,7 @@ def test_yielded_outputs_get_the_gradient_of_their_sum():
     # The derivative of sum(w * x) by w.
     assert session(x=x, w=w)["w_grad"].tolist() == x.tolist()
     name = "com.microsoft::YieldOp"
-    with pytest.warns(UserWarning, match="those of their sum"):
+    with pytest.warns(UserWarning, match="as of their sum"):
         gradient = run(name, x, w, non_differentiable_outputs=[0])
     equal(gradient, np.ones_like(x))
 

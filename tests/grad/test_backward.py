@@ -211,7 +211,7 @@ def test_an_op_of_ones_own_of_that_name_is_not_overwritten(define):
 
 def test_nor_is_the_gradient_op(define):
     define(times(2))
-    with pytest.raises(DefinitionError, match="that of the gradient op of demo::Times"):
+    with pytest.raises(DefinitionError, match="the name of the gradient op of demo::Times"):
         define(OWN)
     assert pyopnb.registry["demo::TimesGrad"].current.gradient_of == "demo::Times"
 

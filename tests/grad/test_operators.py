@@ -1,4 +1,4 @@
-"""The gradients of ONNX's own operators, against differences of the eighth order in float64, or a refusal by name."""
+"""The gradients of plain ONNX operators, against differences of the eighth order in float64, or a refusal by name."""
 
 from functools import partial
 

@@ -374,7 +374,7 @@ def test_what_the_op_raises_on_the_example_arrives(op):
 
 @pytest.fixture
 def network(op):
-    """Three ops of which one stays, between ONNX's own operators."""
+    """Three ops of which one stays, between plain ONNX operators."""
     op(
         "def __init__(self, limit: float = 1.0):\n    self.limit = limit\ndef compute(self, x):\n    return self.limit * np.tanh(x / self.limit)",
         "SoftClip",

@@ -37,7 +37,7 @@ MISTAKES = (
             def compute(self, x):
                 return -x
         """,
-        ("::Relu takes the place of ONNX's own Relu in each session that is made from now on",),
+        ("::Relu takes the place of the ONNX Relu in each session that is made from now on",),
         "len(pyopnb.registry) == 0 and pyopnb.call('Relu', np.float32([-1, 2])).tolist() == [0, 2]",
         advice="To undo: (.*)",
     ),

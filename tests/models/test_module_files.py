@@ -34,14 +34,14 @@ def test_all_of_the_registry(define, tmp_path):
     ]
 
 
-def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
+def test_a_changed_or_foreign_file_stays(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
     save_module(path)
     save_module(path)
     path.write_text(path.read_text() + "# mine\n")
     with pytest.raises(
         pyopnb.errors.DefinitionError,
-        match="changed by somebody else. Try: another name, or overwrite=True",
+        match="that was changed since. Try: another name, or overwrite=True",
     ):
         save_module(path)
     assert path.read_text().endswith("# mine\n")

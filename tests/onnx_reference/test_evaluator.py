@@ -1,4 +1,4 @@
-"""A whole model in ONNX's reference implementation, as pyopnb runs it."""
+"""A whole model in the ONNX reference implementation, as pyopnb runs it."""
 
 from __future__ import annotations
 

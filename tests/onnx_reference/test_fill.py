@@ -64,7 +64,7 @@ def test_what_is_said() -> None:
     assert said[0].filename == __file__  # it points at the line that asked
     text = str(said[0].message)
     assert text.startswith(
-        "1 Python node, run by ONNX's reference implementation:\n  node 'act' (::Celu): X is float64;"
+        "1 Python node, run by the ONNX reference implementation:\n  node 'act' (::Celu): X is float64;"
     )
     assert str(pickle.loads(pickle.dumps(said[0].message))) == text
 

@@ -1,4 +1,4 @@
-"""ONNX's reference implementation of one operator, called."""
+"""The ONNX reference implementation of one operator, called."""
 
 from __future__ import annotations
 

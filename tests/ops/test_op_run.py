@@ -1,4 +1,4 @@
-"""Classes of ONNX's reference implementation become ops as they stand."""
+"""Classes of the ONNX reference implementation become ops as they stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's own node tests, each node replaced by an op whose ``compute`` asks ONNX's reference implementation.
+"""ONNX's own node tests, each node replaced by an op whose ``compute`` asks the ONNX reference implementation.
 
 What is proved is the way of the tensors: dtypes, shapes, attrs, optional ports and bodies go
 through ONNX Runtime into ``compute`` and back without a change.
@@ -27,7 +27,7 @@ def quietly(reference, feeds):
 
 
 def standing_in(original):
-    """An op that runs the only node of a model in ONNX's reference implementation."""
+    """An op that runs the only node of a model in the ONNX reference implementation."""
 
     class StandIn:
         def __init__(self, **attrs: Any) -> None:

@@ -34,7 +34,7 @@ def mymodule(tmp_path, monkeypatch):
 
 
 def pyop(inputs="X", takes=F, gives=F, **attrs):
-    """A retired node in ONNX's text form, without its outputs."""
+    """A retired node in the ONNX text form, without its outputs."""
     attrs = {"module": "mymodule", "class_name": "C", **attrs}
     texts = [f'{name} = "{text}"' for name, text in attrs.items()]
     types = f"input_types = {[takes] * len(inputs.split(', '))}, output_types = [{gives}]"

@@ -179,7 +179,7 @@ def test_a_model_with_other_numbers_is_refused(example, define):
     )
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match=r"module Inverse: expected torch's numbers in ONNX Runtime, got with the example",
+        match=r"module Inverse: expected the same numbers as in torch, got with the example",
     ):
         pyopnb.torch.export(
             Inverse().eval(), (example,), ops={torch.ops.aten.inverse.default: "demo::Wrong"}

@@ -216,6 +216,6 @@ def test_a_profile_that_is_full(monkeypatch):
         pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), runs=9, warmup=1
     )
     assert found.runs == 3 and found.remarks == [
-        "ONNX Runtime's profile, which holds 1,000,000 events, was full after 3 runs"
+        "the ONNX Runtime profile, which holds 1,000,000 events, was full after 3 runs"
     ]
     adds_up(found)

@@ -635,7 +635,7 @@ def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):
     onnxruntime.InferenceSession(
         chain.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    with pytest.raises(pyopnb.errors.ModelError, match="ONNX Runtime's own format"):
+    with pytest.raises(pyopnb.errors.ModelError, match="the ONNX Runtime format"):
         pyopnb.Session(tmp_path / "m.ort").trace(x=X)
 
 

@@ -1,4 +1,4 @@
-"""The updates are those of ONNX's own operators, which its reference implementation runs."""
+"""The updates equal plain ONNX operators in the ONNX reference implementation."""
 
 import numpy as np
 import onnx

@@ -5,5 +5,5 @@ formula: it means the derivative of the nodes between the tensors that its attrs
 """
 
 NAMES = ("ai.onnx.preview.training::Gradient",)
-REFUSAL = "it stands for the derivative of other nodes of its graph"
+REFUSAL = "it means the derivative of other nodes of its graph"
 INSTEAD = "remove the node and let pyopnb.grad write the nodes of the gradient"

@@ -22,7 +22,7 @@ class YieldOp:
         self.without_gradients = set(non_differentiable_outputs)
         # Warn of invented numbers, once, where the session is made.
         warnings.warn(
-            "YieldOp: no program gives the gradients of the outputs, so they are 1, those of their "
+            "YieldOp: no program gives the gradients of the outputs, so they are 1, as of their "
             "sum. Try: pyopnb.skeleton(model, node) to give others",
             stacklevel=2,
         )

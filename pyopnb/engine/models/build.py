@@ -342,7 +342,7 @@ def _array(value: Any, where: str) -> np.ndarray:
         got = sanitize(str(error))
         if isinstance(error, InputError):
             got = f"an array of dtype {sanitize(array.dtype)}"
-        expected = "an array of one of ONNX's dtypes"
+        expected = "an array of an ONNX dtype"
         raise ModelError(where, expected=expected, got=got, next=advice) from None
     if dtype_row.name != "string":
         return array

@@ -171,7 +171,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
     if name.startswith(("torch.", "sklearn::")):
         # The doors give such names to ops of their own.
         return (
-            "where the model was made, pyopnb.save(model, path), which writes such ops as well; "
+            "where the model was made, pyopnb.save(model, path), which also writes such ops; "
             "then pyopnb.load here"
         )
     nearest = nearest_op(domain, node.op_type)

@@ -427,6 +427,6 @@ def as_proto(model: Any) -> ModelProto:
         raise ModelError(
             where,
             expected="an ONNX model",
-            got="ONNX Runtime's own format, whose kernels are chosen already",
+            got="the ONNX Runtime format, whose kernels are chosen already",
         )
     return _parse(given, where)

@@ -171,7 +171,7 @@ class Registry(Displayable):
         """Refuse to put an op in the place of a gradient op, or the other way round."""
         standing = self._lookup(draft.op)
         if standing is not None and standing.base is not None:
-            got = f"that of the gradient op of {standing.base.name}"
+            got = f"the name of the gradient op of {standing.base.name}"
             raise DefinitionError(f"op {draft.op}", expected="another name", got=got)
         if draft.gradient is not None and draft.gradient.op in self._ops:
             name = draft.gradient.op

@@ -320,7 +320,7 @@ def refuse_lent_weights(runtime: onnxruntime.InferenceSession, proto: ModelProto
                 expected="options that can be read again",
                 got=sanitize(f"a value of {tensor.name}", 120),
                 next="make the session in the other process, "
-                "or pyopnb.save the model with what they add",
+                "or pyopnb.save the model with these initializers",
             ) from None
 
 

@@ -40,8 +40,8 @@ _NO_OPERATOR = {
     np.trapezoid: "((x[..., 1:] + x[..., :-1]) / 2).sum(-1)",
 }
 _OTHER_REASONS = {
-    np.partition: ("whose order inside the parts is NumPy's own", "np.sort(x)"),
-    np.argpartition: ("whose order inside the parts is NumPy's own", "np.argsort(x)"),
+    np.partition: ("whose order inside the parts is up to NumPy", "np.sort(x)"),
+    np.argpartition: ("whose order inside the parts is up to NumPy", "np.argsort(x)"),
     np.allclose: ("whose result is a condition", "np.isclose(a, b).all()"),
     np.array_equal: ("whose result is a condition", "(a == b).all()"),
     np.piecewise: ("which calls functions of parts", "np.where"),

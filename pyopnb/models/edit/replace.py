@@ -128,7 +128,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     """
     source = read_model(model, base_dir, data=False)
     if not source.proto.HasField("graph"):
-        got = "ONNX Runtime's own format, whose nodes are fixed"
+        got = "the ONNX Runtime format, whose nodes are fixed"
         raise ModelError(
             "model",
             expected="an ONNX model",

@@ -84,7 +84,7 @@ def _candidates(
     """Yield possible errors, each with words that the runtime text has if that was the reason."""
     if not proto.opset_import:
         next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
-        expected = "an import of ONNX's operators"
+        expected = "an import of the ONNX operators"
         yield ModelError("model", expected=expected, got="none", next=next_), ("opset",)
     # All its texts about data that do not fit have this word; large weights are read only then.
     if "ensor" in said:

@@ -188,7 +188,7 @@ def _check(text: Any) -> str:
         )
         raise ModelError(where(text, wrong.start()), expected=expected, got=got)
     if _BLANKS.fullmatch(text):
-        expected = "a graph in ONNX's text form"
+        expected = "a graph in the ONNX text form"
         raise ModelError("text", expected=expected, got="nothing", next=_EXAMPLE)
     depth = 0
     # Brackets are counted first, as the parser recurses into them and would end the process.
@@ -247,7 +247,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
     # An unknown dtype is read as a name, so the parser complains about the text behind it.
     words = list(re.finditer(r"[A-Za-z_]\w*", text[:position]))
     advice: str | None = _NOTATION
-    expected = f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
+    expected = f"the ONNX text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
     if words and not text[words[-1].end() : position].strip() and "Expected character" in message:
         word = words[-1][0]
         near = closest(word, TEXT_NAMES.values())

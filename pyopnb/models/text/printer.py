@@ -308,7 +308,7 @@ def _written(
         except _Inexpressible as error:
             item_name = f"{where} {sanitize(item.name, 60)}".rstrip()
             raise ModelError(
-                item_name, expected="something that ONNX's text form can express", got=str(error)
+                item_name, expected="something that the ONNX text form can express", got=str(error)
             ) from None
     return texts
 

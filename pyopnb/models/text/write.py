@@ -209,7 +209,7 @@ def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
     _strip(copy, "", after)
     if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
         got = f"{_lost_field(original, copy)} that does not come back"
-        raise ModelError("model", expected="something that ONNX's text form can express", got=got)
+        raise ModelError("model", expected="something that the ONNX text form can express", got=got)
     return [path for path, values in before.items() if values != after.get(path)]
 
 
@@ -251,7 +251,7 @@ def _with_one_nan(tensor: TensorProto) -> np.ndarray:
     except (ValueError, TypeError, KeyError):
         where, got = f"tensor {sanitize(tensor.name)}", "values that do not fit its type and shape"
         raise ModelError(
-            where, expected="something that ONNX's text form can express", got=got
+            where, expected="something that the ONNX text form can express", got=got
         ) from None
     if array.dtype == object:
         return array

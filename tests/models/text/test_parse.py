@@ -1,4 +1,4 @@
-"""ONNX's text form: read, refused with the line, written, and read back."""
+"""The ONNX text form: read, refused with the line, written, and read back."""
 
 from __future__ import annotations
 
