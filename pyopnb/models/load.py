@@ -12,13 +12,13 @@ from onnx import ModelProto
 
 from pyopnb.engine.models.io import read_model, to_model
 from pyopnb.engine.models.nodes import summary
-from pyopnb.engine.models.op_metadata import KeptOp, read_ops
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.displayable import Displayable
 from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, sanitize_source
 from pyopnb.engine.ops.op import Version
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
+from pyopnb.models.op_metadata import KeptOp, read_ops
 
 __all__ = ["Loaded", "load"]
 

@@ -15,7 +15,6 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from pyopnb.engine.models.external_data import entries, is_external, original, read_data, taken_in
 from pyopnb.engine.models.io import FOLDER, ModelSource, read_model
 from pyopnb.engine.models.nodes import attribute_values, walk
-from pyopnb.engine.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
@@ -23,6 +22,7 @@ from pyopnb.engine.ops.messages import hide_internal_frames
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError
+from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.models.op_source import source_closure
 
 __all__ = ["save"]

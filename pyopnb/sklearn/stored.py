@@ -14,10 +14,10 @@ from typing import Any
 
 import joblib
 
-from pyopnb.engine.models.op_metadata import MAX_SOURCE
 from pyopnb.engine.ops import pickling
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import DefinitionError, ModelError
+from pyopnb.models.op_metadata import MAX_SOURCE
 
 __all__ = ["digest", "dump", "load", "module_text"]
 

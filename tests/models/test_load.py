@@ -18,8 +18,9 @@ from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.engine.models.op_metadata import MAX_SOURCE, PREFIX, digest, read_ops
+from pyopnb.models.op_metadata import MAX_SOURCE, digest, read_ops
 
+PREFIX = "pyopnb.op."
 KEY = f"{PREFIX}demo::SoftClip"
 
 

@@ -16,7 +16,6 @@ from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import Site, full_name, imported_versions, walk
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
-from pyopnb.engine.models.op_metadata import kept_names
 from pyopnb.engine.models.ort_capabilities import has_op, operator_at, operators, schema_domains
 from pyopnb.engine.ops.attr_kinds import noun_of
 from pyopnb.engine.ops.handed_down import handed_down
@@ -25,7 +24,18 @@ from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError, PyopError, UnknownName
 
-__all__ = ["ModelFault", "catalog_hint", "exists", "find_faults", "nearest_op", "node_faults"]
+__all__ = [
+    "OP_KEY",
+    "ModelFault",
+    "catalog_hint",
+    "exists",
+    "find_faults",
+    "nearest_op",
+    "node_faults",
+]
+
+OP_KEY = "pyopnb.op."
+"""Prefix of the metadata keys of the ops that a model keeps."""
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DTYPE_ATTRS = ("to", "dtype")
@@ -163,7 +173,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
     hint = catalog_hint(node) if exact else ""
     if hint:
         return hint
-    if name in kept_names(proto):
+    if any(entry.key == OP_KEY + name for entry in proto.metadata_props):
         return (
             "pyopnb.load shows its source, which the model keeps; "
             f"then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
+from pyopnb.engine.models.faults import OP_KEY
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.errors import DefinitionError, ModelError
 
-__all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "kept_names", "read_ops", "write_ops"]
-
-PREFIX = "pyopnb.op."
-"""Prefix of the metadata keys of ops."""
+__all__ = ["MAX_SOURCE", "KeptOp", "digest", "read_ops", "write_ops"]
 
 MAX_SOURCE = 2**24
 """Characters of an op's entry; a longer one is implausible. Fitted estimators are long."""
@@ -79,21 +77,12 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     entries = {}
     for op in ops:
         fields = {name: getattr(op, name) for name in _FIELDS}
-        entries[PREFIX + op.name] = json.dumps(fields, ensure_ascii=False)
+        entries[OP_KEY + op.name] = json.dumps(fields, ensure_ascii=False)
     # Entries of other programs stay, in their order and before ours.
     foreign = [(e.key, e.value) for e in model.metadata_props if e.key not in entries]
     del model.metadata_props[:]
     for key, value in (*foreign, *entries.items()):
         model.metadata_props.add(key=key, value=value)
-
-
-def kept_names(model: ModelProto) -> set[str]:
-    """Return the names of the ops in the metadata of a model, which are not checked."""
-    return {
-        entry.key.removeprefix(PREFIX)
-        for entry in model.metadata_props
-        if entry.key.startswith(PREFIX)
-    }
 
 
 def read_ops(model: ModelProto) -> dict[str, KeptOp]:
@@ -106,9 +95,9 @@ def read_ops(model: ModelProto) -> dict[str, KeptOp]:
     """
     ops: dict[str, KeptOp] = {}
     for entry in model.metadata_props:
-        if not entry.key.startswith(PREFIX):
+        if not entry.key.startswith(OP_KEY):
             continue
-        name = entry.key.removeprefix(PREFIX)
+        name = entry.key.removeprefix(OP_KEY)
         if name in ops:
             raise _refused(name, "one entry", "two")
         ops[name] = _read(name, entry.value)
