@@ -1,7 +1,7 @@
 """Show the notebooks on torch in pages that are built without torch.
 
 `nox -s torch` executes these notebooks and leaves copies in build/notebooks. A page shows the
-copy if its cells are those of the notebook now. Without such a copy the cells are shown without
+copy if it has the same cells as the notebook now. Without such a copy the cells are shown without
 outputs, and the page says so.
 """
 

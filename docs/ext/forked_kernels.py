@@ -54,7 +54,7 @@ def forked_kernels(name: str) -> Iterator[None]:
 
 def serve(path: str) -> None:
     """Fork a kernel for each process that asks for one."""
-    del sys.path[0]  # this folder; a kernel looks in that of its page
+    del sys.path[0]  # this folder; a kernel looks in the folder of its page
     import ipykernel.kernelapp
     import ipywidgets  # noqa: F401, TID251
     import onnx  # noqa: F401
@@ -70,7 +70,7 @@ def serve(path: str) -> None:
         listening.bind(path)
         listening.listen()
         print("ready", flush=True)
-        os.dup2(2, 1)  # nobody reads the pipe any more
+        os.dup2(2, 1)  # the pipe is no longer read
         while True:
             asked, _ = listening.accept()
             with asked:

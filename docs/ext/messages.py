@@ -1,7 +1,7 @@
 """The forms of messages, read from the places in the code that make them.
 
 A form is the text of the arguments of one ``InputError(…)`` in the sources, put together by the
-class itself, with ``{name}`` for what is filled in.
+class itself, with ``{name}`` for a value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of ONNX's operators in the reference, from what its audit recorded."""
+"""The table of ONNX operators in the reference, from the records of its audit."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class;
 ``.. benchmarks::`` the newest results; ``.. catalog::`` the operators of the catalog;
-``.. operators::`` those of ONNX in the reference;
+``.. operators::`` the ONNX operators in the reference;
 ``.. public-names::`` a table of all public names. The build fails if rooms import each other in a
 circle or upwards, if a public name or method has no entry in the reference, or if a link inside the
 pages leads nowhere.
@@ -60,7 +60,7 @@ class CellLexer(IPython3Lexer):  # type: ignore[misc]  # it has no types
 
 
 class Rooms(SphinxDirective):
-    """The picture of the rooms, and how many imports each arrow stands for."""
+    """The picture of the rooms, with the number of imports of each arrow."""
 
     def run(self) -> list[nodes.Node]:
         order, arrows = rooms.floors(), rooms.imports()

@@ -27,9 +27,9 @@ _SKOPS_TEXT = (
 )
 _PICKLE_TEXT = (
     "# The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: "
-    "whatever the file's author wrote into it is run when this\n"
-    "# op is, and reading these lines does not tell what that is. "
-    "Name this op only if you trust whoever gave you the file."
+    "the code that the author of the file put into it runs with this\n"
+    "# op, and reading these lines does not show it. "
+    "Name this op only if you trust the author of the file."
 )
 
 
