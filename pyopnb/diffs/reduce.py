@@ -166,8 +166,8 @@ def reduce(
         differ from a run without any, or the outputs differ from the ONNX reference
         implementation.
     on : str or path, optional
-        Another onnxruntime, as for `trace`. The failure is then that its outputs differ from those
-        of this process.
+        Another onnxruntime, as for `trace`. The failure is then that its outputs differ from this
+        process.
     rtol, atol, stol : float, optional
         As for `diff`, but the default is ``stol=True``, because kernels add up in different orders.
     seconds : float

@@ -191,8 +191,8 @@ def stability(
         As for `diff`, but the default is ``stol=True``, because kernels add up in different orders.
     search : bool
         Whether to search for the first node that differs, in each row whose outputs exceed the
-        tolerance or whose argmax changed. This traces such a row and compares the trace with that
-        of the usual run, which takes about eight times as long as a session and its run.
+        tolerance or whose argmax changed. This traces such a row and compares the trace with
+        the usual run, which takes about eight times as long as a session and its run.
     yardstick : bool
         Whether the model also runs in float64, node by node in Python, which then takes most of the
         time.

@@ -1,8 +1,8 @@
 """ATen, the node that the torch exporter writes for a function that ONNX lacks.
 
 Defined in pytorch/pytorch v2.3.1, torch/onnx/_internal/jit_utils.py. The attribute ``operator``
-names the function, and its arguments are inputs in their order, or attributes of their names (those
-of embedding_bag, and all before torch 1.12). The functions that are files here run in NumPy, and
+names the function, and its arguments are inputs in their order, or attributes of their names (for
+embedding_bag, and for all before torch 1.12). The functions that are files here run in NumPy, and
 all others by torch, which has to be installed. Tested against torch, to 1e-6.
 """
 

@@ -19,8 +19,8 @@ NAMES = ("mmdeploy::TRTBatchedRotatedNMS",)
 class TRTBatchedRotatedNMS:
     """Select the ``keep_topk`` best turned boxes of an image, after suppression inside each class.
 
-    A box counts if its score is over the threshold, and is suppressed if its polygon overlaps that
-    of a better one of its class by more than ``iou_threshold``. A box without an area overlaps all
+    A box counts if its score is over the threshold, and is suppressed if its polygon overlaps
+    a better one of its class by more than ``iou_threshold``. A box without an area overlaps all
     others. Rows after the boxes that were found have label -1.
     """
 

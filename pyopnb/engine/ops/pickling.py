@@ -1,9 +1,9 @@
 """Pickles of classes, ops and their versions, which other processes open under the same names.
 
-A class that another process can import goes by name, as with any pickle. All others, such as those
-of a notebook, go by value, as cloudpickle writes them. A class has a key that travels with it, so
-that a process which has the class already keeps it: opening a pickle twice, or where it was made,
-defines nothing again.
+A class that another process can import goes by name, as with any pickle. All others, such as
+classes of a notebook, go by value, as cloudpickle writes them. A class has a key that travels with
+it, so that a process which has the class already keeps it: opening a pickle twice, or where it was
+made, defines nothing again.
 
 Importing this module registers how ops and versions are pickled; `pyopnb` does so.
 """

@@ -204,7 +204,7 @@ class Judge:
             inputs = trial.inputs
             # Inputs that sit on edges on purpose stay there, and so do sums of them.
             if not trial.on_edges:
-                # Ties decide on indices and flags. Sums need each element moved by itself, as those
+                # Ties decide on indices and flags. Sums need each element moved by itself, as moves
                 # of equal ones can cancel exactly.
                 seed = None
                 if ties_stay and run >= 2:
