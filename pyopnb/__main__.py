@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     catalog.add_argument("text", nargs="*", metavar="TEXT", help="words that must all occur")
     catalog.set_defaults(command=_catalog)
-    # Any of them can meet a model whose ops are defined in a module of the user's.
+    # Any of them can meet a model whose ops are defined in a module of the user.
     for command in (diff, show, missing, fill, catalog):
         command.add_argument(
             "--ops",
@@ -274,7 +274,7 @@ def _fill(args: argparse.Namespace) -> int:
     With --lower they are rewritten as the ONNX operators. If a node has neither, the exit code
     is 1 and nothing is written.
     """
-    # Warnings are what this command reports, so they are printed without the line of
+    # This command reports by warnings, so they are printed without the line of
     # code that Python adds.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -187,7 +187,7 @@ class SessionRebuilt(UserWarning):
 
 
 class Filled(UserWarning):
-    """The nodes that `pyopnb.fill` replaced, and those that it could not.
+    """The nodes that `pyopnb.fill` replaced, and the nodes that it could not replace.
 
     Attributes
     ----------

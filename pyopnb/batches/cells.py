@@ -23,7 +23,7 @@ def output_names(runs: Sequence[BatchRun]) -> list[str]:
 
 
 def result_cells(run: BatchRun, names: Sequence[str]) -> list[str]:
-    """Describe each output of a run in a few words, or what it raised in the first cell.
+    """Describe each output of a run in a few words, or its exception in the first cell.
 
     Parameters
     ----------

@@ -166,8 +166,8 @@ def map(
     Returns
     -------
     Batches
-        After an interrupt, the batches that were finished; those that the executor has not started
-        are cancelled.
+        After an interrupt, the batches that were finished; batches that the executor has not
+        started are cancelled.
 
     Raises
     ------

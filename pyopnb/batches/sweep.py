@@ -206,7 +206,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     InputError
         A name is unknown, nothing is varied, or there are more than 10,000 combinations.
     Exception
-        What the first run raised, if no run succeeded.
+        The exception of the first run, if no run succeeded.
     InputError, DefinitionError, concurrent.futures.BrokenExecutor
         As for `map`; the exception has the finished runs in its attribute ``sweep``.
 
@@ -275,7 +275,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     return runs
 
 
-_Item = tuple[Mapping[str, Any], Mapping[str, Any]]  # what is varied, and the feeds of all runs
+_Item = tuple[Mapping[str, Any], Mapping[str, Any]]  # the varied values, and the feeds of all runs
 
 
 def _begin(session: Session, _: bool) -> Session:

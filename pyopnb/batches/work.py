@@ -77,7 +77,7 @@ class WorkKind:
     module : str
         Where a worker finds it, as ``KIND``.
     singular, plural : str
-        What an item is called.
+        The noun for an item.
     begin : callable
         Called with the session, and whether it is a copy, once in a process; returns the state
         that all chunks share.
@@ -185,7 +185,7 @@ class Work:
         if self._in_process:
             self._state = kind.begin(session, False)
         else:
-            # Pickled once, now: what is redefined later does not serve this call.
+            # Pickled once, now: later redefinitions do not affect this call.
             self._session_data = pickle.dumps(session, pickle.HIGHEST_PROTOCOL)
             self._digest = hashlib.sha256(self._session_data).hexdigest()
 
@@ -360,7 +360,7 @@ _RUN_IN_WORKER = """(
 )"""
 
 _Outcome = tuple[Mapping[str, Any] | None, Exception | bytes | None, float]
-"""The outputs of a run or what it raised, and its seconds."""
+"""The outputs of a run or its exception, and its seconds."""
 
 _states: OrderedDict[tuple[str, str], Any] = OrderedDict()
 _opening = threading.Lock()

@@ -152,7 +152,7 @@ def _flags_of(compiler: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _processor() -> str:
-    """Describe what the compiler's ``-march=native`` depends on."""
+    """Describe the processor, on which ``-march=native`` depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
         facts = re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", lines, re.MULTILINE)
@@ -228,7 +228,7 @@ def _is_whole(path: Path) -> bool:
     """Tell whether a library is there and is the one whose digest was written beside it."""
     try:
         return path.with_suffix(".sha256").read_text(encoding="ascii") == _digest(path)
-    except (OSError, ValueError):  # one of the two is missing or no text: the library is made anew
+    except (OSError, ValueError):  # one of the two is missing or no text: the library is made again
         return False
 
 
@@ -309,7 +309,7 @@ def _refused(said: str, source: str, first: int) -> DefinitionError:
         return DefinitionError("op in C++", expected="code that compiles", got=got)
     blocks = []
     for number, column, message in match[:3]:
-        # An error at the end of the text can be one line behind it.
+        # An error at the end of the text can be one line after it.
         at = int(number) - first
         line = ""
         if 0 <= at < len(lines):

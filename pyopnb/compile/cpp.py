@@ -96,7 +96,7 @@ class CppOp:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """Write the text of a module that compiles and defines the op anew."""
+        """Write the text of a module that compiles and defines the op again."""
         arguments = [_literal(cls.source), repr(version.op)]
         if version.opset != 1:
             arguments.append(f"opset={version.opset}")
@@ -184,7 +184,7 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
     entry : str
         The name of the C function.
     """
-    # What the user includes must stand outside the namespace, and so must all that comes before it.
+    # The user's #include lines must be outside the namespace, and so must all lines before them.
     lines = source.splitlines()
     split = lines_with_includes(source)
     head, body = "\n".join(lines[:split]), "\n".join(lines[split:])

@@ -139,7 +139,7 @@ def call_compiled(
     TypeError
         An input is of another dtype.
     Exception
-        What the function reports; RuntimeError where it leaves an output unset.
+        The error that the function reports; RuntimeError where it leaves an output unset.
     """
     inputs = (_Tensor * max(len(arrays), 1))()
     buffers = []
@@ -165,7 +165,7 @@ def call_compiled(
 
 
 def _fill(row: _Tensor, values: np.ndarray) -> tuple[Any, ...]:
-    """Point a row to an array; return what must live as long as the call."""
+    """Point a row to an array; return the objects that must live as long as the call."""
     # np.ascontiguousarray makes an axis of a scalar.
     array = np.ascontiguousarray(values).reshape(np.shape(values))
     if array.dtype not in _BY_NUMPY:

@@ -1,1 +1,1 @@
-"""What makes a Python class run in ONNX Runtime: ops, the models of sessions, the runtime."""
+"""The engine, which runs Python classes in ONNX Runtime: ops, session models, the runtime."""

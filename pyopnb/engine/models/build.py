@@ -123,7 +123,7 @@ def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> N
     next_ : str
         How to set the attr.
     **options
-        None for those that were not given.
+        None if not given.
     """
     for attr in () if op is None else op.current.schema.attrs:
         if options.get(attr.name) is not None:
@@ -255,7 +255,7 @@ def model(
         raise fault.error
     for inner_node in nodes_in(model_proto.graph):
         ints_to_floats(inner_node)
-    # The onnx checker and ONNX Runtime want each node behind those that it reads.
+    # The onnx checker and ONNX Runtime want each node after the nodes that it reads.
     sort_nodes(model_proto.graph)
     import_domains(model_proto)
     type_outputs(model_proto)

@@ -78,8 +78,8 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     Raises
     ------
     ModelError
-        A key occurs twice: readers that take the first and those that take the last would read
-        different files.
+        A key occurs twice: some readers take the first and some the last, and would read different
+        files.
     """
     entries_by_key: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}, external data"

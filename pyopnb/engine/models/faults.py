@@ -149,7 +149,7 @@ def _unknown_op(
     version = imports.get(domain)
     if version is None or not onnx.defs.has(node.op_type, domain):
         return None
-    # The runtime has some of the ONNX operators in versions before those that ONNX has.
+    # The runtime has some of the ONNX operators in versions before the ones in ONNX.
     in_runtime = operator_at(domain, node.op_type, version)
     if find_schema(domain, node.op_type, version) is not None or in_runtime is not None:
         return None

@@ -9,7 +9,7 @@ __all__ = ["FilledNode"]
 
 @dataclass(frozen=True)
 class FilledNode:
-    """A node that the runtime cannot run, and what `fill` did about it.
+    """A node that the runtime cannot run, and its stand-in from `fill`, if there is one.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from pyopnb.errors import ModelError
 __all__ = ["MOST_DEEP", "MOST_NODES", "Expansion", "check_functions", "expansion", "function_key"]
 
 MOST_NODES = 250_000
-"""Nodes that the calls of functions may add to those that a model has."""
+"""Nodes that the calls of functions may add to the nodes of a model."""
 
 MOST_DEEP = 100
 """Calls of functions, and bodies around them, that may be inside one another.
@@ -39,7 +39,7 @@ class Expansion(NamedTuple):
     Attributes
     ----------
     nodes : int
-        With those in bodies.
+        Including nodes in bodies.
     added : int
         How many of them come from calls.
     depth : int

@@ -32,7 +32,7 @@ def held_model(thing: Any) -> tuple[Any, str | None]:
     Raises
     ------
     Exception
-        What ``to_model_proto`` raises.
+        The exception that ``to_model_proto`` raises.
     """
     if isinstance(thing, (ModelProto, bytes, str, type)):
         return thing, None

@@ -1,4 +1,4 @@
-"""Index a graph: producers, consumers, bodies, what bodies capture, and an order to run nodes in.
+"""Index a graph: producers, consumers, bodies and their captures, and an order to run nodes in.
 
 Every part is built once, and only when it is asked for. Nothing recurses: a deep nest of
 bodies costs no stack.
@@ -110,7 +110,7 @@ class GraphIndex:
 
     @cached_property
     def inputs(self) -> list[str]:
-        """Return the inputs that must be fed, which are those without an initializer."""
+        """Return the inputs that must be fed: the ones without an initializer."""
         return [name for name in self.declared_inputs if name not in self.initializers]
 
     @cached_property
@@ -185,7 +185,7 @@ class GraphIndex:
         return GraphIndex(graph, self, (index, attribute))
 
     def walk(self) -> Iterator[GraphIndex]:
-        """Yield the graph itself and all bodies in it, outer ones before those inside them."""
+        """Yield the graph itself and all bodies in it, outer ones before inner ones."""
         graphs = [self]
         # The list grows while it is walked.
         for graph in graphs:
@@ -196,7 +196,7 @@ class GraphIndex:
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
         """Map the index of a node to the names that its bodies read and do not define."""
-        # Inner bodies come first, so that each finds what its own bodies read,
+        # Inner bodies come first, so that each finds the reads of its own bodies,
         # and nothing recurses.
         for graph in reversed(list(self.walk())[1:]):
             _ = graph.free
@@ -217,7 +217,7 @@ class GraphIndex:
 
     @property
     def path(self) -> str:
-        """Say where the graph stands, as `Site` does: ``""`` for a main graph."""
+        """Say where the graph is, as `Site` does: ``""`` for a main graph."""
         steps: list[str] = []
         graph = self
         while graph.outer is not None and graph.holder is not None:
@@ -317,7 +317,7 @@ class GraphIndex:
 
     @cached_property
     def _runnable(self) -> Sequence[int]:
-        """Return the nodes in order, without those on a cycle and those that wait for them."""
+        """Return the nodes in order, without nodes on a cycle or after one."""
         if self._is_sorted:
             return range(len(self.scope.node))
         # Kahn's algorithm. The heap gives the first in the file, so that the order changes as
@@ -386,7 +386,7 @@ def _names(ends: Iterable[Any]) -> list[str]:
 
 
 def sort_nodes(scope: GraphProto | FunctionProto) -> None:
-    """Move nodes behind those that they read, in a graph or function and in the bodies in it.
+    """Move nodes after the nodes that they read, in a graph or function and in the bodies in it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Inline local functions, above all those with ops in them."""
+"""Inline local functions, above all the ones with ops in them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
 
 def inlined_functions(proto: ModelProto) -> ModelProto:
-    """Return a copy with all calls of local functions written out, for those who only read types.
+    """Return a copy with all calls of local functions written out, to read types.
 
     Raises
     ------

@@ -88,8 +88,8 @@ def read_model(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-        Or what holds a model or writes one: the torch ``ONNXProgram``, a function of onnxscript's,
-        an ``onnx_ir.Model``.
+        Or an object that holds a model or writes one: the torch ``ONNXProgram``, an onnxscript
+        function, an ``onnx_ir.Model``.
     base_dir : path, optional
         The folder with the external data of a ModelProto or of bytes. For a path, it is the path's
         folder.

@@ -139,7 +139,7 @@ def path_of_body(node: NodeProto, attribute: str) -> str:
 
 
 def walk(model: ModelProto) -> Iterator[Site]:
-    """Yield every node of the model, outer ones before those inside them."""
+    """Yield every node of the model, outer ones before inner ones."""
     # A list that grows instead of recursion, as a file can nest deep.
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
     scopes += [(function, path_of_function(function)) for function in model.functions]
@@ -196,7 +196,7 @@ def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProt
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
-    """Return the nodes of each local function, those in bodies included."""
+    """Return the nodes of each local function, including nodes in bodies."""
     return {(f.domain, f.name): list(nodes_in(f)) for f in model.functions}
 
 

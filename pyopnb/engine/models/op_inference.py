@@ -1,7 +1,7 @@
 """Ops of the registry in ``onnx.defs``, with their ``infer`` as shape inference.
 
-What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing
-that a session runs:
+Declarations that ``onnx.defs`` cannot express are not registered, so that ``onnx.checker`` refuses
+nothing that a session runs:
 
 - An operator that onnx has keeps the onnx schema: other models mean that one.
 - A schema lists its attributes, each of one kind, and the checker refuses all others. An op with
@@ -254,7 +254,7 @@ def _infer_op(name: str, context: Any) -> None:
     for attr in op.current.schema.attrs:
         attribute = context.get_attribute(attr.name)
         if attribute is not None:
-            # onnx does not say in which model a graph among the attributes stands.
+            # onnx does not say to which model a graph among the attributes belongs.
             values[attr.name] = attribute_value(attribute, ModelProto())
     _infer(op, values, f"a node of {op.name}", context)
 
@@ -300,8 +300,8 @@ _PLACE = "pyopnb_place"
 def infer_types(model: ModelProto) -> ModelProto:
     """Copy a model and infer its types by the ONNX shape inference and the ops' own ``infer``.
 
-    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those
-    that replace the ONNX operators and those with attrs that ``onnx.defs`` cannot list.
+    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also ops
+    that replace ONNX operators and ops with attrs that ``onnx.defs`` cannot list.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def infer_types(model: ModelProto) -> ModelProto:
     onnx.shape_inference.InferenceError
         As from ``infer_shapes``.
     Exception
-        What an op's ``__init__`` or ``infer`` raised, with a note.
+        The exception of an op's ``__init__`` or ``infer``, with a note.
     """
     check_functions(model)
     imports = imported_versions(model)
@@ -330,8 +330,8 @@ def infer_types(model: ModelProto) -> ModelProto:
         if op is not None:
             # onnx asks a stand-in, which finds the op by the number in its attribute.
             copied.node.domain, copied.node.op_type = _STAND_IN
-            # The op's attrs are read from the user's node. onnx sees only those that a function's
-            # caller gives.
+            # The op's attrs are read from the user's node. onnx sees only the ones that a
+            # function's caller gives.
             del copied.node.attribute[:]
             copied.node.attribute.extend(linked_attributes(site.node).values())
             copied.node.attribute.append(helper.make_attribute(_PLACE, len(sites)))

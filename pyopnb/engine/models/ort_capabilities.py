@@ -1,4 +1,4 @@
-"""Ask the installed ONNX Runtime what it can take.
+"""Ask the installed ONNX Runtime which models it takes.
 
 Below `pyopnb.engine.runtime`, this is the only module that imports onnxruntime. The runtime is
 asked, so that no table can go stale: it loads a model of one node with falling version numbers

@@ -65,7 +65,7 @@ def changed_in(domain: str, op_type: str, version: int, older: int) -> int | Non
     """Return the version after an older one in which an operator came or changed its meaning.
 
     A version that only allows more types, or more attrs, means the same for the others: the runtime
-    refuses those that are new.
+    refuses the new ones.
 
     Returns
     -------
@@ -129,7 +129,7 @@ class NewImport:
     newest : int
         The newest version that the runtime takes, or that it has kernels for.
     sites : list of Site
-        The nodes that it is for, without those that run through ops.
+        The nodes that it is for, without nodes that run through ops.
     """
 
     entry: OperatorSetIdProto

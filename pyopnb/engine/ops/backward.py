@@ -147,7 +147,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     Returns
     -------
     type
-        Derived from the class: its ``compute`` calls ``backward`` and checks what it returns.
+        Derived from the class: its ``compute`` calls ``backward`` and checks the result.
     """
     # The node passes all tensors in one row: inputs, outputs, gradients.
     split = Split.of(schema)
@@ -182,7 +182,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
 def checked_gradients(
     returned: Any, inputs: Sequence[np.ndarray | None], function: Any, schema: Schema, name: str
 ) -> tuple[np.ndarray, ...]:
-    """Check what ``backward`` returned against the dtypes and shapes of the inputs.
+    """Check the result of ``backward`` against the dtypes and shapes of the inputs.
 
     Missing gradients become zeros.
 

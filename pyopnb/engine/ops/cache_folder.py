@@ -21,7 +21,7 @@ def cache_folder(name: str, purpose: str) -> Path:
     Parameters
     ----------
     purpose : str
-        What needs it, for messages: ``"op in C++"``.
+        The feature that needs it, for messages: ``"op in C++"``.
 
     Raises
     ------

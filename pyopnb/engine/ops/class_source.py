@@ -1,6 +1,6 @@
 """Find the text of a class or function: its lines in a file, or the whole cell of a notebook.
 
-A text in a file counts only if it is what runs; see `pyopnb.engine.ops.running_text`.
+A text in a file counts only if it is the code that runs; see `pyopnb.engine.ops.running_text`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _homes(cls: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def was_changed(cls: type, source: str | None) -> bool:
-    """Tell whether a class is no longer what a text of it says, as after ``%autoreload``.
+    """Tell whether a class no longer matches its text, as after ``%autoreload``.
 
     Parameters
     ----------

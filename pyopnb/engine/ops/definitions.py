@@ -154,7 +154,7 @@ def define_op(
     if collected is None:
         registry.define(cls, name, opset=opset, module=module, source=source)
     else:
-        # What is wrong with the class itself is refused at its line, while the file runs.
+        # A fault of the class itself is refused at its line, while the file runs.
         key = "::".join(split_name(name_of(cls) if name is None else name))
         check_opset(opset, f"op {key}")
         schema_of(as_op(cls))

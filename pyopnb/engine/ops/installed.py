@@ -43,7 +43,7 @@ def require(package: str, least: str, install: str) -> None:
     least : str
         The oldest version that is supported: ``"1.19"``.
     install : str
-        What is installed for it, and is advised.
+        The package or extra that pip installs for it.
 
     Raises
     ------

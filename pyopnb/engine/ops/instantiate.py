@@ -32,7 +32,7 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
     ModelError
         The attributes do not fit the attrs.
     Exception
-        What ``__init__`` raises, with a note that names the node.
+        The exception of ``__init__``, with a note that names the node.
     """
     arguments = schema.bind(values, where)
     try:

@@ -17,7 +17,7 @@ Kernel = Callable[..., Sequence[Any]]
 
 
 def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> Kernel:
-    """Return what ONNX Runtime computes for a node, as a function of arrays.
+    """Return a function of arrays that computes a node in ONNX Runtime.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None =
     versions : mapping
         Of the domains that the model imports.
     op : Op, optional
-        What runs the node, if it is an op's.
+        The op that runs the node, if there is one.
     """
     kernel: Kernel = handed_down("node_kernel")(node, versions, op)
     return kernel

@@ -64,7 +64,7 @@ class Listeners:
             calls += [(on_removed, name) for _, on_removed in listeners if on_removed]
         failures: list[Exception] = []
         for listener, argument in calls:
-            # The definition stands, so the other listeners must be called all the same.
+            # The definition stays, so the other listeners must still be called.
             try:
                 listener(argument)
             except Exception as error:

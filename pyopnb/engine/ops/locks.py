@@ -31,12 +31,12 @@ def locked(lock: Any, function: Callable[..., _Returned], *arguments: Any) -> _R
     ----------
     lock : threading.Lock or threading.RLock
     *arguments
-        What it is called with.
+        The arguments of the call.
 
     Returns
     -------
     object
-        What the function returns.
+        The result of the function.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def lock_by(call: Callable[..., Any]) -> None:
     Parameters
     ----------
     call : callable
-        It takes what `locked` takes.
+        It takes the same arguments as `locked`.
     """
     global _call
     _call = call

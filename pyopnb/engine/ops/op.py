@@ -234,7 +234,7 @@ def find_version(op: Op, number: int, action: str = "") -> Version:
     Parameters
     ----------
     action : str
-        What it is for, in the message.
+        The purpose, for the message.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def written_class(cls: type) -> type:
 
 
 def is_written_as(cls: type, thing: object) -> bool:
-    """Tell whether an object is the class of an op, or what the user wrote of it."""
+    """Tell whether an object is the class of an op, or the class that the user wrote for it."""
     return thing is cls or thing is written_class(cls)
 
 

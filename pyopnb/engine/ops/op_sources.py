@@ -29,7 +29,7 @@ class ReceivedOps:
     ops : iterable of Op
         As `Registry.admit` returns them.
     classes : mapping of (str, str) to Op
-        Those that serve the retired PyOp's nodes, by module and class name.
+        Ops that serve the retired PyOp's nodes, by module and class name.
     """
 
     def __init__(self, ops: Iterable[Op], classes: Mapping[tuple[str, str], Op]) -> None:

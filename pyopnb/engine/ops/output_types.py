@@ -43,7 +43,7 @@ def promised_types(
     ResultError
         ``infer`` returned something that is not a type, or that contradicts the hints.
     Exception
-        What ``infer`` raises, with a note that names the node.
+        The exception of ``infer``, with a note that names the node.
     """
     hints = schema.hinted(inputs) or ()
     types = hints
@@ -63,7 +63,7 @@ def promised_types(
 
 
 def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, ...]:
-    """Read what ``infer`` returned as at least ``count`` types."""
+    """Read the result of ``infer`` as at least ``count`` types."""
     # For one output, `infer` may return the type alone.
     items = returned if isinstance(returned, (tuple, list)) else (returned,)
     try:

@@ -98,8 +98,8 @@ def _key_of(cls: type) -> str:
 
 
 def _dump_class(cls: type, enclosing: frozenset[type]) -> bytes:
-    # What a class wraps may belong to this process, as the address of compiled code does. Such a
-    # class says how to make it anew.
+    # A class may wrap something of this process, such as the address of compiled code. Such a
+    # class says how to make it again.
     written = written_class(cls)
     if written is not cls:
         data = _dumps(written, enclosing | {cls})

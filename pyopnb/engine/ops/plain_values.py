@@ -73,7 +73,7 @@ def plain_array(
     name : str
         The variable that the advice converts.
     prefix : str
-        What stands before the advised expression: ``"x="`` for a feed.
+        The text before the advised expression: ``"x="`` for a feed.
 
     Raises
     ------

@@ -53,7 +53,7 @@ def bar(what: str = "tensors", since: float | None = None) -> Progress:
     Parameters
     ----------
     what : str
-        What is counted.
+        The noun that is counted.
     since : float, optional
         When the work began, by `time.monotonic`. Now if not given.
     """
@@ -200,7 +200,7 @@ class _Count:
     def add(self, count: int) -> None:
         self.done = min(self.total or self.done + count, self.done + count)
         if self._bar is None:
-            # What is nearly done by then needs no bar.
+            # Work that is nearly done by then needs no bar.
             is_nearly_done = self.total > 0 and self.done * 10 > self.total * 9
             if time.monotonic() - self._since < _PATIENCE or is_nearly_done or not _has_viewer():
                 return
@@ -235,7 +235,7 @@ def tracking(what: str, total: int | None) -> Iterator[None]:
     Parameters
     ----------
     what : str
-        What `advance` counts.
+        The noun that `advance` counts.
     total : int or None
         None if it is unknown, as for a generator.
 

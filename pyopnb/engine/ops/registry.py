@@ -168,7 +168,7 @@ class Registry(Displayable):
         return version, [former.name] if former is not None and gradient is None else []
 
     def _refuse_mixed(self, draft: Version) -> None:
-        """Refuse to put an op in the place of a gradient op, or the other way round."""
+        """Refuse to put an op in place of a gradient op, or the other way round."""
         standing = self._lookup(draft.op)
         if standing is not None and standing.base is not None:
             got = f"the name of the gradient op of {standing.base.name}"
@@ -193,7 +193,7 @@ class Registry(Displayable):
         version : Version
             Nothing happens if the registry does not have it any more.
         modules : sequence of str
-            What `modules_of` returned before the definition.
+            The result of `modules_of` before the definition.
         """
         op, dropped = locked(self._lock, self._withdraw, version, modules)
         if op is None:
@@ -529,7 +529,7 @@ class Registry(Displayable):
         self._listeners.tell((), locked(self._lock, self._clear))
 
     def _clear(self) -> list[str]:
-        # The removed ones are forgotten as well: a session does not follow what is
+        # The removed ones are also forgotten: a session does not follow ops that are
         # defined from now on.
         names = [op.name for op in self]
         self._ops.clear()

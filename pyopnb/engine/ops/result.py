@@ -1,4 +1,4 @@
-"""What one run gave, by name."""
+"""The outputs of one run, by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Result(Displayable):
     Parameters
     ----------
     arrays : Mapping
-        What each output is: an array, a list of arrays for a sequence, None for an empty optional.
+        The value of each output: an array, a list of arrays for a sequence, None for an empty
+        optional.
 
     Examples
     --------

@@ -104,7 +104,7 @@ class Output:
     hintable : bool
         Whether a hint of ``compute`` settles the type: the model declares none.
     label : str
-        What messages call it; ``output`` and its place if empty.
+        The name in messages; ``output`` and its place if empty.
     """
 
     where: str

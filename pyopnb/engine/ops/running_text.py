@@ -1,8 +1,8 @@
-"""Tell whether a text is what made the function or class that runs.
+"""Tell whether the function or class that runs was made from a text.
 
-A file can change while its module stays as it was imported, `linecache` can keep what a file was,
+A file can change while its module stays as it was imported, `linecache` can keep the old text,
 and tools such as ``%autoreload`` replace the code of a class. So a text counts only if it compiles
-to the very code that runs, wherever its lines stand, and has the same plain defaults.
+to the very code that runs, apart from line numbers, and has the same plain defaults.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ModuleText:
 
     @cached_property
     def _written_anew(self) -> list[CodeType]:
-        # IPython compiles what ast.unparse writes of a single function.
+        # IPython compiles the text that ast.unparse writes for a single function.
         tree = _WithoutImports().visit(ast.parse("".join(self.lines)))
         return _codes_of(ast.unparse(tree))
 
@@ -153,7 +153,7 @@ class ModuleText:
             if attribute is _MISSING:
                 return False
             for function in functions_of(attribute):
-                # A decorator can put a function of its own in the place of the method.
+                # A decorator can put its own function in place of the method.
                 if function.__name__ == name and not self._is_one_of(function, nodes):
                     return False
         for name, value in literals.items():
@@ -211,7 +211,7 @@ class _WithoutImports(ast.NodeTransformer):
 
 
 def is_text_of(cls: type, text: str, namespace: Mapping[str, Any]) -> bool | None:
-    """Tell whether a text by itself, without the rest of its file, is what made a class.
+    """Tell whether a class was made from a text by itself, without the rest of its file.
 
     None is returned where the text has no class statement of that name.
 
@@ -244,12 +244,12 @@ def _statements_of(cls: type, module: ModuleText) -> Iterator[ast.ClassDef]:
 
 
 def stale_name(module: ModuleType, name: str) -> str | None:
-    """Find what an import in another process would find otherwise than here, or None.
+    """Find a name that an import in another process would give another value than here, or None.
 
     Parameters
     ----------
     name : str
-        What is imported. Names that it uses from other files of the user are also searched.
+        The imported name. Names that it uses from other files of the user are also searched.
 
     Returns
     -------

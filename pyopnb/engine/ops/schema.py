@@ -45,7 +45,7 @@ class Attr:
     choices : tuple
         The values that a ``Literal`` allows; empty where any will do.
     home : str
-        What has the parameter, for messages.
+        The function or class with the parameter, for messages.
     lists : bool
         Whether a list of the kind is also taken.
     """
@@ -143,7 +143,7 @@ def _convert(value: Any, kind: str) -> Any:
     # Who writes a model by hand types 2 for 2.0. Beyond 2**53 that may be another number.
     if kind == "float" and isinstance(value, int) and float(value) == value:
         return float(value)
-    # The ONNX strings are bytes; those that are UTF-8 arrive as text.
+    # ONNX strings are bytes; valid UTF-8 arrives as text.
     if kind == "str" and isinstance(value, bytes):
         return value.decode()
     if kind == "bytes" and isinstance(value, str):
@@ -186,7 +186,7 @@ class Schema:
     differentiable : bool
         The class has ``backward``. Sessions do not compare it, as another op serves it.
     home : str
-        What has the attrs as parameters, for messages.
+        The function or class with the attrs as parameters, for messages.
     """
 
     attrs: tuple[Attr, ...]
@@ -360,7 +360,7 @@ class Schema:
         """
         if self.outputs is None:
             return None
-        # What N is in the inputs, N is in the outputs; a symbol that no input has stays.
+        # N has the same size in inputs and outputs; a symbol that no input has stays.
         sizes: dict[Any, Any] = {}
         for position, type_ in enumerate(types):
             hint = self.port(position).type

@@ -259,8 +259,8 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
         return None  # The Python float, as without the __future__ import
     if isinstance(hint, str) and not _is_notation(hint):
         evaluated = _evaluate(hint, compute)
-        # What is no Python expression either was meant as a type, and tensor_type says why it is
-        # not one.
+        # Text that is not even a Python expression was meant as a type, and tensor_type says why it
+        # is not one.
         hint = hint if evaluated is None and hint != "None" else evaluated
     if isinstance(hint, (str, TensorType)):
         try:

@@ -81,7 +81,7 @@ class TensorType:
         Returns
         -------
         TensorType
-            What is not given stays.
+            Parts that are not given stay.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class TensorType:
     def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
         """Tell whether a tensor of another type may be used where this type is declared.
 
-        What either type leaves unknown (a dtype, a rank, ``?``, a symbol) fits anything.
+        Anything that one type leaves unknown (a dtype, a rank, ``?``, a symbol) fits.
 
         Parameters
         ----------

@@ -131,13 +131,13 @@ def call(
         session = kernel.session(arrays)
     except PyopError as error:
         raise _of_call(error, where, op, opset) from None
-    except Exception as error:  # what ONNX Runtime raises has no common base class
+    except Exception as error:  # exceptions of ONNX Runtime have no common base class
         if is_of_runtime(error):
             raise _refusal(error, where) from None
         raise
     try:
         results = kernel.run(session, arrays)
-    except Exception as error:  # what ONNX Runtime raises has no common base class
+    except Exception as error:  # exceptions of ONNX Runtime have no common base class
         if is_of_runtime(error):
             raise _refusal(error, where) from None
         raise
@@ -146,7 +146,7 @@ def call(
     return tuple(results)
 
 
-# ---- what is called ----------------------------------------------------------------------------
+# ---- the called op ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -356,7 +356,7 @@ def _refusal(error: Exception, where: str) -> ModelError:
 
     The class and the frames of the ONNX Runtime error say nothing about the call.
     """
-    # The reason stands behind a number, the node, and the condition in its source.
+    # The reason follows a number, the node, and the condition in the C++ source.
     reason = re.split(r" : |Status Message: | was false\. ", str(error))[-1].strip().rstrip(".")
     expected = "inputs and attrs that ONNX Runtime takes"
     return ModelError(where, expected=expected, got=sanitize(reason, 500))

@@ -165,7 +165,7 @@ _Signature = tuple[str, str, int, int, int, list[int]]
 
 
 def signatures(plan: Plan | None) -> list[_Signature]:
-    """List what ONNX Runtime registers, for the session that is being built or for bare ones.
+    """List the op types for ONNX Runtime, for the session that is being built or for bare ones.
 
     Domain, op type, most inputs, most outputs, inputs that a node must have, and
     fixed types of outputs.

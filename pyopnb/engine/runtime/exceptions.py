@@ -36,7 +36,7 @@ def call_runtime(
     epoch : int
         Of the registry: its versions serve the whole run.
     function, arguments
-        What runs or builds the session.
+        The call that runs or builds the session.
     plan : Plan, optional
         The plan of the session being built.
     feeds : object, optional
@@ -50,7 +50,7 @@ def call_runtime(
     Returns
     -------
     object
-        What ``function`` returned.
+        The result of ``function``.
     """
     __tracebackhide__ = True
     if _closing:
@@ -108,7 +108,7 @@ def _add_context(
     if context is None or context is error:
         return
     if error.__context__ is None:
-        # Its text says what the note on the op's exception says: a traceback need not print both.
+        # Its text repeats the note on the op's exception: a traceback need not print both.
         error.__suppress_context__ = True
     seen = set()
     inner = error.__context__

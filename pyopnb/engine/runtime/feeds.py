@@ -55,7 +55,7 @@ def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Undo `named_dims`; what ONNX Runtime infers below 0 is unknown, for no run comes to it."""
+    """Undo `named_dims`; sizes that ONNX Runtime infers below 0 are unknown, as no run has them."""
     dims = []
     for dim in shape:
         is_unnamed = isinstance(dim, str) and dim.startswith(_UNKNOWN)
@@ -110,7 +110,7 @@ def check_names(
     )
 
 
-# What exporters write for a size that they do not know.
+# Exporters write these for an unknown size.
 _UNNAMED = ("?", "*", "-1", "None")
 
 
@@ -136,7 +136,7 @@ def check_sizes(
     Parameters
     ----------
     feeds : mapping
-        By name; other checks refuse what has no shape, or another rank.
+        By name; other checks refuse values without a shape, or of another rank.
     types : mapping
         The inputs and their types.
     shared : mapping
@@ -347,7 +347,7 @@ def as_array(
     if row is not None:
         if not nested and not isinstance(value, (bool, int, float, complex, type(None))):
             value = foreign_array(value, where, str(want))
-            # Objects are what pandas has in columns of several types.
+            # pandas has objects in columns of several types.
             if value.dtype == object and value.ndim:
                 value = value.tolist()
         if is_plain(value, row):

@@ -1,6 +1,6 @@
 """The Python half of a kernel: an op at a node, from the node's attributes to checked results.
 
-The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to one
+The native half gets all that a call of ``compute`` needs as a `State`, which belongs to one
 version of the op.
 """
 
@@ -94,7 +94,7 @@ class Kernel:
         # Two threads that meet a new version at once must not make two instances; reentrant, as
         # __init__ may run a session.
         self._lock = threading.RLock()
-        # By version and the number of the attrs; only those that a run can still ask for. Other
+        # By version and the number of the attrs; only the ones that a run can still use. Other
         # threads add and remove some while one reads: the dict is changed in place, one entry at a
         # time, and copied before a look at all of it.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
@@ -161,7 +161,7 @@ class Kernel:
     def update(self, epoch: int) -> str | None:
         """Prepare for runs of an epoch.
 
-        Return how the outputs differ from those that ONNX Runtime knows, or None if they do not.
+        Return how the outputs differ from the declaration in ONNX Runtime, or None if they do not.
         """
         version, (number, values) = self._asked(epoch)
         if (version.number, number) in self._states:
@@ -300,7 +300,7 @@ class Kernel:
     def _shapes(
         self, schema: Schema, promised: tuple[TensorType | None, ...], symbols: dict[str, int]
     ) -> tuple[list[Any], list[Any]]:
-        """Rows for the bridge: what the dimensions of inputs and results must be."""
+        """Rows for the bridge: the dimensions that inputs and results must have."""
 
         def row(number: int, strict: bool, shape: Sequence[Any], scope: str) -> Any:
             codes = []
@@ -428,7 +428,7 @@ class Kernel:
         while trace is not None:
             frame, trace = trace.tb_frame, trace.tb_next
             for variable in frame.f_code.co_varnames:
-                # What a closure shares is one reference for several frames.
+                # A variable that a closure shares is one reference for several frames.
                 if variable not in frame.f_code.co_cellvars:
                     held -= frame.f_locals.get(variable) is array
         if held > 0:

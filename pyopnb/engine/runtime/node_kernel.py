@@ -44,7 +44,7 @@ class NodeKernel:
     versions : mapping
         Of the domains that the model imports.
     op : Op, optional
-        What runs the node.
+        The op that runs the node.
     short : bool
         Whether sessions are kept for short runs: without optimization and spinning threads.
     """
@@ -85,7 +85,7 @@ class NodeKernel:
         Raises
         ------
         Exception
-            What ONNX Runtime raised, as from a `Session`.
+            The exception of ONNX Runtime, as from a `Session`.
         """
         __tracebackhide__ = True
         return self.run(self.session(inputs), inputs)
@@ -115,7 +115,7 @@ class NodeKernel:
         node.CopyFrom(self._node)
         node.input[:] = ["" if value is None else f"x{n}" for n, value in enumerate(inputs)]
         if self._op is not None:
-            # The sizes have names, as in most models: what `infer` of an op is written for.
+            # The sizes have names, as in most models, for which `infer` of an op is written.
             dims = [dim for type_ in types.values() for dim in type_.tensor_type.shape.dim]
             for number, dim in enumerate(dims):
                 dim.dim_param = f"N{number}"

@@ -1,4 +1,4 @@
-"""Options of sessions and runs: what pyopnb adds to the user's."""
+"""Options of sessions and runs, with the additions of pyopnb."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def lock_of(options: onnxruntime.SessionOptions) -> threading.RLock:
 def quiet_options() -> onnxruntime.RunOptions:
     """Make run options that silence the ONNX Runtime log of failing nodes."""
     options = onnxruntime.RunOptions()
-    # The exception already says what ONNX Runtime would log of a failing node.
+    # The exception already says what ONNX Runtime would log about a failing node.
     options.log_severity_level = 4
     return options
 
@@ -118,11 +118,11 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
     Parameters
     ----------
     available : bool
-        Also refuse those that this build of ONNX Runtime lacks. Without, ONNX
+        Also refuse providers that this build of ONNX Runtime lacks. Otherwise, ONNX
         Runtime warns of them.
     """
     names = onnxruntime.get_available_providers()
-    # Scripts for several machines list CUDA before the CPU; what no build knows is a typo,
+    # Scripts for several machines list CUDA before the CPU; a name that no build knows is a typo,
     # for which ONNX Runtime would use the CPU.
     accepted = names if available else [*names, *onnxruntime.get_all_providers()]
     is_list = isinstance(providers, (list, tuple)) and all(map(_is_provider, providers))
@@ -275,7 +275,7 @@ def writes_files(options: onnxruntime.SessionOptions) -> bool:
 
 
 def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
-    """Read what a session's options say beyond the defaults, for `options_from`.
+    """Read the options of a session that differ from the defaults, for `options_from`.
 
     Raises
     ------

@@ -83,7 +83,7 @@ def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
 
 
 def as_ortvalues(feeds: Mapping[str, Any]) -> dict[str, onnxruntime.OrtValue]:
-    """Make OrtValues of arrays, and keep those that are OrtValues already.
+    """Make OrtValues of arrays, and keep values that are OrtValues already.
 
     Numbers in C order are not copied.
     """

@@ -201,7 +201,7 @@ class Plan:
         """Declare the dtypes that the last build asked for, and tell whether to build again.
 
         An attempt ends at the first node whose types ONNX Runtime refuses, so nothing is known of
-        the nodes behind it. Types behind a wrong dtype may be wrong and are corrected in the next
+        the nodes after it. Types after a wrong dtype may be wrong and are corrected in the next
         attempt: in the order of the graph, each attempt settles at least one node.
         """
         dtypes, self.wanted = self.wanted, {}
@@ -254,7 +254,8 @@ def planned_nodes(
     Raises
     ------
     ModelError
-        A node cannot run: its domain's version, a dtype, or what a retired node says.
+        A node cannot run because of its domain's version, a dtype, or its text if it is a retired
+        one.
     """
     sites = list(walk(proto))
     legacy_sites = [site for site in sites if _is_legacy(site.node, ops)]

@@ -13,7 +13,7 @@ from pyopnb.engine.ops.locks import locked
 
 __all__ = ["Setting", "Settings", "Values", "numbered"]
 
-_numbers = itertools.count(1)  # 0: what a kernel was made with
+_numbers = itertools.count(1)  # 0: as when the kernel was made
 
 Values = tuple[int, dict[str, Any]]
 """A node's attrs with a unique number, by which the node's instance is found."""
@@ -31,7 +31,7 @@ class Setting:
     Attributes
     ----------
     values : mapping of int
-        By the number of the node; the others have what their kernel was made with.
+        By the number of the node; the others are as when their kernel was made.
     changes : mapping of int
         The attrs that were set, by the number of the node, for when the session is built again.
     model : mapping of int

@@ -67,7 +67,7 @@ def build_state(
         # Each attempt shows which dtypes have to be declared before ONNX Runtime infers.
         if not plan.learn():
             break
-    # There is nothing more to learn, so the exception of the last attempt stands.
+    # There is nothing more to learn, so the exception of the last attempt counts.
     if isinstance(runtime, BaseException):
         raise runtime
     return SessionState(
@@ -129,7 +129,7 @@ def _attempt(
         model = proto.SerializeToString()
         try:
             call_runtime(plan.epoch, make_runtime, (model,), plan=plan)
-        except Exception as error:  # what ONNX Runtime raises has no common base class
+        except Exception as error:  # exceptions of ONNX Runtime have no common base class
             return str(error)
         return ""
 

@@ -18,7 +18,7 @@ CPU = "CPUExecutionProvider"
 
 @dataclass(frozen=True, eq=False)
 class SessionConfig:
-    """What the user said when the session was made; every rebuild goes by it.
+    """The user's choices when the session was made, which every rebuild repeats.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class SessionConfig:
     modules : frozenset of str
         Modules that the retired PyOp's nodes may have their classes from.
     filled : bool
-        Whether stand-ins run what the runtime lacks.
+        Whether stand-ins run operators that the runtime lacks.
     derived : bool
         Whether the model was derived from the user's to look at a run of it.
     ops : OpSource

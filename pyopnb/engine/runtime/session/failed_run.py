@@ -32,7 +32,7 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
     state : SessionState
         Its module imports this one.
     feeds : mapping, optional
-        What the run got; None if that is not known.
+        The inputs of the run; None if they are not known.
     """
     said = str(error)
     # Other errors, such as for a run that was stopped, are about no node.
@@ -78,6 +78,6 @@ def _error_of_run(
     try:
         session = onnxruntime.InferenceSession(model, options, providers)
         session.run_with_ort_values(None, as_ortvalues(feeds), QUIET)
-    except Exception as error:  # what ONNX Runtime raises has no common base class
+    except Exception as error:  # exceptions of ONNX Runtime have no common base class
         return str(error)
     return ""

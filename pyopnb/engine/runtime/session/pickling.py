@@ -1,4 +1,4 @@
-"""Pickles of sessions: the model, the options, the ops, and what the ops' instances have kept.
+"""Pickles of sessions: the model, the options, the ops, and the state of the ops' instances.
 
 Unpickling builds the ONNX Runtime session, and runs code from the pickle as unpickling always does.
 """
@@ -35,7 +35,7 @@ _Instances = dict[int, tuple[int, object]]
 
 
 def reduce_session(session: Any) -> tuple[Any, ...]:
-    """Collect what a session's pickle contains.
+    """Collect the contents of a session's pickle.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
     Raises
     ------
     DefinitionError
-        An op, or what one has kept on ``self``, cannot be pickled.
+        An op, or the state that it keeps on ``self``, cannot be pickled.
     InputError
-        The session has what belongs to this process: weights in its options, or more
+        The session has parts that belong to this process: weights in its options, or more
         than 2 GB of weights in memory.
     """
     __tracebackhide__ = True

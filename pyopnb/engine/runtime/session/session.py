@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "derived_session"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
-"""What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
+"""The keys of ``**kwargs`` that ``InferenceSession`` reads; it takes all others silently."""
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -172,7 +172,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return state
 
     def __getattr__(self, name: str) -> Any:
-        # What `InferenceSession` keeps on itself belongs to the session that is swapped.
+        # The attributes of `InferenceSession` belong to the session that is swapped.
         state = self.__dict__.get("_state")
         if state is None or name.startswith("__"):
             raise AttributeError(
@@ -192,7 +192,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @property
     def state(self) -> SessionState:
-        """Return what the last run used: the types of feeds and outputs, the ops, the options."""
+        """Return the state of the last run: types of feeds and outputs, ops, options."""
         return self._state
 
     def update(self) -> SessionState:
@@ -267,7 +267,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ) -> None:
         state = self._state
         changes: dict[str, Any] = {"providers": providers, "provider_options": provider_options}
-        # `InferenceSession.set_providers` builds its session anew, and without
+        # `InferenceSession.set_providers` builds its session again, and without
         # the plan that ops need.
         if state.ops:
             self._rebuild(state, state.setting, **changes)
@@ -435,7 +435,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def reset(self, where: str | None = None) -> None:
-        """Give nodes new instances, so that the state that ops keep on ``self`` begins anew.
+        """Give nodes new instances, so that the state that ops keep on ``self`` starts afresh.
 
         The attrs stay, and nothing is rebuilt.
 
@@ -624,7 +624,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         runtime = self.update().runtime
         binding = onnxruntime.IOBinding(runtime)
-        # Older versions of onnxruntime do not keep what they bind.
+        # Older versions of onnxruntime do not keep the bound values.
         binding._session = runtime._sess
         return binding
 
@@ -649,7 +649,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 got=describe(iobinding),
                 next=next_,
             )
-        # In older versions, one that `io_binding` has not made does not say what it binds.
+        # In older versions, a binding that `io_binding` has not made does not list its values.
         if getattr(iobinding, "_session", state.runtime._sess) is not state.runtime._sess:
             raise InputError(
                 "run_with_iobinding, iobinding",
@@ -678,7 +678,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
         The Python numbers and lists of them get the dtype of the input, if that has their values;
-        what has a dtype keeps it. A dimension that several inputs name must have one size; `run`
+        arrays keep their dtype. A dimension that several inputs name must have one size; `run`
         leaves that to ONNX Runtime, which may broadcast.
 
         Returns
@@ -765,7 +765,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         The run uses a second session, which is built for it and released afterwards; meanwhile, the
         weights are in memory twice. Nodes whose tensors are recorded cannot be fused, and a fused
         kernel can round differently from its parts. So the outputs are compared with a normal run
-        of this session, and ``trace.exposure`` says what recording changed.
+        of this session, and ``trace.exposure`` says whether recording changed them.
 
         An op with state runs on its own instance in the normal run, and on a copy of the instance,
         with the same state, in the recorded run. Side effects outside the instance happen twice.
@@ -778,7 +778,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Every microsecond of the run belongs to a node or to ``trace.times.unattributed``. Nodes
         that ONNX Runtime ran as one share one time; which nodes those are depends on the tensors
-        that are recorded, all by default or those in ``only``. The time of If, Loop or Scan
+        that are recorded, all by default or the ones in ``only``. The time of If, Loop or Scan
         includes its bodies.
 
         Examples
@@ -806,7 +806,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """Take the session apart for a pickle; see `pyopnb.engine.runtime.session.pickling`."""
         __tracebackhide__ = True
         from pyopnb.engine.runtime.session.pickling import (
-            reduce_session,  # what most sessions never need
+            reduce_session,  # most sessions never need it
         )
 
         return reduce_session(self)

@@ -388,7 +388,7 @@ class SessionState:
         return replace(self, epoch=epoch, seen=-1)
 
     def update_kernels(self, epoch: int) -> str:
-        """Prepare the kernels for an epoch, and name those whose outputs changed."""
+        """Prepare the kernels for an epoch, and name the kernels whose outputs changed."""
         __tracebackhide__ = True
         changes = {kernel.update(epoch) for kernel in list(self.kernels)}
         return "; ".join(sorted(change for change in changes if change is not None))
@@ -415,7 +415,7 @@ class SessionState:
             for name, value in changes.items():
                 kernel = kernels[number]
                 attrs = {attr.name: attr for attr in kernel.schema(kernel.op.at(self.epoch)).attrs}
-                # An attr of **attrs is not in the schema, and stands as it was given.
+                # An attr of **attrs is not in the schema, and is written as it was given.
                 if name in attrs:
                     value = attrs[name].take(value, kernel.where)
                 set_attribute(site.node, name, value)
@@ -547,7 +547,7 @@ class SharedState(SessionState):
 
     @classmethod
     def of(cls, base: Any) -> SharedState:
-        """Share what a session runs in, beginning with its attrs.
+        """Share the ONNX Runtime session of another session, beginning with its attrs.
 
         Parameters
         ----------
@@ -590,7 +590,7 @@ class SharedState(SessionState):
         elif any(kernel.op.current.epoch > self.epoch for kernel in list(self.kernels)):
             state = self.with_setting(self.own)
         changes = state.update_kernels(state.epoch)
-        # An epoch of its own makes the next one the registry's; what is defined from
+        # An epoch of its own makes the next one the registry's; an op defined from
         # then on needs another.
         return replace(state, seen=max(seen, state.epoch + 1)), changes
 
