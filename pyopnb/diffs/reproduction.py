@@ -14,14 +14,12 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.engine.models.nodes import walk
 from pyopnb.engine.models.ort_capabilities import runtime_version
 from pyopnb.engine.ops.messages import sanitize
-from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import InputError
 from pyopnb.models.module_files import save_module
 from pyopnb.models.text.write import text
-from pyopnb.traces.elsewhere import storable
+from pyopnb.traces.elsewhere import nodes_with_ops, storable
 
 __all__ = ["Failure", "write_reproduction"]
 
@@ -110,11 +108,7 @@ def write_reproduction(
 ) -> Path:
     """Write the files of a failure into a folder; see `Reduction.write`."""
     arrays = [storable(name, value) for name, value in feeds.items()]
-    names = []
-    for site in walk(model):
-        op = registry.find(site.node.domain, site.node.op_type)
-        if op is not None and op.name not in names:
-            names.append(op.name)
+    names = list(dict.fromkeys(nodes_with_ops(model).values()))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         onnx.save(model, folder / "model.onnx")

@@ -36,7 +36,7 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
-HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
+HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed")
 
 # How many more runs of one session there are, and how many samples run alone.
 _REPEATS = 3
@@ -62,10 +62,9 @@ class StabilityRow:
     reason : str
         Why the row could not be measured, why no node was found, or what to type to include a row
         that was left out; otherwise empty.
-    argmax, order : dict
-        For each float output, in how many places the largest element or the order of all elements
-        changed, and out of how many. Elements are compared along the last axis, or along axis 1 if
-        there are four axes or more.
+    argmax : dict
+        For each float output, in how many places the largest element changed, and out of how many.
+        Elements are compared along the last axis, or along axis 1 if there are four axes or more.
     node : str
         The first node that differs; empty if it was not searched for.
     """
@@ -74,7 +73,6 @@ class StabilityRow:
     diff: Diff | None = None
     reason: str = ""
     argmax: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    order: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     node: str = ""
 
     @property
@@ -100,9 +98,8 @@ class StabilityRow:
         if facts is not None and facts.largest:
             for place, size in enumerate((facts.largest, facts.relative, facts.ulp), 1):
                 cells[place] = "" if size is None else format_number(size)
-        for counts in (self.argmax, self.order):
-            count, total = counts.get(str(part.path[0]), (0, 0))
-            cells.append(f"{count:,} of {total:,}" if count else "")
+        count, total = self.argmax.get(str(part.path[0]), (0, 0))
+        cells.append(f"{count:,} of {total:,}" if count else "")
         return tuple(cells)
 
 
@@ -327,7 +324,7 @@ class _Trials:
             # reference: the row says so.
             return StabilityRow(name, reason=_first_line(error))
         diff = compared(traces.a, traces.b, self.tolerances)
-        row = StabilityRow(name, diff, "", *_changed_orders(traces.a, traces.b))
+        row = StabilityRow(name, diff, "", _changed_argmax(traces.a, traces.b))
         # Between repeated runs, even one bit counts.
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
@@ -510,13 +507,9 @@ def _has_samples(batch: Any, alone: Any, size: int) -> bool:
     return bool(batch.shape[:1] == (size,) and alone.shape == (1, *batch.shape[1:]))
 
 
-_Counts = dict[str, tuple[int, int]]
-
-
-def _changed_orders(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[_Counts, _Counts]:
-    """Count the places where the argmax, and the order of all elements, differs."""
+def _changed_argmax(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Count the places where the largest element is another one."""
     argmax = {}
-    order = {}
     for name, value in a.items():
         if not isinstance(value, np.ndarray) or not is_float(value) or not value.size:
             continue
@@ -524,13 +517,9 @@ def _changed_orders(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[_Counts
         axis = 1 if value.ndim >= 4 else -1
         if np.shape(b[name]) != value.shape or not value.ndim or value.shape[axis] < 2:
             continue
-        # A stable order, so that equal elements do not count.
-        ranks_a, ranks_b = (np.argsort(-x, axis, kind="stable") for x in (value, b[name]))
-        differing = ranks_a != ranks_b
-        total = value.size // value.shape[axis]
-        argmax[name] = int(np.count_nonzero(differing.take(0, axis))), total
-        order[name] = int(np.count_nonzero(differing.any(axis))), total
-    return argmax, order
+        changed = np.argmax(value, axis) != np.argmax(b[name], axis)
+        argmax[name] = int(np.count_nonzero(changed)), changed.size
+    return argmax
 
 
 def _cast(value: Any, dtype: Any) -> Any:

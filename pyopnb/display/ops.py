@@ -66,10 +66,11 @@ def view_registry(thing: Registry) -> View:
     sources = []
     for op in thing:
         current = op.current
-        rows.append((op.name, str(current.number), str(current.schema), _time(current)))
+        numbers = str(current.number), str(current.schema), str(current.opset)
+        rows.append((op.name, *numbers, _time(current)))
         sources.append(details(f"source of {op.name}", _source_html(current.source)))
     otherwise = "no op is defined. Try: %%pyop in a cell"
-    table = Table(("op", "version", "schema", "defined"), rows, otherwise)
+    table = Table(("op", "version", "schema", "opset", "defined"), rows, otherwise)
     body = join([table._repr_html_(), *sources])
     return View(thing, plural(len(rows), "op"), repr(table), body)
 

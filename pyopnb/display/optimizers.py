@@ -13,8 +13,7 @@ __all__ = ["view_optimizers"]
 
 # Each table takes at most this many bytes.
 _BYTES = 40_000
-# Verdict, largest difference, relative difference and ULP; the order of elements is
-# of no interest here.
+# Verdict, largest difference, relative difference and ULP; classes are of no interest here.
 _COLUMNS = 4
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
+from pyopnb.display.show import show
 from pyopnb.engine.ops.registry import registry
 from pyopnb.notebook.arguments import PYOP, parse_pyop_line
 from pyopnb.notebook.commands import COMMANDS, parse_command
 from pyopnb.notebook.pyop_cell import run_cell
-from pyopnb.notebook.table import registry_table
 from pyopnb.notebook.tracebacks import one_line_errors
 
 __all__ = ["PyopMagics"]
@@ -62,7 +62,7 @@ def _pyop(self: PyopMagics, line: str, cell: str | None = None) -> object:
         return run_cell(self.shell, line, cell)
     with one_line_errors():
         if not line.strip():
-            return registry_table(registry)
+            return show(registry)
         command, arguments = parse_command(line)
         return command.run(self.shell, arguments)
 

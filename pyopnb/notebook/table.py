@@ -1,34 +1,22 @@
-"""Tables of ops and versions."""
+"""The table of the versions of an op."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.text_table import Table
 
-__all__ = ["history_table", "registry_table"]
-
-
-def registry_table(ops: Iterable[Op]) -> Table:
-    """List the ops with their current versions."""
-    rows = [_row(op.name, op.current) for op in ops]
-    return Table(
-        ("op", "version", "schema", "opset", "defined"),
-        rows,
-        "No op is defined. Try: %%pyop in a cell",
-    )
+__all__ = ["history_table"]
 
 
 def history_table(versions: Sequence[Version]) -> Table:
     """List all versions of one op, the newest last."""
-    rows = [
-        (*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions
-    ]
+    rows = []
+    for version in versions:
+        restored = "" if version.restored is None else f"version {version.restored}"
+        defined = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version.defined))
+        numbers = str(version.number), str(version.schema), str(version.opset)
+        rows.append((version.op, *numbers, defined, restored))
     return Table(("op", "version", "schema", "opset", "defined", "restored from"), rows)
-
-
-def _row(name: str, version: Version) -> tuple[str, ...]:
-    defined = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version.defined))
-    return name, str(version.number), str(version.schema), str(version.opset), defined

@@ -44,6 +44,7 @@ __all__ = [
     "OtherProcess",
     "OtherPython",
     "Outcome",
+    "nodes_with_ops",
     "other_python",
     "storable",
     "trace_elsewhere",
@@ -249,7 +250,7 @@ class OtherProcess:
             advice = sanitize(f"{install} onnxruntime")
             return InputError(where, expected=expected, got=got, next=advice)
         if stage == "ops":
-            nodes = _nodes_with_ops(model)
+            nodes = nodes_with_ops(model)
             return _without_pyopnb(where, nodes, got, f"{install} pyopnb, or pyopnb.lower")
         if stage == "session":
             expected = "a model that this runtime takes"
@@ -298,7 +299,7 @@ class _Job:
             expose(proto, names)
             entries.append({"file": file, "outputs": list(names), "level": level})
         # Only the ops of this model go there, as a module that defines them.
-        ops = set(_nodes_with_ops(model).values())
+        ops = set(nodes_with_ops(model).values())
         if ops:
             save_module(folder / f"{_OPS}.py", *ops)
         self.job: dict[str, Any] = {
@@ -388,7 +389,7 @@ def storable(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _nodes_with_ops(model: ModelProto) -> dict[str, str]:
+def nodes_with_ops(model: ModelProto) -> dict[str, str]:
     """Name the nodes that run through ops of the registry, and their ops."""
     nodes = {}
     for site in walk(model):
@@ -408,7 +409,7 @@ def other_python(on: str | os.PathLike[str], model: ModelProto) -> OtherPython:
     """
     if not is_made(on):
         # Making it takes a minute, in vain.
-        nodes = _nodes_with_ops(model)
+        nodes = nodes_with_ops(model)
         if nodes:
             got = "an environment that has onnxruntime and NumPy alone"
             advice = 'pyopnb.lower, or on="/path/to/python" that has both'
@@ -485,7 +486,7 @@ def trace_elsewhere(
         feeds=feeds,
         values=arrays,
         initializers=Initializers(lambda: (complete.graph.initializer, None)),
-        versions={op: registry[op].current for op in _nodes_with_ops(complete).values()},
+        versions={op: registry[op].current for op in nodes_with_ops(complete).values()},
         runtime=f"{name} on {processor}, {amount} optimizations",
         exposure=exposure,
         other_python=python,

@@ -185,7 +185,7 @@ def test_a_changed_argmax_is_counted() -> None:
     row = pyopnb.stability(model, x, yardstick=True)["float64"]
     exact = (x.astype(np.float64) + 1e6).astype(np.float32)
     changed = np.count_nonzero(exact.argmax(1) != (x + np.float32(1e6)).argmax(1))
-    assert row.argmax["y"] == (changed, 2) and row.order["y"][1] == 2
+    assert row.argmax["y"] == (changed, 2)
     swap = parsed("(float[N,2] x) => (float[N,2] y) { y = Softmax<axis = 0>(x) }")
     x = np.float32([[3, 1], [2, 5]])
     row = pyopnb.stability(swap, x)["sample alone"]
