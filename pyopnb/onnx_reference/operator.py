@@ -54,6 +54,8 @@ __all__ = [
 # Of one operator whose definition depends on types.
 _MAX_EVALUATORS = 16
 
+_OF_FLOATS = ("LinearRegressor", "SVMRegressor", "Scaler")
+
 # The one attr of the ONNX operators that counts their outputs.
 _COUNT_ATTR = "num_outputs"
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
@@ -246,7 +248,7 @@ class Evaluation:
         self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)
         self._opset = opset
-        self._is_linear = domain == "ai.onnx.ml" and op_type.startswith(("Linear", "SVM"))
+        self._wants_floats = domain == "ai.onnx.ml" and op_type in _OF_FLOATS
         self._imports = {"": onnx.defs.onnx_opset_version()}
         self._functions: list[FunctionProto] = []
         attributes = {}
@@ -313,7 +315,7 @@ class Evaluation:
     def _as_float(self, value: Any) -> Any:
         """Give linear models of onnx floats; of integers, they cut the coefficients to integers."""
         is_integer = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
-        return value.astype(np.float32) if is_integer and self._is_linear else value
+        return value.astype(np.float32) if is_integer and self._wants_floats else value
 
     def _as_declared(self, inputs: Sequence[Any], results: list[Any]) -> tuple[Any, ...]:
         """Give floats the dtype that the operator has; some onnx classes give a wider one."""

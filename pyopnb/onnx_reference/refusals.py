@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
@@ -59,63 +59,29 @@ def _plain(attr: AttributeProto) -> Any:
 _Fault = tuple[str, str] | None
 
 
-def _transform(attrs: Mapping[str, Any], allowed: tuple[str, ...]) -> _Fault:
-    transform = attrs.get("post_transform", "NONE")
-    if transform in allowed:
-        return None
-    return f"post_transform {' or '.join(allowed)}", f"post_transform {transform}"
+def _left_to_kernels(_attrs: Mapping[str, Any]) -> _Fault:
+    """ONNX leaves parts of these open, onnx is wrong in others, and kernels take every dtype."""
+    return "an operator that onnx computes as ONNX Runtime does", "one that it does not"
 
 
 def _regressor(attrs: Mapping[str, Any]) -> _Fault:
     """ONNX Runtime ignores most transforms of one target, and onnx knows none of them."""
-    return _transform(attrs, ("NONE",))
+    transform = attrs.get("post_transform", "NONE")
+    return None if transform == "NONE" else ("post_transform NONE", f"post_transform {transform}")
 
 
-def _tree_ensemble(attrs: Mapping[str, Any]) -> _Fault:
-    if attrs.get("post_transform", 0):
-        return "post_transform 0", f"post_transform {attrs['post_transform']}"
-    return None
-
-
-def _tree_classifier(attrs: Mapping[str, Any]) -> _Fault:
-    labels = attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or []
-    if len(labels) == 2:
-        # What is chosen of two classes depends on the implementation.
-        if len(set(attrs.get("class_ids", []))) > 1:
-            return "class_ids that name one of two classes", "class_ids that name both"
-        if len(attrs.get("base_values", [])) > 1:
-            return "one of base_values where class_ids name one of two classes", "two"
-    return _transform(attrs, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"))
-
-
-def _linear_classifier(attrs: Mapping[str, Any]) -> _Fault:
-    labels = attrs.get("classlabels_ints") or attrs.get("classlabels_strings") or []
-    if len(attrs.get("intercepts", [])) == 1 and len(labels) == 2:
-        # What the scores of the other class are depends on the implementation.
-        fault = _transform(attrs, ("LOGISTIC",))
-        if fault is not None:
-            return f"{fault[0]} where one row of coefficients serves two classes", fault[1]
-    if not attrs.get("intercepts"):
-        return "intercepts", "none"
-    return _transform(attrs, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"))
+def _label_encoder(attrs: Mapping[str, Any]) -> _Fault:
+    """No key of onnx equals NaN."""
+    keys = attrs.get("keys_floats", [])
+    if "keys_tensor" in attrs:
+        keys = numpy_helper.to_array(attrs["keys_tensor"]).tolist()
+    return ("keys without NaN", "NaN") if any(key != key for key in keys) else None
 
 
 def _linear_regressor(attrs: Mapping[str, Any]) -> _Fault:
     if not attrs.get("intercepts") and attrs.get("targets", 1) > 1:
         return "intercepts, or one target", "several targets without"
     return _regressor(attrs)
-
-
-def _svm_classifier(attrs: Mapping[str, Any]) -> _Fault:
-    if len(attrs.get("prob_a", [])) > 1:
-        # onnx multiplies rows where the method of Wu, Lin and Weng (2004) multiplies elements.
-        expected = "an SVMClassifier of two classes, or without probabilities"
-        return expected, "probabilities of three classes or more"
-    if attrs.get("classlabels_strings"):
-        return "classlabels_ints", "classlabels_strings"
-    if not attrs.get("kernel_params") or not attrs.get("vectors_per_class"):
-        return "kernel_params and vectors_per_class", "an SVMClassifier without"
-    return _transform(attrs, ("NONE",))
 
 
 def _svm_regressor(attrs: Mapping[str, Any]) -> _Fault:
@@ -208,11 +174,12 @@ _REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
     "::Range": _range,
     **dict.fromkeys(("::ReduceMax", "::ReduceMean", "::ReduceMin", "::ReduceProd"), _reduction),
     "::RegexFullMatch": _regex_full_match,
-    "ai.onnx.ml::LinearClassifier": _linear_classifier,
+    "ai.onnx.ml::LabelEncoder": _label_encoder,
+    "ai.onnx.ml::LinearClassifier": _left_to_kernels,
     "ai.onnx.ml::LinearRegressor": _linear_regressor,
-    "ai.onnx.ml::SVMClassifier": _svm_classifier,
+    "ai.onnx.ml::SVMClassifier": _left_to_kernels,
     "ai.onnx.ml::SVMRegressor": _svm_regressor,
-    "ai.onnx.ml::TreeEnsemble": _tree_ensemble,
-    "ai.onnx.ml::TreeEnsembleClassifier": _tree_classifier,
-    "ai.onnx.ml::TreeEnsembleRegressor": _regressor,
+    "ai.onnx.ml::TreeEnsemble": _left_to_kernels,
+    "ai.onnx.ml::TreeEnsembleClassifier": _left_to_kernels,
+    "ai.onnx.ml::TreeEnsembleRegressor": _left_to_kernels,
 }

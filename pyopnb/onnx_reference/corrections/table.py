@@ -28,7 +28,6 @@ from pyopnb.onnx_reference.corrections import (
     shaping,
     softmax,
     texts,
-    trees,
 )
 
 __all__ = ["corrected_operators", "correction_of"]
@@ -84,16 +83,8 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "ScatterND": ((11, _NEWEST, shaping.scatter_nd),),
     "SequenceInsert": ((11, _NEWEST, shaping.insert),),
     "Softmax": ((1, 12, softmax.softmax_1),),
-    "ai.onnx.ml::FeatureVectorizer": ((1, _NEWEST, features.feature_vectorizer),),
-    "ai.onnx.ml::LabelEncoder": (
-        (1, 1, features.label_encoder_1),
-        (4, _NEWEST, features.label_encoder),
-    ),
+    "ai.onnx.ml::LabelEncoder": ((1, 1, features.label_encoder_1),),
     "ai.onnx.ml::Normalizer": ((1, _NEWEST, features.normalizer),),
-    "ai.onnx.ml::Scaler": ((1, _NEWEST, features.scaler),),
-    "ai.onnx.ml::TreeEnsemble": ((5, _NEWEST, trees.tree_ensemble),),
-    "ai.onnx.ml::TreeEnsembleClassifier": ((1, _NEWEST, trees.tree_classifier),),
-    "ai.onnx.ml::TreeEnsembleRegressor": ((1, _NEWEST, trees.tree_regressor),),
     "Split": ((1, 1, shaping.split_1),),
     "Softplus": ((1, _NEWEST, shaping.softplus),),
     "Softsign": ((1, _NEWEST, shaping.softsign),),
