@@ -1,4 +1,4 @@
-"""What all diffs share: a verdict, no truth value, a short text, and JSON to be read back."""
+"""The common base of all diffs: a verdict, no truth value, a short text, and JSON."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class DiffBase(Displayable):
 
     @classmethod
     def _from_plain(cls, document: Any) -> Self:
-        """Read what `_to_plain` wrote."""
+        """Read the output of `_to_plain`."""
         where = f"{cls.__name__}.from_json"
         if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
             expected = f"JSON with format {cls._FORMAT}"

@@ -270,7 +270,7 @@ class _Sides:
         # A crash of the runtime must end that process and not the notebook's.
         this_python = OtherPython(Path(sys.executable), "this Python")
         self.here = stack.enter_context(OtherProcess(this_python))
-        # What outputs are compared with: another level, or else the reference, or another runtime.
+        # Outputs are compared with another level, or else the reference, or another runtime.
         self.against = "levels"
         if on == "reference":
             self.against = "reference"

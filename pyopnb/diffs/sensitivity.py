@@ -353,7 +353,7 @@ class _Simulation:
             names = [*node.input]
             for name in node.output:
                 result = self.tensors.behind_activation(name)
-                # A node and the activation behind it are rounded as one.
+                # A node and the activation after it are rounded as one.
                 absorbed.update({result} - {name})
                 names.append(result)
             is_absorbed = node.op_type in ABSORBED_OPS and absorbed.intersection(node.output)

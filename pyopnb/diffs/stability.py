@@ -455,7 +455,7 @@ class _Trials:
         for node in model.graph.node:
             for name in node.output:
                 value = np.asarray(values.get(name))
-                # An op of the user's, or a node that casts, may compute in a
+                # A user's op, or a node that casts, may compute in a
                 # narrower float after all.
                 if is_float(value) and value.dtype != np.float64:
                     label = sanitize(node.name or name, 60)

@@ -1,4 +1,4 @@
-"""The one table of tolerances by dtype, and what a caller's own tolerances mean for a dtype."""
+"""The one table of tolerances by dtype, and how a caller's own tolerances apply to a dtype."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _parts_table(thing: Diff) -> str:
 
 
 def headline_html(thing: DiffBase) -> str:
-    """Write what to read first: the verdict as a badge, and the other lines of the headline."""
+    """Write the headline: the verdict as a badge, and the other lines."""
     first, *lines = thing.headline()
     summary = escape(first.removeprefix(f"{thing.verdict}: "), _LINE)
     parts = [f"<div>{badge(thing.verdict)} {summary}</div>"]

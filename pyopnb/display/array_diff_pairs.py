@@ -21,7 +21,7 @@ _SIZE, _DIFFERENCE_SIZE = (480, 160), (480, 90)
 
 
 def pairs_table(part: Part, pairs: Pairs) -> str:
-    """Write the few numbers of both as a table, with those outside the tolerance marked."""
+    """Write the few numbers of both as a table, and mark the ones outside the tolerance."""
     sizes = [size for size in tensor_type(part.a).shape or () if isinstance(size, int)]
     rows = []
     for number, position in enumerate(pairs.positions):

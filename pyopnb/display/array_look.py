@@ -51,7 +51,7 @@ def squeeze(value: np.ndarray) -> np.ndarray:
 
 
 def title_of_array(value: np.ndarray, summary: Summary, name: str) -> str:
-    """Write what a picture shows: a name, and the type."""
+    """Write the caption of a picture: a name, and the type."""
     title = str(summary.type)
     if value.dtype.kind == "c":
         title = f"|x|, {title}"

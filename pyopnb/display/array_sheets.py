@@ -77,7 +77,7 @@ def sheet_of(
     Parameters
     ----------
     names : sequence of str
-        What is written above the matrices; by default their indices.
+        Titles above the matrices; by default their indices.
     in_row : int
         How many are side by side; by default as many as make the sheet square.
     remark : str

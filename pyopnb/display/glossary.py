@@ -1,4 +1,4 @@
-"""What the terms of diffs mean, each in a sentence, folded under a question mark."""
+"""Explain the terms of diffs, each in a sentence, folded under a question mark."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "folded": "A node's constant result became a weight.",
     }
 )
-"""Terms and what they mean."""
+"""Terms and their meanings."""
 
 # Terms that are found by another pattern than their name.
 _PATTERNS = {

@@ -1,8 +1,8 @@
 """HTML that survives in a saved and untrusted notebook, in light and dark themes.
 
 Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and
-images whose data are in the page, so nothing here makes anything else; classes and attributes
-of ours are for a script that a trusted notebook runs (`live_picture`). Colors of text and
+images whose data are in the page, so nothing here makes anything else; our classes and
+attributes are for a script that a trusted notebook runs (`live_picture`). Colors of text and
 background stay the theme's.
 """
 
@@ -63,7 +63,7 @@ def image(data: bytes | str, alt: str, *, max_height: int | None = None) -> str:
     data : bytes or str
         A PNG, or the text of an SVG.
     alt : str
-        What it shows, as a sentence.
+        A sentence on its contents, for people who cannot see it.
     max_height : int, optional
         Put the image in its own size into a box of at most this height, which scrolls.
     """
@@ -126,7 +126,7 @@ def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
     room = most - 250
     left_out = 0
     for part in parts:
-        # A part that is too large is left out whole: cut HTML would spoil what follows.
+        # A part that is too large is left out whole: cut HTML would spoil the rest.
         size = len(part.encode())
         if size <= room:
             kept.append(part)

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _LONGEST_LINE = 300
-# In a console, operators start at this column, or behind the code if a line is longer.
+# In a console, operators start at this column, or after the code if a line is longer.
 _COLUMN = 60
 # How many lines an excerpt has before and after its line.
 _AROUND = 6
@@ -113,7 +113,7 @@ class LoweredSource(Displayable):
 
     @property
     def _column(self) -> int:
-        """Return where remarks stand behind the code."""
+        """Return the column of the remarks after the code."""
         lengths = [len(line.text) for line in self.lines if line.remark]
         return min(_COLUMN, max(lengths, default=0))
 

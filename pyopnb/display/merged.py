@@ -1,4 +1,4 @@
-"""Merge two models into one to look at: all nodes of b, and those that only a has.
+"""Merge two models into one to look at: all nodes of b, and the nodes that only a has.
 
 The nodes of a are between the tensors that both models have.
 """
@@ -131,7 +131,7 @@ class _Merger:
     def add(self, number: int) -> str:
         """Add a node of a; return its first output."""
         node = self._a.node[number]
-        # Bodies are left out, and what they read becomes inputs.
+        # Bodies are left out, and tensors that they read become inputs.
         copy = self.graph.node.add(op_type=node.op_type, domain=node.domain, name=node.name)
         copy.attribute.extend(x for x in node.attribute if not (x.HasField("g") or x.graphs))
         names = dict.fromkeys(name for _, name in self._index.reads(number))

@@ -31,7 +31,7 @@ _LINES, _LONGEST = 24, 300
 
 @dataclass(frozen=True)
 class GraphStyle:
-    """What a picture shows beyond the model itself.
+    """The options of a picture beyond the model itself.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class GraphStyle:
     names : bool
         Whether boxes have the nodes' names.
     legend : str
-        What the values are.
+        The name of the values.
     notes : mapping
         By the names of tensors. The first line is the tensor's value, which replaces its
         type; it may be empty.
@@ -139,7 +139,7 @@ class _GraphBuilder:
         )
 
     def _about_outputs(self, node: NodeProto) -> list[str]:
-        """Tell the number that colors a node, unless a note does, and what its outputs are."""
+        """Tell the number that colors a node, unless a note does, and describe its outputs."""
         about = []
         value = self._style.values.get(id(node))
         if value is not None and not any(name in self._style.notes for name in node.output):

@@ -1,4 +1,4 @@
-"""What a picture needs of a model: types, operators, constants, and a few words for each."""
+"""The facts of a model for its picture: types, operators, constants, and words for each."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ModelInfo:
     Attributes
     ----------
     remarks : list of str
-        What is unknown, and why.
+        The unknown types, and why they are unknown.
     functions : dict
     """
 
@@ -148,7 +148,7 @@ class Scope:
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
 
     def fold(self, kept: set[int]) -> None:
-        """Turn Constant nodes into constants, except outputs and those with ids in ``kept``."""
+        """Turn Constant nodes into constants, except outputs and nodes with ids in ``kept``."""
         nodes = []
         for node in self.nodes:
             value = None

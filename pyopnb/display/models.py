@@ -71,7 +71,7 @@ def view_model(
     colors : mapping, optional
         A number of each node, such as an error or a time, by an output's name or the node's name.
     legend : str
-        What the numbers are.
+        The name of the numbers.
     unit : str
         The unit of the numbers, such as ``s``, which gets prefixes.
     log : bool, optional
@@ -81,8 +81,8 @@ def view_model(
         Badges of nodes, with keys as in ``colors``: ``added``, ``removed``, ``changed``,
         or another short text.
     notes : mapping, optional
-        What the picture tells, where scripts run, of a node that is pointed at or clicked:
-        texts by the names of its outputs. The first line of a text replaces the output's
+        Texts that the picture shows, where scripts run, for a node that is pointed at or clicked,
+        by the names of its outputs. The first line of a text replaces the output's
         type, unless it is empty.
     room : int
         The most bytes of the HTML; boxes are left out of it, if need be, but not in the file

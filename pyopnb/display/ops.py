@@ -53,7 +53,7 @@ def view_op(thing: Op) -> View:
     text, parts = current.text, [current.body]
     if earlier:
         text += f"\n{plural(len(earlier), 'earlier version')}"
-    # Those for which there is no room are counted.
+    # Ops for which there is no room are counted.
     for version in earlier:
         parts.append(details(f"{version}, {_time(version)}", view_version(version).body))
     return View(thing, thing.name, text, join(parts))

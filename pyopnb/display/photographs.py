@@ -62,7 +62,7 @@ def photographs(
     Returns
     -------
     tuple of list of ndarray and str
-        uint8[rows, columns, channels] each, and what black and white are.
+        uint8[rows, columns, channels] each, and the values of black and white.
     """
     low, high = float(summary.least or 0), float(summary.greatest or 0)
     if look.limits:

@@ -42,7 +42,7 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         writers[".svg"] = lambda: view.svg
         writers[".png"] = lambda: figure_png(drawing())
     for ending in (".json", ".csv"):
-        # What can be written as JSON can be read back.
+        # Anything that can be written as JSON can be read back.
         method = getattr(thing, f"to_{ending[1:]}", None)
         if method is not None:
             writers[ending] = method

@@ -39,7 +39,7 @@ def show(thing: Any, **options: Any) -> View:
         - for anything with a graph: ``colors={output: number}`` and ``marks={output: text}``
           color and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
           the mouse;
-        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colors mean;
+        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses the meaning of the colors;
         - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
           many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other
           trainings into the same charts;

@@ -86,7 +86,7 @@ def view_arrays(
     Parameters
     ----------
     thing : object
-        What contains them.
+        The object that contains them.
     rgb, limits : optional
         As for `pyopnb.show`; for the arrays that they fit. Limits can
         also be given by name.
@@ -96,7 +96,7 @@ def view_arrays(
     shown = []
     for key, item in items[:_MOST_ARRAYS]:
         array = _shown_array(str(key), item, rgb, limits)
-        # Of several arrays, rgb=True applies to those that can be photographs.
+        # Of several arrays, rgb=True applies to the ones that can be photographs.
         if rgb and not is_single and channel_axis(array.value) is None:
             array = replace(array, look=replace(array.look, rgb=None))
         shown.append(array)
@@ -221,7 +221,7 @@ def _small_html(array: _ShownArray) -> str:
     numbers = squeeze(array.value)
     if numbers.ndim <= 2:
         return _table(np.atleast_2d(numbers))
-    # Each matrix of a stack stands under its index.
+    # Each matrix of a stack has its index above it.
     box = "display:inline-block;margin:0 16px 4px 0;vertical-align:top"
     slices = ""
     for index in np.ndindex(numbers.shape[:-2]):

@@ -112,7 +112,7 @@ def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
 
 
 def _notes(thing: TraceDiff) -> dict[str, str]:
-    """Tell how each tensor differs, and what its node does to the difference."""
+    """Tell how each tensor differs, and the effect of its node on the difference."""
     notes = {}
     for tensor in (*thing.feeds, *thing.tensors):
         pair = ""

@@ -34,8 +34,8 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     Parameters
     ----------
     by : str, optional
-        What colors the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output)
-        or ``"std"``. By default the time if the trace has times, and else the size.
+        The quantity that colors the nodes: ``"time"``, ``"size"`` (the largest magnitude of the
+        first output) or ``"std"``. By default the time if the trace has times, and else the size.
     **options
         As of `view_model`.
 
@@ -155,7 +155,7 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     names = list(thing.summaries)
     title = f"{len(names)} tensors"
     if len(names) > _ROWS:
-        # Of the later tensors, those with NaN or infinities come first.
+        # Of the later tensors, the ones with NaN or infinities come first.
         later = sorted(names[_ROWS // 2 :], key=lambda n: not thing.summaries[n].has_nonfinite)
         names = [*names[: _ROWS // 2], *later[: _ROWS // 2]]
         title += f", {len(names)} of them here"

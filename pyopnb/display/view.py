@@ -59,16 +59,16 @@ class Canvas:
 
 @dataclass(frozen=True, repr=False)
 class View(Displayable):
-    """What `pyopnb.show` returns: text at a prompt, HTML in a notebook, and files through ``save``.
+    """The result of `pyopnb.show`: text at a prompt, HTML in a notebook, files through ``save``.
 
     Attributes
     ----------
     thing : object
-        What is shown.
+        The shown object.
     title : str
-        One line that says what it is.
+        One line on its kind and size.
     text : str
-        What a prompt shows.
+        The text at a prompt.
     body : str
         HTML that survives in a saved and untrusted notebook.
     draw : callable, optional
@@ -133,7 +133,7 @@ def charts_view(
     head: str = "",
     alt: str = "",
 ) -> View:
-    """Show charts between other HTML; ``alt`` says what they show, by default the title.
+    """Show charts between other HTML; ``alt`` describes them, by default by the title.
 
     The charts are images side by side, which wrap on a narrow page instead of shrinking.
     """

@@ -1,1 +1,1 @@
-"""What users do with a ModelProto: its text form, edits, files, and what the runtime lacks."""
+"""Work on a ModelProto: its text form, edits, files, and support by the installed runtime."""

@@ -1,4 +1,4 @@
-"""Sets that are joined until each holds what belongs together."""
+"""Disjoint sets, which are joined step by step."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
     Raises
     ------
     Exception
-        What the text raises, as itself.
+        The exception that the text raises, unchanged.
     """
     __tracebackhide__ = True
     # A script that only defines ops never needs it.

@@ -28,9 +28,9 @@ def save_module(
 ) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
-    What the classes use comes along: imports, functions and classes whose text is known, and
-    plain constants (numbers, strings, containers of these, small arrays). Anything else that they
-    use is refused by name.
+    Everything that the classes use comes along: imports, functions and classes whose text is known,
+    and plain constants (numbers, strings, containers of these, small arrays). Anything else that
+    they use is refused by name.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     DefinitionError
         There is no such file, or no op in it.
     Exception
-        What the file raises, as itself.
+        The exception that the file raises, unchanged.
     """
     __tracebackhide__ = True
     file = Path(os.fspath(path)).absolute()

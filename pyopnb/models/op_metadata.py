@@ -91,7 +91,7 @@ def read_ops(model: ModelProto) -> dict[str, KeptOp]:
     Raises
     ------
     ModelError
-        An entry is not what `write_ops` writes, occurs twice, or has a digest of another source.
+        An entry was not written by `write_ops`, occurs twice, or has a digest of another source.
     """
     ops: dict[str, KeptOp] = {}
     for entry in model.metadata_props:

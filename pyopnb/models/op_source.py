@@ -2,7 +2,7 @@
 
 The rule for each global name that a class uses, directly or through a function or class:
 
-1. A module, or what an importable module has under a name, becomes an import.
+1. A module, or an object that an importable module has under a name, becomes an import.
 2. A function or class of the notebook comes along as text, if its text is known.
 3. A plain constant is written with its current value: numbers, strings, bytes, None, lists, tuples,
    dicts and sets of these, and NumPy arrays of up to `_LONGEST_CONSTANT` characters.
@@ -146,7 +146,7 @@ class _ModuleText:
         text = "\n".join(lines)
         was_constant = False
         for definition in self._definitions.values():
-            # Functions and classes stand apart, constants together.
+            # Functions and classes have blank lines between them, constants have none.
             is_constant = not definition.startswith(
                 ("def ", "class ", "@", "async ", "#", "pyopnb.")
             )
@@ -236,7 +236,7 @@ class _ModuleText:
         if not self._bind(name, module, user):
             return
         home = module.__name__
-        # A module that was made in the notebook, or put in the place of another, is in no file.
+        # A module that was made in the notebook, or put in place of another, is in no file.
         if not is_importable(home) or sys.modules[home] is not module:
             self.refused[name] = f"the module {sanitize(home)}, which a fresh process cannot import"
         else:

@@ -46,9 +46,9 @@ def save(
     """Write a model and the sources of its ops to a file.
 
     The file is an ordinary ONNX model with the sources of the ops as text in its metadata.
-    `pyopnb.load` shows them and runs the ones that you name. A source brings along what it uses:
-    imports, functions and classes whose text is known, and plain constants. If it uses anything
-    else, `save` refuses and names it.
+    `pyopnb.load` shows them and runs the ones that you name. A source brings along everything that
+    it uses: imports, functions and classes whose text is known, and plain constants. If it uses
+    anything else, `save` refuses and names it.
 
     Parameters
     ----------

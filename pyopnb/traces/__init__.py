@@ -1,1 +1,1 @@
-"""Every named tensor of a run: which to expose, what they hold, and how long each node took."""
+"""Every named tensor of a run: which to expose, their values, and how long each node took."""

@@ -150,7 +150,7 @@ def _check_loaded(providers: Sequence[Any] | None, loaded: Sequence[str]) -> Non
 
 
 def _refuse(parameter: str, value: bool, runner: str) -> None:
-    """Refuse what only ONNX Runtime in this process can do."""
+    """Refuse options that only ONNX Runtime in this process supports."""
     if value:
         expected = f"False on {runner}"
         advice = 'on="onnxruntime"'

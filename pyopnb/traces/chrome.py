@@ -73,8 +73,8 @@ class RunLog:
         """Return the events of the run as JSON, with separate tracks for Python."""
         lines = zlib.decompress(self.packed).split(b",\n")
         first = json.loads(lines[0])
-        # Perfetto drops what does not nest in a track, and ONNX Runtime counts whole microseconds,
-        # so that the spans of Python, which are exact, must not be among its own.
+        # Perfetto drops spans that do not nest in a track, and ONNX Runtime counts whole
+        # microseconds, so that the spans of Python, which are exact, must not be among its own.
         process = first["pid"] + 1
         spans = [Span(f"call {self.number}", self.call), *self.computes]
         for number, span in enumerate(spans):

@@ -55,7 +55,7 @@ _SCRIPT = Path(__file__).with_name("plain_run.py")
 _NEWEST_IR = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET = re.compile(r"support for domain (\S+) is till opset (\d+)")
 _ERRORS = "errors.txt"
-# What Windows calls a crash: exit codes from here on.
+# On Windows, a crash has an exit code from here on.
 _FIRST_NTSTATUS = 0xC0000000
 _OPS = "ops_of_the_model"
 
@@ -98,9 +98,9 @@ class Outcome:
         Where it failed: ``"session"``, ``"run"``, or ``"process"`` if the process ended; empty if
         nothing failed.
     error : str
-        What ONNX Runtime said, or how the process ended.
+        The error of ONNX Runtime, or how the process ended.
     report : dict
-        What the process said of itself: ``"version"``, ``"providers"``, ``"processor"``.
+        Facts that the process reported: ``"version"``, ``"providers"``, ``"processor"``.
     """
 
     outputs: list[list[dict[str, Any]]]
@@ -196,8 +196,8 @@ class OtherProcess:
             process = self._process = self._start()
         assert process.stdin is not None  # noqa: S101  # it was started with pipes
         assert process.stdout is not None  # noqa: S101  # as well
-        # What ended already is no error here: its last words are read below. Of its pipe, Windows
-        # says EINVAL.
+        # A process that ended already is no error here: its last words are read below. For its
+        # pipe, Windows says EINVAL.
         with suppress(OSError):
             print(folder, file=process.stdin, flush=True)
         # Kernels may also print.
@@ -477,7 +477,7 @@ def trace_elsewhere(
     exposure = None
     for (plain_outputs,) in unexposed:
         exposure = exposure_of(plain_outputs, arrays)
-    # A comma begins what follows the runtime name.
+    # A comma ends the name of the runtime.
     processor = sanitize(outcome.report["processor"].replace(",", ""), 60)
     amount = "all" if options.optimized else "no"
     name = runtime_name(outcome.report["version"], outcome.report["providers"])

@@ -114,7 +114,7 @@ def _python_in(folder: Path) -> Path:
 def _make(requirement: str, folder: Path) -> None:
     """Make an environment; it is there whole or not at all."""
     progress = bar(f"steps of an environment with {requirement}, which is kept")
-    # Made beside its place and renamed, so that what an interrupt leaves is not
+    # Made beside its place and renamed, so that an unfinished one after an interrupt is not
     # taken for an environment.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
@@ -180,7 +180,7 @@ def _call(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         return str(error)
     finally:
-        # Also what it started, such as venv's ensurepip, which would write on into a
+        # Also its child processes, such as ensurepip of venv, which would write on into a
         # folder that is removed.
         if process.poll() is None:
             if os.name == "posix":

@@ -1,4 +1,4 @@
-"""Compare the outputs of a plain and a traced run, to see what exposing tensors changed."""
+"""Compare the outputs of a plain and a traced run, to see whether exposing tensors changed them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Initializers(Mapping[str, np.ndarray]):
         # none.
         tensors, folder = self._load()
         by_name = {tensor.name: tensor for tensor in tensors}
-        # What the function holds, as the bytes of a model, is not needed any more.
+        # Memory of the function, such as the bytes of a model, is not needed any more.
         self._load = lambda: (by_name.values(), folder)
         return by_name, folder
 

@@ -49,7 +49,7 @@ def run_optimized(
         with _log_of_runtime() as read_log:
             session = Session(model, options, disabled_optimizers=list(disabled))
         executed = executed_graph(options) or GraphProto()
-    # From here on it is quiet: only the making of the session names what changes the graph.
+    # From here on it is quiet: only the making of the session names the optimizers.
     names = [info.name for info in session.get_outputs()]
     run_options = onnxruntime.RunOptions()
     run_options.log_severity_level = 4

@@ -36,7 +36,7 @@ def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
     """Group the nodes of an optimized graph with the nodes of the graph that it was made from.
 
     Tensors keep their names through the ONNX Runtime optimizations unless they are optimized away,
-    and a tensor that both graphs have bounds what could be fused. Between such tensors, names of
+    and a tensor that both graphs have is a limit of fusions. Between such tensors, names of
     nodes tell more, as in a chain of convolutions whose tensors all have another layout; where the
     edges of the two graphs speak against a name, the executed nodes stay together.
 
@@ -110,7 +110,7 @@ class _Origins:
         """Tell whether a node was inserted for the layout or the device of a tensor."""
         node = self.ran.nodes[index]
         if node.op_type == "Transpose":
-            # One of the user's own has a name of theirs, or stands between tensors of theirs.
+            # A user's own node has one of their names, or is between their tensors.
             is_between = node.output[0] in self.kept and self._is_known(node.input[0])
             return self._owner(node.name) < 0 and not is_between
         return node.op_type in _COPIES
@@ -145,7 +145,7 @@ class _Origins:
             if owner in self.before:
                 self.labels.setdefault(owner, kernel)
         self._label_operations()
-        # A kernel can also do nodes behind its own operation, such as an activation, or before it.
+        # A kernel can also do nodes after its own operation, such as an activation, or before it.
         nodes = list(self.before)
         behind = [x for x in nodes if self.user.nodes[x].op_type != "DequantizeLinear"]
         self._spread(reversed(behind), self.before, last=True)
@@ -214,7 +214,7 @@ class _Origins:
         nodes_by_kernel: dict[int, list[int]] = defaultdict(list)
         kernels_by_node: dict[int, set[int]] = {}
         for index in self.before:
-            # What kernels of several nodes use is the work of each of them.
+            # A tensor that kernels of several nodes use is the work of each of them.
             kernels = {self.labels[index]} if index in self.labels else set()
             for reader in () if kernels else self.after[index]:
                 kernels |= kernels_by_node[reader]
@@ -257,11 +257,11 @@ class _Origins:
         return result
 
     def _neighbors(self, copy: int) -> Iterator[int]:
-        """Yield the kernels around a copy, those first that it was inserted for."""
+        """Yield the kernels around a copy, first the ones that it was inserted for."""
         name = self.ran.nodes[copy].input[0]
         root = self.tensors.root(name)
         neighbors = [self.producers[root], self.consumers[root]]
-        # A tensor of the user's was converted for those that read it, any other one back
+        # A tensor of the user was converted for its readers, any other one back
         # for the user's graph.
         if self._is_known(name):
             neighbors.reverse()

@@ -33,7 +33,7 @@ class ProfiledRun:
     kernels : dict
         The time in the node's kernel, the kernels of nodes in its bodies included.
     looking : float
-        What passed in the trace's own nodes.
+        The time in the trace's own nodes.
     """
 
     total: float
@@ -133,7 +133,7 @@ def profiled_runs(
     executed : GraphProto
         The graph that ran.
     looks : str
-        What the names of the trace's own nodes begin with; without it there are none.
+        The prefix of the names of the trace's own nodes; without it there are none.
     skipped : int
         Runs at the beginning whose nodes are not read: a run of 60,000 nodes
         takes a second to read.
@@ -144,7 +144,7 @@ def profiled_runs(
     number = 0
     for line in file:
         text = line.strip().removesuffix(",")
-        # Each event has a line; the brackets of the array stand alone.
+        # Each event has a line; the brackets of the array are on lines of their own.
         if text in ("[", "]", "") or (number < skipped and text.startswith(_NODE)):
             continue
         event: dict[str, Any]
@@ -174,13 +174,13 @@ def profiled_runs(
             number += 1
             run = RunEvents()
         elif event["cat"] == "Session":
-            run = RunEvents()  # what came before, as the initialization, is no part of a run
+            run = RunEvents()  # events before it, as of the initialization, are no part of a run
 
 
 class _Places:
     """Indices of nodes in the optimized graph, by a kernel's name, op type and number.
 
-    Names can be the same or missing, and the profile numbers nodes otherwise than the
+    Names can be the same or missing, and the profile numbers nodes differently from the
     file. Nodes of the same name and op type are taken in the order in which they run,
     which is the order of the file.
     """

@@ -46,7 +46,7 @@ class NodeProfile:
         float64[runs], microseconds: from the start of its kernels to the start of the next ones,
         as ``NodeTime.total``.
     kernels : ndarray
-        float64[runs], microseconds: in its kernels, those in its bodies included.
+        float64[runs], microseconds: in its kernels, including kernels in its bodies.
     pythons : ndarray or None
         float64[runs], microseconds: in ``compute`` of the op, or of the ops in its bodies. None
         where there is no op.
@@ -124,11 +124,11 @@ class Profile(NamedItems, Displayable):
         How many runs were wanted; there are less if they were interrupted, or were too much for
         the ONNX Runtime profile.
     runtime : str
-        What ran the model: ``"onnxruntime 1.31.1, all optimizations"``.
+        The runtime and level: ``"onnxruntime 1.31.1, all optimizations"``.
     logs : list of RunLog
-        What ran when, for `to_chrome`.
+        The events of the runs, for `to_chrome`.
     remarks : list of str
-        What to know of these numbers.
+        Remarks on these numbers.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Profile(NamedItems, Displayable):
     @cached_property
     def _middle(self) -> np.ndarray:
         """Select the middle half of the runs, ordered by ``walls``."""
-        # Runs that the machine held up, and those that it hurried, do not count.
+        # Runs that the machine slowed down or sped up do not count.
         cut = (self.runs + 1) // 4
         return np.argsort(self.walls, kind="stable")[cut : self.runs - cut]
 
@@ -288,7 +288,7 @@ class Profile(NamedItems, Displayable):
     # ---- text ------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """Say what was profiled, in one line."""
+        """Name the model and the number of runs, in one line."""
         # An interrupted profile has less runs than were asked for.
         few = f" of {self.asked:,}" if self.runs < self.asked else ""
         return f"Profile of {self.runs:,}{few} run{'s' if self.runs != 1 else ''}, {self.runtime}"
@@ -317,7 +317,7 @@ class Profile(NamedItems, Displayable):
     @hide_internal_frames
     @check_arguments
     def table(self, most: int = 40) -> Table:
-        """Tabulate the nodes, the slowest first, and what no node accounts for.
+        """Tabulate the nodes, the slowest first, and the time of no node.
 
         Parameters
         ----------

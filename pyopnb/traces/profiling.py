@@ -30,7 +30,10 @@ from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 
 __all__ = ["profile"]
 
-_MOST_RUNS, _MOST_EVENTS = 1_000_000, 1_000_000  # the latter is what the ONNX Runtime profile holds
+_MOST_RUNS, _MOST_EVENTS = (
+    1_000_000,
+    1_000_000,
+)  # the latter is the size of the ONNX Runtime profile
 _UNPROFILED = 20  # runs without the profile
 
 
@@ -72,8 +75,8 @@ def profile(
     -----
     The runs use a second session, which is built for them with the same providers and options and
     is released afterwards. So ONNX Runtime optimizes it as it does yours, with no tensors recorded;
-    meanwhile, the weights are in memory twice. Up to 20 more runs without a profile measure what
-    the profile itself costs, which is some microseconds per node. Ops have new instances in all of
+    meanwhile, the weights are in memory twice. Up to 20 more runs without a profile measure the
+    cost of the profile itself, some microseconds per node. Ops have new instances in all of
     these runs, so that state on ``self`` in your session does not change. Sessions that are not
     profiled cost nothing extra.
 
@@ -125,7 +128,7 @@ def _unprofiled(
     __tracebackhide__ = True
     if state.config.options is not None and state.config.options.enable_profiling:
         return None
-    # A session that shares ONNX Runtime's, with instances of its own: what ops keep on
+    # A session that shares the one of ONNX Runtime, with its own instances: the state of ops on
     # self is not touched.
     shared = session.with_attrs()
     calls = _calls(shared.update(), feeds, min(runs, _UNPROFILED), "before the profile")

@@ -48,7 +48,7 @@ def trace_on_reference(
         The tensors to look at, and whether they are kept or only summarized. The evaluator itself
         holds all of them at once.
     ops : iterable of Op
-        Those that nodes may call.
+        The ops that nodes may call.
     """
     model = without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
@@ -61,7 +61,7 @@ def trace_on_reference(
     if folder is not None:
         take_in_all(complete, folder)
     evaluator = Evaluator(complete, ops)
-    # An op may write into what it is given, and the trace keeps the feeds.
+    # An op may write into its inputs, and the trace keeps the feeds.
     computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]
     selected.update(outputs)

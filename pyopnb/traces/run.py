@@ -132,7 +132,7 @@ def _attach_partial(
     wanted: TraceOptions,
     error: Exception,
 ) -> None:
-    """Run once more with a tap behind each node, and give the error what was computed before it.
+    """Run once more with a tap after each node, and attach the tensors so far to the error.
 
     Ops run on copies of their instances; where there are none, nothing runs again.
     """
@@ -215,8 +215,8 @@ class _TracedRun:
     ) -> tuple[dict[str, Any], Times | None]:
         """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
-        # Taps look at tensors of bodies, which cannot be outputs, and at those
-        # that are not to be kept.
+        # Taps look at tensors of bodies, which cannot be outputs, and at tensors
+        # that are not kept.
         sums = self.options.level == "summaries"
         looked_at = [t for t in self.tensors if t.inside is not None or sums or self.fails]
         self.tapped = tappable_tensors(source.proto, looked_at)
@@ -234,8 +234,8 @@ class _TracedRun:
             unserved = unserved_outputs(source.proto).intersection(exposed_names)
             if not unserved or self.taps:
                 raise
-        # What ONNX Runtime computes of constants when it loads a model is computed beside it: to
-        # expose it would keep the runtime from fusing weights that are stored in few bits.
+        # Tensors that ONNX Runtime computes from constants when it loads a model are computed here:
+        # to expose it would keep the runtime from fusing weights that are stored in few bits.
         constants = constants_behind(source, unserved)
         kept = []
         for info in source.proto.graph.output:
@@ -339,7 +339,7 @@ class _TracedRun:
         )
 
     def _in_order(self) -> Iterator[str]:
-        """Yield the names of the trace's tensors, those in bodies in the order of the run."""
+        """Yield the names of the trace's tensors, in bodies in the order of the run."""
         inner = dict(self.sink.inner)
         for tensor in self.tensors:
             if tensor.inside is None:
@@ -428,7 +428,7 @@ def _copy_feed(value: Any) -> Any:
 
 
 def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
-    """Name what runs a session's model: onnxruntime version and its level of optimization."""
+    """Name the runtime of a session's model: onnxruntime version and level of optimization."""
     # The ONNX Runtime default where the user gave no options.
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     if not optimized:

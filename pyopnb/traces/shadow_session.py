@@ -61,7 +61,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
             expected="a session of an ONNX model",
             got="a session of a model in the ONNX Runtime format",
         )
-    source.given = None  # the bytes or the file, which are not what is to be loaded
+    source.given = None  # the bytes or the file, which must not be loaded
     # An op may be new since the session was built.
     source.proto = inline_ops(
         source.proto, is_op(source.proto, state.config.modules, state.config.ops)

@@ -72,7 +72,7 @@ _NOTHING = np.zeros((), np.uint8)
 
 
 def _tap(tensor: NamedTensor, sink: Sink) -> TensorTap:
-    tap = TensorTap()  # what __init__ takes would be the op's attrs
+    tap = TensorTap()  # parameters of __init__ would be the op's attrs
     tap.tensor, tap.sink = tensor, sink
     return tap
 
@@ -101,7 +101,7 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
 
 
 def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
-    """Put the taps into their graphs, each right behind the node whose output it looks at.
+    """Put the taps into their graphs, each right after the node whose output it looks at.
 
     The ONNX Runtime order by priority, which keeps the file order among equals, then runs a tap
     right after its node.
@@ -117,9 +117,9 @@ def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> 
 
 
 def _move_behind(scope: GraphProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
-    """Move the second node of each pair right behind the first.
+    """Move the second node of each pair right after the first.
 
-    Nodes that go behind the same node keep their order.
+    Nodes that go after the same node keep their order.
     """
     # Keep the nodes alive, because only live objects have unique ids.
     nodes = list(scope.node)

@@ -38,7 +38,7 @@ class TimedNodes:
     Attributes
     ----------
     labels : list of str
-        What the reader calls them: by their names, or by their first outputs.
+        Their names for the reader, or their first outputs.
     named : GraphProto
         The main graph with the names that the profile has.
     clocks : dict

@@ -235,7 +235,7 @@ class Trace(Displayable):
         return "\n".join([line.replace("\n", " ") for line in lines])
 
     def _head(self) -> list[str]:
-        """Write the lines on the whole run: what ran, and what to know of the numbers."""
+        """Write the lines on the whole run: the model and runtime, and remarks on the numbers."""
         nodes = plural(len(self.model.graph.node), "node")
         lines = [f"Trace of {nodes}, {plural(len(self.summaries), 'tensor')}"]
         if self.runtime:

@@ -21,7 +21,7 @@ _LENGTHY = 2**20
 
 @dataclass(frozen=True, repr=False)
 class Diff(ToleranceDiff):
-    """What `pyopnb.diff` found.
+    """The result of `pyopnb.diff`.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if
     they agree" by another.

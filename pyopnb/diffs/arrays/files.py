@@ -1,4 +1,4 @@
-"""Read arrays from files, and refuse those that only pickle can read, which would run code."""
+"""Read arrays from files, and refuse files that only pickle can read, which would run code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     Raises
     ------
     InputError
-        There is no such file, or its contents are not what its ending says.
+        There is no such file, or its contents do not match its ending.
     """
     file = Path(os.fspath(path))
     where = f"file {sanitize(str(file))}"

@@ -1,4 +1,4 @@
-"""Numbers of two arrays side by side: all of a few, or those that the curves of many need."""
+"""Numbers of two arrays side by side: all of a few, or the points for the curves of many."""
 
 from __future__ import annotations
 

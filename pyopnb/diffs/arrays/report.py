@@ -37,7 +37,7 @@ def text(parts: Sequence[Part], worst: Part) -> str:
         for element in worst.facts.worst[1 : 1 + _NEXT_WORST]:
             lines.append(f"  next: {_format_values(element)}")
     differing = [part for part in parts if part is not worst and not part.ok]
-    # Incomparable parts before those that only differ.
+    # Incomparable parts come before parts that only differ.
     differing.sort(key=lambda part: -VERDICTS.index(part.verdict))
     lines += [f"{part.name}: {summarize(part)}" for part in differing]
     if len(parts) == 1:

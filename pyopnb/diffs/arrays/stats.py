@@ -152,7 +152,7 @@ class ArrayStats:
         The largest ``|a - b|`` of each field of the picture, by eighths of an octave. -1: nothing
         differs; infinity: one of the two is not finite.
     worst : tuple of Place
-        Those that are not finite first.
+        Pairs with a value that is not finite come first.
     first : tuple of int or None
         The first mismatch, or if there is none, the first difference.
     pairs : Pairs or None
@@ -276,7 +276,7 @@ class LazyStats:
 
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
-    """Compare short arrays as `array_stats` does, deferring what the verdict does not need."""
+    """Compare short arrays as `array_stats` does, but defer what no verdict needs."""
     if a.size > _SHORT or family(a.dtype) == "string":
         return array_stats(a, b, rtol, atol)
     a, b = a.copy(), b.copy()
@@ -485,7 +485,7 @@ def _decibel(signal: float, noise: float) -> float | None:
 
 
 def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> tuple[Place, ...]:
-    """Describe the worst elements, those without a finite difference first."""
+    """Describe the worst elements, the ones without a finite difference first."""
     worst = []
     # NaN against a number is worse than any distance.
     for flat in counts["first_odd"]:

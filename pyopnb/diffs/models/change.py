@@ -1,4 +1,4 @@
-"""A change between two models: its kind, where it is, and what differs there."""
+"""A change between two models: its kind, its place, and the difference."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Change:
         ``""`` in the main graph, else ``"If 'choose', then_branch"`` or
         ``"function local::Twice"``.
     a, b : tuple of NodeAt
-        The nodes concerned, of each model; for a weight, those that read it.
+        The nodes concerned, of each model; for a weight, its readers.
     facts : tuple of Fact
         What differs, such as an attr with its two values.
     values : Diff or None

@@ -23,7 +23,7 @@ from pyopnb.errors import InputError
 __all__ = ["GraphComparison", "find_changes"]
 
 _TEXT = 80
-# Behind up to this many inserted or removed nodes, a reader still reads the same tensor.
+# After up to this many inserted or removed nodes, a reader still reads the same tensor.
 _MAX_CHAIN = 64
 
 
@@ -331,7 +331,7 @@ def _walk_up(graph: HashedGraph, name: str, paired: Mapping[int, int]) -> Iterat
         if producer is None or producer in paired or producer in graph.constants:
             return
         reads = {x for _, x in graph.reads(producer) if graph.weight(x) is None}
-        # Behind a node that reads two tensors, neither of them is the same.
+        # After a node that reads two tensors, neither of them is the same.
         if len(reads) != 1:
             return
         name = reads.pop()

@@ -190,7 +190,7 @@ _NOUNS = {
 
 
 def _subject(change: Change) -> str:
-    """Name the nodes that a change concerns, if possible in b, or what else it concerns."""
+    """Name the nodes that a change concerns, if possible in b, or its weight, input or function."""
     nodes = change.b or change.a
     if nodes and change.kind != "weight":
         subject = _format_nodes(nodes)

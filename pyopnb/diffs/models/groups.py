@@ -18,7 +18,7 @@ _Sets = DisjointSets[tuple[int, int]]
 def group_unpaired(matching: Matching) -> list[Group]:
     """Group the nodes without a partner.
 
-    Nodes of one side belong together if one produces what the other reads, unless the other side
+    Nodes of one side belong together if one reads the other's result, unless the other side
     also has that tensor. Nodes of two sides belong together if they produce the same tensor. A
     node that nothing replaces is a group by itself.
     """

@@ -83,7 +83,7 @@ class Contents:
         try:
             array = self.array(tensor)
         except (ValueError, TypeError, KeyError):
-            # Damaged tensors, and those in a missing file, are equal if their bytes and entries
+            # Damaged tensors, and tensors in a missing file, are equal if their bytes and entries
             # are.
             return stored.raw_data, tuple(sorted(entries(stored).items()))
         flat = np.ascontiguousarray(array).reshape(-1)
@@ -175,7 +175,7 @@ class HashedGraph(GraphIndex):
         return graph.tensors.get(name)
 
     def makers(self, index: int) -> list[int]:
-        """List the nodes other than Constants that make what a node reads, each once."""
+        """List the nodes other than Constants that make the inputs of a node, each once."""
         names = (name for _, name in self.reads(index) if name in self.producers)
         makers = dict.fromkeys(self.producers[name][0] for name in names)
         return [maker for maker in makers if maker not in self.constants]
@@ -192,7 +192,8 @@ class Fingerprints:
     Attributes
     ----------
     up, down : list of int
-        By node: what it computes from the graph's inputs, and what the graph computes from it.
+        By node: a number for its computation from the graph's inputs, and one for the graph's from
+        it.
     values : dict
         The number of each tensor, by name.
     """

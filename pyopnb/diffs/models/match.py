@@ -60,7 +60,7 @@ class Matching:
         The pairs of nodes, from a to b and from b to a, of the same op each.
     values : dict
         Tensor names of a to tensor names of b: inputs, initializers, outputs of paired nodes, and
-        what paired nodes read at the same slot from nodes without a partner.
+        tensors that paired nodes read at the same slot from nodes without a partner.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Matching:
     # ---- nodes
 
     def _pair_nodes(self) -> None:
-        # First nodes that are both computed and used alike, then those that are only one of the
+        # First nodes that are both computed and used alike, then nodes that are only one of the
         # two.
         self._pair_by(lambda side, index: (self._up(side, index), self._down(side, index)))
         for equal_counts in (True, False):

@@ -7,7 +7,7 @@ the same values up to rounding, as after nodes that were fused or split. If ther
 matched tensor after all.
 
 So structure finds nodes again under other names and in another order, and values find tensors again
-behind a change. The others are paired by name, and outputs by position.
+after a change. The others are paired by name, and outputs by position.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Aligner:
             if match in self.a.producer and self._op(self.a, match) == self._op(self.b, name):
                 self.pair(match, name, "structure")
             self._pair_by_value(name)
-            # Two nodes of different ops that stand between the same tensors.
+            # Two nodes of different ops between the same tensors.
             if match in self.a.producer and self._same_type(match, name):
                 self.pair(match, name, "structure")
 

@@ -84,7 +84,7 @@ def first_divergence(
         Its ``origin`` is a node whose inputs agree and whose outputs do not, in the last pair of
         runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. With
         ``over``, an OptimizerDiff: ``optimizers``, the ``nodes`` that they fused or
-        moved, ``diff`` and ``remaining`` (the outputs with and without them, against those without
+        moved, ``diff`` and ``remaining`` (the outputs with and without them, against a run without
         any optimization), and ``workaround``, the line that disables them.
 
     Raises

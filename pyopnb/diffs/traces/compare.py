@@ -280,7 +280,7 @@ class TraceComparison:
         return compared({pair.b: a}, {pair.b: b}, tolerances)
 
     def _isolated(self) -> dict[str, Isolated]:
-        """Run b's nodes on a's arrays; if b is arrays, run a's nodes on those."""
+        """Run b's nodes on a's arrays; if b is arrays, run a's nodes on b's arrays."""
         trace = self.b.trace
         if not trace.by_model:
             return {}
@@ -370,7 +370,7 @@ class TraceComparison:
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
 
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
-        """Yield what half precision did to the inputs or outputs of the first differing node."""
+        """Yield the effects of half precision on inputs or outputs of the first differing node."""
         causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
             causes += half_causes(tensor.b, self.a.arrays[tensor.a], self.b.arrays[tensor.b])
@@ -401,7 +401,7 @@ class TraceComparison:
                 yield from sum_causes(tensor.b, arrays[1 - side], outcome[0])
 
     def _remarks(self, *segments: Segment) -> Iterator[str]:
-        """Yield what is known of the tensors that the nodes of both sides make."""
+        """Yield the compared tensors that the nodes of both sides make."""
         for (trace, graph, _), segment in zip(self.sides, segments, strict=True):
             for position in segment.nodes:
                 for name in graph.nodes[position].output:

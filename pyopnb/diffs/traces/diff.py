@@ -54,7 +54,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
     feeds, tensors : tuple of ComparedTensor
         The feeds, and the results of the nodes, pair by pair in the order of b's graph.
     steps : tuple of ComparedStep
-        What each node does to the difference, in that order.
+        The effect of each node on the difference, in that order.
     outputs : tuple of str
         The names of b's outputs that have a partner.
     only_a, only_b : tuple of str
@@ -64,8 +64,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
     exposed : tuple of str
         The runs whose outputs differ from a plain run's by far more than rounding, and by how much.
     quantization : tuple of QuantizedTensor
-        If b is a quantized model and a the float one: every tensor and weight, those first for
-        which their own scale loses most.
+        If b is a quantized model and a the float one: every tensor and weight, first the
+        ones whose own scale loses most.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
     models : tuple of ModelProto, or None
@@ -187,7 +187,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
             lines.append(f"where: already in the feeds; {verb}")
             lines.append(f"how much: {'; '.join(feeds[:_MAX_TENSORS])}")
         elif self.quantization:
-            # Every node rounds to levels: what counts is where that loses most.
+            # Every node rounds to levels: the largest loss counts.
             lines.append(f"where: {self.quantization[0]}")
         elif step is not None:
             lines += [f"where: {self._where(step)}", f"how much: {format_error(step)}"]
@@ -224,7 +224,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
                 yield f"… and {count}: .origin.changes"
 
     def details(self) -> list[str]:
-        """List what the headline leaves out, apart from the origins.
+        """List the details after the headline, apart from the origins.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for remark, names in remarks.items():
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
-        # What ran, and under which tolerance relative to whole tensors.
+        # The runtimes, and the tolerance relative to whole tensors.
         line = f"a: {self.a}; b: {self.b}"
         if self.a == self.b:
             line = f"both on {self.a}"

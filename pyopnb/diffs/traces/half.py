@@ -1,4 +1,4 @@
-"""Compare runs in float16 or bfloat16 with runs in a wider float, and tell what was lost."""
+"""Compare runs in float16 or bfloat16 with runs in a wider float, and explain the losses."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def as_fed(value: Any, recorded: Any) -> Any:
     """Round another run's tensor to the precision of this run."""
     if not narrower(value, recorded):
         return value
-    # Rounding to infinity or zero is what the node gets in this run.
+    # In this run, the node gets an input that was rounded to infinity or zero.
     with np.errstate(over="ignore", under="ignore"):
         return value.astype(recorded.dtype)
 
 
 def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
-    """Yield what half precision did to a tensor: overflow to infinity, and flushing to zero.
+    """Yield the effects of half precision on a tensor: overflow to infinity, and flushing to zero.
 
     Parameters
     ----------

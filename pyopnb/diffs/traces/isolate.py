@@ -2,7 +2,7 @@
 
 All of them go into one model, without connections between them: the tensors that a node reads
 become inputs of the graph, and its results become outputs under other names. One session runs them
-all, and no node sees the error of those before it. It runs twice: a node that gives another result
+all, and no node sees the error of earlier nodes. It runs twice: a node that gives another result
 the second time has a state or draws random numbers.
 """
 
@@ -34,7 +34,7 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["Isolated", "Isolation", "Run", "as_made", "runner"]
 
-# What sets the results of nodes that run alone apart from their inputs; no exporter writes it.
+# Marks the results of nodes that run alone, unlike their inputs; no exporter writes it.
 _SUFFIX = "\N{PRIME}alone"
 
 
@@ -191,7 +191,7 @@ class Isolation:
         for position in sorted({p for segment in segments.values() for p in segment.nodes}):
             node = graph.node.add()
             node.CopyFrom(self.graph.nodes[position])
-            # What the segments read has its own name: no node sees the result of another one.
+            # Inputs of the segments have their own names: no node sees the result of another one.
             node.output[:] = [
                 name + _SUFFIX if name in self.given else name for name in node.output
             ]

@@ -32,12 +32,12 @@ class OptimizerDiff(Displayable):
     Attributes
     ----------
     diff : Diff
-        The outputs with all optimizations (a) against those without any (b).
+        The outputs with all optimizations (a) against the outputs without any (b).
     optimizers : tuple of str
         Disabling these brings the outputs within the tolerance; empty if nothing differs, or no
         optimizer explains it.
     remaining : Diff or None
-        The outputs without these optimizers (a) against those without any (b).
+        The outputs without these optimizers (a) against the outputs without any optimizer (b).
     nodes : tuple of str
         How they changed the model's nodes: ``"conv + relu (Conv + Relu) → FusedConv"``.
     suspects : tuple of str
@@ -129,7 +129,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
     """Find a small set of optimizers without which the outputs equal the unoptimized run.
 
     The shortest beginning of the list that suffices ends with an optimizer that is needed. With
-    that one disabled, the same is done with the optimizers before it, until those that are needed
+    that one disabled, the same is done with the optimizers before it, until the needed ones
     suffice by themselves. Each search halves; a set is only named after a run without it was within
     the tolerance.
     """

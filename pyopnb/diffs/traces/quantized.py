@@ -1,4 +1,4 @@
-"""What quantization made of one tensor of a float model."""
+"""The effect of quantization on one tensor of a float model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["QuantizedTensor"]
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """A tensor or weight of a float model, and what quantization made of it.
+    """A tensor or weight of a float model, and the effect of quantization on it.
 
     Attributes
     ----------
@@ -29,7 +29,8 @@ class QuantizedTensor:
     saturated : float or None
         The share of the elements that are outside the scale's range.
     range, scale_range : tuple of (float, float) or None
-        The smallest and largest number of the float model, and those that the scale can represent.
+        The smallest and largest number in the float model, and the ones that the scale can
+        represent.
     bits : float or None
         The binary logarithm of the number of levels that are in use.
     """
@@ -45,7 +46,7 @@ class QuantizedTensor:
     bits: float | None = None
 
     def __str__(self) -> str:
-        """Describe what quantization made of a tensor in one line."""
+        """Describe the effect of quantization on a tensor in one line."""
         noun = ""
         if self.weight:
             noun = "weight "

@@ -2,7 +2,7 @@
 
 The quantized graph contains scales and zero points, so every quantized tensor can be
 dequantized. It corresponds to the float tensor that was quantized, or that has its name without
-the endings that quantizers add; where the quantizer absorbed the activation behind a node, to
+the endings that quantizers add; where the quantizer absorbed the activation after a node, to
 the result of that activation.
 """
 
@@ -46,7 +46,7 @@ _OTHER_SCALES = ((_OUT, 3, 4),)
 # The input at which an operator on quantized tensors has its bias.
 _BIASES = MappingProxyType({"QLinearConv": 8, "QGemm": 6})
 _TRANSPOSED = "_Transposed_quantized"
-# What quantizers add to the name of a tensor, the longest first.
+# Endings that quantizers add to the name of a tensor, the longest first.
 _ENDINGS = (
     "_DequantizeLinear_Output_1",
     "_DequantizeLinear_Output",
@@ -152,7 +152,7 @@ class QuantizedTensors:
         self.arrays = dict(self.b.arrays)
         self.floats = self.a.arrays
         self._aligned = {pair.b: pair.a for pair in self.alignment.pairs}
-        # What QuantizeLinear read, and what DequantizeLinear made, by the quantized tensor.
+        # The input of QuantizeLinear, and the output of DequantizeLinear, by the quantized tensor.
         self._sources: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._readers: dict[str, list[NodeProto]] = {}
@@ -282,7 +282,7 @@ class QuantizedTensors:
     def _partner(self, name: str) -> str | None:
         """Find the float tensor or weight in a that a quantized tensor of b replaces."""
         candidates = [self._results.get(name, ""), self._sources.get(name, ""), name]
-        # A name of the float model itself, then one behind an ending, then the structure.
+        # A name of the float model itself, then one before an ending, then the structure.
         for candidate in candidates:
             if self._is_float(candidate):
                 return candidate
@@ -342,7 +342,7 @@ class QuantizedTensors:
         return str(node.input[0])
 
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
-        """List a's tensors without a partner, except those before an absorbed activation."""
+        """List a's tensors without a partner, except before an absorbed activation."""
         order = self.a.graph.order
         return tuple(x for x in order if x not in paired and not self.is_absorbed(x))
 
@@ -356,7 +356,7 @@ class QuantizedTensors:
             result = self._results.get(name, name)
             if partner in self.floats and result in made_in_b:
                 by_tensor.setdefault(partner, Pair(partner, result, "name"))
-        # What was not quantized has its name in both models, or else the structure tells.
+        # A tensor that was not quantized has its name in both models, or else the structure tells.
         used = set(self._sources.values()).union(pair.b for pair in by_tensor.values())
         same_names = [Pair(name, name, "name") for name in self.a.graph.order]
         for pair in (*same_names, *filter(self._same_type, self.alignment.pairs)):
@@ -395,7 +395,7 @@ class QuantizedTensors:
         return self.a.trace.initializers[name]
 
     def rows(self, pairs: list[Pair]) -> list[QuantizedTensor]:
-        """Describe every tensor, worst first by its own scale, then those without a scale."""
+        """Describe every tensor, worst first by its own scale, then tensors without a scale."""
         rows: dict[str, QuantizedTensor] = {}
         for name, partner in self.partners.items():
             if partner not in rows:

@@ -1,6 +1,6 @@
 """The main graph of a traced model, and its segments: the nodes between known tensors.
 
-A node with bodies is one unit: it reads what its bodies read from the graph.
+A node with bodies is one unit: it also reads the tensors that its bodies read from the graph.
 """
 
 from __future__ import annotations

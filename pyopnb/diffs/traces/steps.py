@@ -1,4 +1,4 @@
-"""Pairs of nodes of two runs, and what each node does to the difference between the runs."""
+"""Pairs of nodes of two runs, with the effect of each node on the difference between the runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
-"""What a node can do to a difference, the most interesting first."""
+"""The effects of a node on a difference, the most interesting first."""
 
 AMPLIFIES = 10.0
 """A node amplifies if its error is at least this many times its inputs' largest error.
@@ -58,10 +58,10 @@ class ComparedTensor:
     steady : bool or None
         Whether b's node gave the same result twice; None if it did not run twice.
     own : tuple of Diff
-        Where ``alone`` is over the tolerance: the difference between what each run recorded and
-        what its node gives in isolation on that run's own tensors. ONNX Runtime can run a node
-        otherwise in a graph than by itself: in float32 where it has no kernel for float16, so that
-        nothing is rounded between two such nodes.
+        Where ``alone`` is over the tolerance: the difference between the recorded result of each
+        run and the result of its node in isolation on that run's own tensors. ONNX Runtime can run
+        a node differently in a graph than by itself: in float32 where it has no kernel for float16,
+        so that nothing is rounded between two such nodes.
     precision : str
         The coarsest float dtype that nodes made on the way to it; empty unless it is
         coarser than its own.

@@ -31,7 +31,7 @@ __all__ = [
 OLDEST = (8, 8)
 """The first Netron that lays out graphs without a worker, which needs a server to load."""
 
-# What Netron needs to detect the format of a file.
+# Netron needs these to detect the format of a file.
 _DETECTION = ("base", "text", "json", "protobuf", "flatbuffers", "flexbuffers", "zip")
 MINIMAL = (*_DETECTION, "dagre", "grapher", "view", "browser", "onnx", "onnx-proto")
 """The modules that a plain .onnx file needs."""
@@ -50,7 +50,7 @@ _POLICY = (
 
 
 class UnusableNetron(Exception):
-    """The installed Netron cannot be used; its arguments are what was found, and what to type."""
+    """The installed Netron cannot be used; the arguments are the finding and the advice."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Assets:
     folder: Path
 
     def modules(self, names: tuple[str, ...]) -> dict[str, str]:
-        """Read JavaScript modules by name, without those that this version does not have."""
+        """Read JavaScript modules by name, without modules that this version lacks."""
         files = {name: self.folder / f"{name}.js" for name in names}
         return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 

@@ -69,7 +69,7 @@ class NetronView:
         self._documentation = document_ops(copy.proto, self._assets.documentation())
         self._note = copy.note
         self._colors = _colors(canvas, copy.nodes)
-        # Where no script runs, the saved notebook shows this in the place of Netron.
+        # Where no script runs, the saved notebook shows this in place of Netron.
         self._picture = view.body
         self._listeners: list[Callable[[NodeProto], Any]] = []
         self._selected: NodeProto | None = None
@@ -165,7 +165,7 @@ class NetronView:
 
 
 def _colors(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
-    """Choose the colors of Netron's nodes and their texts, what they tell, and the legend."""
+    """Choose the colors of Netron's nodes and their texts, the explanations, and the legend."""
     # Netron knows the nodes by their names in the copy, and the canvas by the original names.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}

@@ -1,4 +1,4 @@
-"""What a picture of a graph shows: boxes with a title, rows and a mark, and labeled lines."""
+"""The parts of a picture of a graph: boxes with a title, rows and a mark, and labeled lines."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BoxGraph:
     scale : ColorScale, optional
         Turns the boxes' values into colors; it becomes part of the picture.
     legend : str
-        What the values are.
+        The name of the values.
     """
 
     boxes: Sequence[Box]
@@ -112,7 +112,7 @@ def plain_mark(mark: str) -> str:
 
 
 def mark_look(mark: str) -> tuple[str, str]:
-    """Return the color of a mark, as ``#rrggbb``, and what its badge says.
+    """Return the color of a mark, as ``#rrggbb``, and the text of its badge.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
     charts : sequence of Chart
         At least one.
     title : str
-        What they show, for who cannot see them.
+        A sentence on their contents, for people who cannot see them.
     in_row : int
         Charts of a row.
     """

@@ -86,7 +86,7 @@ def _translucent(kind: str) -> np.ndarray:
     """Make a palette as transparent as possible with its look on white kept, uint8[250, 4]."""
     colors = palette(kind).astype(np.float64)
     opacity = 255 - colors.min(axis=1, keepdims=True)
-    # What looks like a photograph stays opaque.
+    # Pictures like photographs stay opaque.
     if kind == "gray":
         opacity[:] = 255
     # White has no opacity, and no color to be seen.

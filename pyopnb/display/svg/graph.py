@@ -26,13 +26,13 @@ _LEAST_BOX = 58
 # Font sizes.
 _TITLE, _ROW, _LABEL, _BADGE = 12, 10, 9.5, 9
 _TITLE_HEIGHT, _ROW_HEIGHT, _LABEL_HEIGHT = 18, 13, 14
-# Pixels by which the sheet behind a folded box stands out.
+# Pixels by which the sheet behind a folded box protrudes.
 _SHEET = 3
 # Longer texts in a box, below it, and in a badge are cut to these widths in pixels.
 _WIDEST, _WIDEST_LABEL, _WIDEST_BADGE = 210, 170, 90
 _PADDING = 9
 _MOST_LABELS = 3
-# A label stands this many pixels below its box.
+# A label is this many pixels below its box.
 _LABEL_BASELINE = 11
 # Lines that end at one box are this many pixels apart, if there is room.
 _LINE_ENDS = 9.0
@@ -57,7 +57,7 @@ class GraphPicture:
     Attributes
     ----------
     drawing : Drawing
-        What the SVG shows.
+        The boxes and lines to draw.
     count : int
         Boxes of the graph that are in it.
     """
@@ -214,7 +214,7 @@ class _SizedBox:
         if box.kind == "end":
             radius = height / 2
         if box.kind == "folded":
-            # A second sheet stands out behind the first.
+            # A second sheet protrudes behind the first.
             width -= _SHEET
             height -= _SHEET
             yield Rectangle(_SHEET, _SHEET, width, height, fill, border, radius=radius)
@@ -275,7 +275,7 @@ def _line_shapes(
     for target, arriving in incoming.items():
         _spread_ends(arriving, boxes[target])
 
-    # Dicts in place of sets, as pieces that follow one another make one path; what lines
+    # Dicts in place of sets, as pieces that follow one another make one path; parts that lines
     # share is drawn once.
     pieces: dict[str, dict[tuple[Point, Point], None]] = {}
     heads: dict[str, dict[Point, None]] = {}
@@ -302,7 +302,7 @@ def _spread_ends(routes: Sequence[list[Point]], box: _SizedBox) -> None:
     distance = min(_LINE_ENDS, (box.width - 2 * margin) / max(1, len(routes) - 1))
     # The third last point is where a line comes to its last layer.
     for number, route in enumerate(sorted(routes, key=lambda route: route[-3][0])):
-        # Each leaves room for those on its left and right.
+        # Each leaves room for its neighbors on the left and right.
         low = box.x + margin + number * distance
         high = box.x + box.width - margin - (len(routes) - 1 - number) * distance
         end = max(low, min(high, route[-3][0]))

@@ -122,7 +122,7 @@ def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set
     ways: dict[tuple[int, int], list[int]] = {}
     for number, edge in enumerate(edges):
         ways.setdefault((edge.source, edge.port), []).append(number)
-    # What many lines share is worth its space.
+    # A path that many lines share is worth its space.
     lengths = [(max([spans[number] for number in shared]) - 1, shared) for shared in ways.values()]
     total = sum(length for length, _ in lengths)
     cut: set[int] = set()
@@ -440,7 +440,7 @@ def _medians(links: _Links, vertex: int, positions: Sequence[float]) -> list[int
 
 
 def _candidates(links: _Links, vertex: int) -> list[int]:
-    """Return the neighbors to align a vertex with; of several, those that are not ends."""
+    """Return the neighbors to align a vertex with; of several, the ones that are not ends."""
     near = links[vertex]
     if len(near) < 2:
         return near

@@ -44,7 +44,7 @@ _TICKS = 4
 _DASHES = (5.0, 4.0)
 # A tick below the axis has about this many pixels, so that wide charts have more of them.
 _TICK_WIDTH = 80
-# The texts of marks stand on this many lines at the top.
+# The texts of marks take this many lines at the top.
 _MARK_LINES = 4
 
 _Point = tuple[float, float]
@@ -70,7 +70,7 @@ class _Plot:
         return xs
 
     def y(self, values: Any) -> list[float]:
-        """Place numbers from the bottom up; those beyond the axis lie on its end, NaN nowhere."""
+        """Place numbers from the bottom up; numbers beyond the axis lie on its end, NaN nowhere."""
         positions = np.clip(self.up.positions(values), 0, 1)
         ys: list[float] = (self.height - self.height * positions).tolist()
         return ys
@@ -102,7 +102,7 @@ def line_chart(
     label : str
         The name of the x-axis.
     names : sequence of str
-        What is written at each ``x`` instead of its number.
+        The text at each ``x`` instead of its number.
     marks : sequence of (float, str)
         Numbers on the x-axis, rising, that get an upright line with a text.
     log_y : bool
@@ -110,7 +110,7 @@ def line_chart(
     limits : (float, float), optional
         The ends of the y-axis; by default the least and the largest number.
     stems : bool
-        Whether each number stands on a line from 0 instead of being joined to the next.
+        Whether each number is drawn as a line from 0 instead of being joined to the next.
     dashed : sequence of str
         Names of lines that are dashed, so that a line below them shows through.
     joined : bool
@@ -161,7 +161,7 @@ def _upward_axis(
     else:
         axis = ChartAxis(*limits)
     if stems:
-        # The length of a stem is its number only if it stands on 0.
+        # The length of a stem is its number only if it starts at 0.
         return ChartAxis(min(0.0, axis.low), max(0.0, axis.high))
     return axis
 

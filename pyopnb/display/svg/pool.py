@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["Pooling", "edges", "pool", "to_floats"]
 
 Pooling: TypeAlias = Literal["mean", "nearest"]
-"""What a cell shows of the elements in it: their mean, or the one in the middle."""
+"""How a cell summarizes its elements: by their mean, or by the one in the middle."""
 
 
 def edges(size: int, most: int) -> np.ndarray:

@@ -100,7 +100,7 @@ Shape: TypeAlias = Rectangle | Path | Text | Cells | Group
 class Drawing(NamedTuple):
     """Shapes on a canvas of whole pixels.
 
-    ``title`` says what they show, for people who cannot see them, and may be empty.
+    ``title`` describes them for people who cannot see them, and may be empty.
     """
 
     width: int

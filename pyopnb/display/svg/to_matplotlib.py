@@ -74,7 +74,7 @@ def figure_png(drawing: Drawing) -> bytes:
 
 
 class _AxesPrinter:
-    """Adds one shape after the other to the axes, each above those before it."""
+    """Adds one shape after the other to the axes, each on top of the earlier ones."""
 
     def __init__(self, axes: Any) -> None:
         from matplotlib.font_manager import get_font_names

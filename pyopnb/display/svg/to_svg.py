@@ -1,7 +1,8 @@
 """A `Drawing` printed as SVG.
 
-The text stands alone: it loads nothing and runs nothing. Groups that look alike are written once
-and used, styles of text are classes, and paths are relative, so that thousands of nodes stay small.
+The text is self-contained: it loads nothing and runs nothing. Groups that look alike are written
+once and used, styles of text are classes, and paths are relative, so that thousands of nodes stay
+small.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     printer = _SvgPrinter()
     bodies = [printer.body(shape) for shape in drawing.shapes]
 
-    # What looks like another group is written once, as a definition, and used wherever it stands.
+    # Groups that look alike are written once, as a definition, and used in each place.
     groups = [isinstance(shape, Group) for shape in drawing.shapes]
     uses = Counter(body for body, is_group in zip(bodies, groups, strict=True) if is_group)
     repeated = [body for body, count in uses.items() if count > 1]
@@ -149,7 +150,7 @@ def _steps(steps: Iterable[PathStep]) -> str:
 
 
 def _attributes(**numbers: float) -> str:
-    """Write the attributes of an element, without those that are 0, which is their default."""
+    """Write the attributes of an element, without zeros, which are their default."""
     return "".join([f' {name}="{_number(at)}"' for name, at in numbers.items() if at])
 
 

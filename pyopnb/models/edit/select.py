@@ -20,7 +20,7 @@ _MAX_COMPARED = 20_000
 _Meanings = dict[str, dict[str, list[int]]]
 
 Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
-"""What selects nodes; see `select_sites`."""
+"""The argument that selects nodes; see `select_sites`."""
 
 
 def select_sites(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
@@ -103,7 +103,7 @@ def _selectable(site: Site) -> bool:
 
 
 def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
-    """List for each text what it may mean, and the positions of these nodes."""
+    """List for each text its possible meanings, and the positions of these nodes."""
     meanings: _Meanings = {}
 
     def add(text: str, meaning: str, position: int) -> None:

@@ -46,7 +46,7 @@ def widen(model: ModelProto) -> ModelProto:
 
 
 def _widen_graph(graph: GraphProto) -> None:
-    # What is known of intermediate tensors would contradict their new types.
+    # Declared types of intermediate tensors would contradict their new types.
     del graph.value_info[:]
     for info in (*graph.input, *graph.output):
         _widen_type(info.type)

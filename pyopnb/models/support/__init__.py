@@ -1,1 +1,1 @@
-"""What the installed ONNX Runtime cannot run, from its own lists of operators and kernels."""
+"""Find nodes that the installed ONNX Runtime cannot run, by its own operators and kernels."""

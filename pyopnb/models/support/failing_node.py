@@ -40,7 +40,7 @@ def failing_node(proto: ModelProto, said: str, retry: Retry | None) -> str | Non
     Parameters
     ----------
     proto : ModelProto
-        What ONNX Runtime got. Its markers are removed.
+        The model that ONNX Runtime got. Its markers are removed.
     said : str
         The text of the error.
     retry : callable, optional
@@ -112,7 +112,7 @@ def _first_failing(proto: ModelProto, sites: Sequence[Site], retry: Retry) -> li
     except ModelError:
         return []
     least, most = 0, len(ordered.graph.node)
-    # What fails without any node, or only with the declared outputs, is the fault of none.
+    # A failure without any node, or only with the declared outputs, is the fault of none.
     if not retry(_beginning(ordered, most)) or retry(_beginning(ordered, 0)):
         return []
     while most - least > 1:

@@ -1,6 +1,6 @@
 """Tell whether the runtime has a kernel for an operator and the types of its ports.
 
-The rules are those by which the runtime decides it.
+The rules are the runtime's own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def float16_as_float32(kinds: Kinds) -> list[str | None]:
 
 
 def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
-    """Describe the types that no kernel takes, with those that kernels do take.
+    """Describe the types that no kernel takes, with the types that kernels do take.
 
     The answer is None if the operator has no kernel at all.
     """

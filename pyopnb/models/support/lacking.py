@@ -195,7 +195,7 @@ class _Judge:
         self._judgments: dict[Any, Unsupported | None] = {}
 
     def judge(self, node: NodeProto, kinds: _KindsByName) -> Unsupported | None:
-        """Return what the runtime lacks for a node."""
+        """Return the reason why the runtime cannot run a node, if there is one."""
         if is_constant(node):
             return None
         inputs = tuple(map(kinds.__getitem__, node.input))
@@ -278,7 +278,7 @@ class _Judge:
         )
 
     def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
-        """Say what the runtime does not know: the domain, the operator, or its version."""
+        """Say which part is unknown to the runtime: the domain, the operator, or its version."""
         name = sanitize(full_name(node))
         self._guesses -= 1
         versions = operators().get((domain, node.op_type))
@@ -313,7 +313,7 @@ def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
 def _try_kernel(
     node: NodeProto, kinds: _KindsByName, operator: Operator, version: int
 ) -> Unsupported | None:
-    """Make a node's kernel where it may refuse attributes, or need what the machine lacks."""
+    """Make a node's kernel where it may refuse attributes, or need another machine."""
     if operator.domain or node.op_type not in _CHOOSY or not node.input:
         return None
     if node.op_type in ("GRU", "LSTM") and kinds[node.input[0]] == "tensor(double)":

@@ -112,7 +112,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     loaded and external data is not read. Kernels that refuse some attributes are made alone. Bodies
     are included, and local functions once per call.
     Nodes of registered ops and of the retired PyOp do not count as missing. The IR version is not
-    checked, nor what a kernel refuses at run time.
+    checked, nor refusals of a kernel at run time.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
     advice = _cast_of_weight(site)
     if lack.kernel or is_refused or is_unknown:
         advice = catalog_hint(site.node)
-    # What ONNX defines, its reference implementation runs.
+    # The reference implementation runs all operators that ONNX defines.
     is_defined = is_unknown and schema is not None
     if (newer or lack.kernel or is_defined) and not filled and not is_refused:
         advice = FILL

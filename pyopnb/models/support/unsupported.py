@@ -1,4 +1,4 @@
-"""What the installed ONNX Runtime lacks for a node."""
+"""Reasons why the installed ONNX Runtime cannot run a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Nothing says what it means, so `fill` also leaves the node.
 
 @dataclass(frozen=True)
 class Unsupported:
-    """What the runtime lacks for a node.
+    """The reason why the runtime cannot run a node.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Unsupported:
     kernel : bool
         Whether only a kernel is lacking.
     said : str
-        What the runtime says where it has a kernel and cannot make it.
+        The error of the runtime where it has a kernel and cannot make it.
     """
 
     kind: str

@@ -9,7 +9,7 @@ on one line::
     #@ value "x" doc_string: "the picture, scaled to ±1"
     y = Abs (x)
 
-A node's domain and operator stand there as well if they are no identifiers
+A node's domain and operator are also there if they are no identifiers
 (``#@ domain: "pkg.torch.2.3"``), and ``#@ output: []`` if it has no outputs. A note at the top,
 ``#@ as_written: true``, says that the text leaves nothing out. The onnx parser takes all of these
 lines for comments.

@@ -69,7 +69,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     text : str
         ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or
         without a name before it and a header ``<ir_version: 10, opset_import: ["" : 21]>``
-        before that; functions may follow. What the header lacks is added: the IR version and
+        before that; functions may follow. Missing parts of the header are added: the IR version and
         the version of the ONNX operators that the installed runtime takes, and an import for
         each domain that occurs.
     name : str, optional
@@ -78,7 +78,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     Returns
     -------
     ModelProto
-        A node that comes before one of its inputs is moved behind it.
+        A node that comes before one of its inputs is moved after it.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def _respell(match: re.Match[str]) -> str:
 
 def _refuse(text: str, position: int, message: str) -> NoReturn:
     """Raise the parser's error with the line at fault and a caret under the place."""
-    # An unknown dtype is read as a name, so the parser complains about the text behind it.
+    # An unknown dtype is read as a name, so the parser complains about the text after it.
     words = list(re.finditer(r"[A-Za-z_]\w*", text[:position]))
     advice: str | None = _NOTATION
     expected = f"the ONNX text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
@@ -260,7 +260,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
     token = re.compile(r"\s*(\w+|\S)").match(text, position)
     got = "the end of the text"
     if token is None:
-        # The last line that has text says more than the empty one behind it.
+        # The last line that has text says more than the empty one after it.
         position = len(text.rstrip())
         if text.count("{") > text.count("}"):
             advice = "} at the end"
@@ -277,7 +277,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
 def _with_line(fault: ModelFault, text: str) -> ModelError:
     """Return the error of a fault with the line of the name at fault.
 
-    The name is searched behind an output of its node first.
+    The name is searched after an output of its node first.
     """
     start = 0
     if fault.node is not None:
@@ -296,7 +296,7 @@ def _with_line(fault: ModelFault, text: str) -> ModelError:
 
 
 def _place(text: str, name: str, start: int = 0) -> str:
-    """Return the line and column of a name, the first one behind a position."""
+    """Return the line and column of a name, the first one after a position."""
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     match = pattern.search(text, start) or pattern.search(text)
     return where(text, start if match is None else match.start())
@@ -320,7 +320,7 @@ def _value_error(kind: str, name: str, expected: str, got: str, text: str) -> Mo
 
 
 def _pack(tensor: TensorProto, text: str) -> None:
-    """Store the numbers of a tensor as ``raw_data``, and refuse those that do not fit.
+    """Store the numbers of a tensor as ``raw_data``, and refuse numbers that do not fit.
 
     `onnx.numpy_helper.from_array` stores them in the same way.
     """

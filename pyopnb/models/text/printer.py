@@ -56,8 +56,8 @@ def format_model(model: ModelProto) -> str:
     Raises
     ------
     ModelError
-        Graphs are nested too deep, or the text form cannot hold something that decides
-        what the model computes.
+        Graphs are nested too deep, or the text form cannot hold something that affects
+        the results of the model.
     """
     # The header has everything that a reader would otherwise add in its own versions.
     entries = [f"ir_version: {model.ir_version}", _imports(model)]
@@ -175,7 +175,7 @@ def _input_or_output(info: ValueInfoProto) -> str:
 
 
 def _inner_values(infos: Iterable[ValueInfoProto]) -> list[str]:
-    """Write the types of values between nodes, without those that the text form does not have."""
+    """Write the types of values between nodes, without types that the text form lacks."""
     written = []
     for info in infos:
         try:
@@ -398,7 +398,7 @@ def _function(function: FunctionProto) -> str:
 
 
 def _default(attribute: AttributeProto) -> str:
-    # A graph's nodes would stand outside the function's braces; and a default refers to nothing.
+    # A graph's nodes would be outside the function's braces; and a default refers to nothing.
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) or attribute.ref_attr_name:
         raise _Inexpressible("a graph, or a reference")
     text = _attribute(attribute, 0)

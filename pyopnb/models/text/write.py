@@ -55,7 +55,7 @@ def text(
     most : int
         The largest number of tensor values in the text, over all tensors of the model.
     drop : collection of {"metadata", "docs"}
-        What to leave out everywhere: ``metadata_props``, ``doc_string``.
+        Fields to leave out everywhere: ``metadata_props``, ``doc_string``.
 
     Returns
     -------
