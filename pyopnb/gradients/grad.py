@@ -124,9 +124,8 @@ def grad(
     note = "not verified: verify=False"
     if verify:
         weights = _weights(source, names)
-        note = _verified(
-            to_model(replace(source, proto=original)), derived, names, output, weights, example
-        )
+        without = replace(source, proto=original)
+        note = _verified(without, derived, names, output, weights, example)
     properties = {entry.key: entry.value for entry in derived.metadata_props}
     helper.set_model_props(derived, {**properties, "pyopnb.gradients": note})
     return derived
@@ -141,7 +140,7 @@ def _weights(source: ModelSource, names: Sequence[str]) -> dict[str, np.ndarray]
 
 
 def _verified(
-    original: ModelProto,
+    original: ModelSource,
     derived: ModelProto,
     names: Sequence[str],
     loss: str,

@@ -169,6 +169,24 @@ def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     return contributions
 
 
+def _matmul(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive the product of two matrices with two products, without the axis of directions."""
+    a, b = node.input
+    if ctx.opset < 11 or ctx.rank(a) != 2 or ctx.rank(b) != 2:
+        return REVERSE["MatMul"](ctx, node, grads)
+    grad = ctx.squeeze(ctx.full(grads[0], node.output[0]), [2])
+    products = (
+        ctx.b.op("Gemm", [grad, b], transB=1),
+        ctx.b.op("Gemm", [a, grad], transA=1),
+    )
+    contributions = []
+    for name, product in zip(node.input, products, strict=True):
+        contribution = ctx.unsqueeze(product, [2])
+        ctx.root.declare_exact(contribution, name)
+        contributions.append(contribution)
+    return contributions
+
+
 def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     """Derive Softmax with zeros for rows that are masked as a whole.
 
@@ -222,6 +240,7 @@ RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "ReduceL2": bound(
         REVERSE["ReduceL2"], WEIGHTED_REDUCTIONS={**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm}
     ),
+    "MatMul": _matmul,
     "Slice": _slice,
     "Softmax": _softmax,
 }

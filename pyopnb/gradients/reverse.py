@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
@@ -15,6 +16,7 @@ from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
 from pyopnb.engine.models.external_data import is_external
+from pyopnb.engine.models.nodes import type_of_proto
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import expand_functions
@@ -97,7 +99,7 @@ def _passes(
     work: ModelProto, wrt: Sequence[str], loss: str, types: dict[str, TypeProto], rules: Rules
 ) -> tuple[list[NodeProto], list[TensorProto], list[ValueInfoProto]]:
     """Return all nodes, the new initializers and the new outputs."""
-    ctx = Context(work)
+    ctx = _Context(work, types)
     builder = ctx.b
     influential = _influences(work.graph, loss, keep=ctx.is_float)
     for name in wrt:
@@ -125,8 +127,9 @@ def _passes(
     for name in wrt:
         gradient = gradients.get(name)
         gradient = ctx.zeros(name) if gradient is None else ctx.full(gradient, name)
-        ctx.squeeze(gradient, [ctx.rank(name)])
-        # The last node gives the output itself, which saves an Identity.
+        gradient = ctx.squeeze(gradient, [ctx.rank(name)])
+        if not builder.nodes or builder.nodes[-1].output[0] != gradient:
+            builder.op("Identity", [gradient])
         builder.nodes[-1].output[0] = results[name]
         outputs.append(ValueInfoProto(name=results[name], type=types[name]))
     derivation = _read_nodes([*adjoint, *builder.nodes], {value.name for value in outputs})
@@ -134,6 +137,65 @@ def _passes(
     read = set().union(*map(node_reads, [*primal, *derivation]))
     initializers = [tensor for tensor in builder.initializers if tensor.name in read]
     return [*primal, *derivation], initializers, outputs
+
+
+class _Context(Context):  # type: ignore[misc]
+    """The context of onnx-ad, with fewer nodes where free sizes have names, which it forgets."""
+
+    def __init__(self, model: ModelProto, types: Mapping[str, TypeProto]) -> None:
+        super().__init__(model)
+        self._exact: dict[str, tuple[int | str | None, ...]] = {}
+        self._sizes: dict[str, tuple[int | str | None, ...]] = {}
+        for name, proto in types.items():
+            shape = type_of_proto(proto).shape
+            if shape is not None and None not in shape:
+                self._sizes[name] = shape
+        self._unsqueezed: dict[str, tuple[str, list[int]]] = {}
+        self._targets: dict[tuple[int | str | None, ...], str] = {}
+
+    def declare_exact(self, value: str, primal: str) -> None:
+        """Note that a gradient has the sizes of what it is derived in."""
+        if primal in self._sizes:
+            self._exact[value] = self._sizes[primal]
+
+    def full(self, value: Any, primal: str) -> Any:
+        """Expand a gradient to the sizes of what it is derived in."""
+        sizes = self._sizes.get(primal)
+        if sizes is None:
+            return super().full(value, primal)
+        if self._exact.get(value) == sizes:
+            return value
+        if sizes not in self._targets:
+            expanded = super().full(value, primal)
+            self._targets[sizes] = self.b.nodes[-1].input[1]
+        else:
+            expanded = self.b.op("Expand", [value, self._targets[sizes]], stem="full")
+        self._exact[expanded] = sizes
+        return expanded
+
+    def unsqueeze(self, value: Any, axes: Sequence[int]) -> Any:
+        """Add axes of size 1."""
+        result = super().unsqueeze(value, axes)
+        self._unsqueezed[result] = value, list(axes)
+        return result
+
+    def squeeze(self, value: Any, axes: Sequence[int]) -> Any:
+        """Drop axes of size 1."""
+        plain, added = self._unsqueezed.get(value, (None, None))
+        return plain if added == list(axes) else super().squeeze(value, axes)
+
+    def unbroadcast(self, value: Any, source_rank: int, target: str) -> Any:
+        """Sum a gradient over the axes along which an operand was broadcast."""
+        sizes, result = self._sizes.get(target), self._sizes.get(self.node.output[0])
+        if sizes and result and len(sizes) == len(result) and self.node.op_type != "Einsum":
+            # Two matrices are multiplied, and only the axes before theirs are broadcast.
+            count = len(sizes) - 2 * (self.node.op_type == "MatMul")
+            if 1 not in sizes[:count] and sizes[:count] == result[:count]:
+                return value
+        reduced = super().unbroadcast(value, source_rank, target)
+        if sizes and self.b.nodes[-1].op_type == "Reshape" and reduced != value:
+            self.declare_exact(reduced, target)
+        return reduced
 
 
 def _read_nodes(nodes: Sequence[NodeProto], names: set[str]) -> list[NodeProto]:

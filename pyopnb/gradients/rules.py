@@ -140,6 +140,7 @@ class Rules:
                 return self._of_op(ctx, node, grads)
             self.check(ctx, node)
             mends.refuse(ctx, node)
+            ctx.node = node
             rule = mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
             contributions = rule(ctx, node, grads)
         except (UnsupportedOperator, mends.Refused) as error:

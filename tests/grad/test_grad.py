@@ -498,3 +498,19 @@ def test_each_node_of_a_gradient_is_read():
     read |= {output.name for output in graph.output}
     assert read.issuperset(node.output[0] for node in graph.node)
     assert read.issuperset(tensor.name for tensor in graph.initializer)
+
+
+def test_sizes_that_share_a_name_are_not_compared_when_the_gradient_runs():
+    model = pyopnb.parse(
+        """(float[N,4] x, float[4,3] w, float[3] b) => (float loss) {
+            m = MatMul(x, w)  a = Add(m, b)  t = Tanh(a)  s = Mul(t, a)  loss = ReduceSum<keepdims = 0>(s) }"""
+    )
+    derived = pyopnb.grad(model, ["x", "w", "b"])
+    operators = {node.op_type for node in derived.graph.node}
+    assert operators.isdisjoint({"NonZero", "Equal"})
+    rows = np.random.default_rng(0).normal(size=(1, 4)).astype(np.float32)
+    feeds = {"w": np.ones((4, 3), np.float32), "b": np.float32([1, 2, 3])}
+    results = pyopnb.run(derived, x=rows, **feeds)
+    assert results["grad_x"].shape == (1, 4)
+    assert results["grad_w"].shape == (4, 3)
+    assert results["grad_b"].shape == (3,)

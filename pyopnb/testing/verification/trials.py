@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verification.values import Arrays, each, mild_sets, sets_of, size_of
+from pyopnb.testing.verification.values import (
+    Arrays,
+    each,
+    has_fractions,
+    mild_sets,
+    sets_of,
+    size_of,
+)
 
 __all__ = [
     "Dims",
@@ -27,7 +34,9 @@ __all__ = [
     "resize",
     "reverse",
     "size_trials",
+    "smooth_sets",
     "value_trials",
+    "with_floats",
 ]
 
 Dims = Sequence[Sequence[int | str] | None]
@@ -105,6 +114,49 @@ def draw_trials(
     ordered = each(_sorted, roomy)
     yield Trial("sorted inputs", ordered)
     yield Trial("inputs sorted downwards", each(reverse, ordered))
+
+
+# ---- values at which functions are smooth --------------------------------------------------------
+
+_ORDER_ONE = "numbers of order one"
+_SMOOTH = (
+    ("zeros and small numbers", 1.0),
+    ("numbers between 0 and 1", 1.0),
+    (_ORDER_ONE, 1.0),
+    ("few values with many ties", 1.0),
+    (_ORDER_ONE, 10.0),
+)
+"""Sets of values that gradients are often wrong at, and the factors to scale them by.
+
+Sets whose squares vanish or overflow on the way to a loss are left out: gradients are NaN there in
+every framework.
+"""
+
+
+def smooth_sets(example: Arrays) -> dict[str, list[float]]:
+    """Return by name the values at which to derive in the floats of an example."""
+    dtypes = {array.dtype for array in example if array is not None}
+    if not any(map(has_fractions, dtypes)):
+        return {}
+    values = sets_of(np.empty(0, np.float32))
+    sets = {}
+    for name, factor in _SMOOTH:
+        # For float16, a step that it resolves here would go from one pole of Tan to the next.
+        if factor == 1:
+            sets[name] = values[name]
+        elif np.float16 not in dtypes:
+            sets[f"{name} times {factor:g}"] = [factor * value for value in values[name]]
+    return sets
+
+
+def with_floats(trial: Trial, name: str, values: list[float]) -> Trial:
+    """Fill the floats of a trial with other values; integers and texts stay as they are."""
+    sets_by_input = {}
+    for number, array in enumerate(trial.inputs):
+        if array is not None and has_fractions(array.dtype):
+            sets_by_input[number] = {name: values}
+    (filled,) = value_trials(trial.inputs, sets_by_input)
+    return Trial(f"{name}, {trial.name}", filled.inputs)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------
