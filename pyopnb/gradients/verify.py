@@ -61,7 +61,7 @@ def verify_gradients(
     derived : ModelProto
         With the gradients.
     gradients : mapping of str to str
-        The outputs that are gradients, by what they are derived in.
+        The outputs that are gradients, by the name of the derived input or weight.
     loss : str
         The output that was derived.
     weights : mapping of str to ndarray
@@ -114,7 +114,7 @@ class _Verification:
             raise _not_runnable(error) from error
 
     def _dtype(self, types: Mapping[str, TypeProto], names: Sequence[str]) -> np.dtype:
-        """Return the coarsest dtype, which decides on what differences can tell."""
+        """Return the coarsest dtype, which decides how much differences can tell."""
         dtypes = []
         for name in [*names, self._loss]:
             element = types[name].tensor_type.elem_type

@@ -99,7 +99,7 @@ class GradientJudge:
     names : sequence of str
         The arrays that it is derived in, in the order of the gradients.
     dtype : numpy.dtype
-        The coarsest in which it is computed, which decides on what differences can tell.
+        The coarsest in which it is computed, which decides how much differences can tell.
     """
 
     def __init__(self, evaluate: Evaluate, names: Sequence[str], dtype: np.dtype) -> None:
@@ -210,7 +210,7 @@ class GradientJudge:
                 continue
             is_smooth, wrong = self._compare_carefully(group, point)
             compared += is_smooth
-            # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
+            # Rounding can mislead once: a wrong gradient is also wrong along another direction.
             if wrong and self._compare_carefully(group, point)[1]:
                 alone = (self._compare_carefully([name], point)[1] for name in group)
                 return compared, next(filter(None, alone), wrong)
@@ -224,7 +224,7 @@ class GradientJudge:
         norms = np.sqrt(np.where(np.isnan(squares), np.inf, squares))
         sizes = dict(zip(point.elements, norms.tolist(), strict=True))
         names = sorted(sizes, key=sizes.__getitem__)
-        # Gradients that no difference can tell from zero make one group, whatever their layers.
+        # Gradients that no difference can tell from zero make one group, across layers.
         invisible = self._tolerance * 1e-3 * abs(point.value)
         start = sum(size < invisible for size in sizes.values())
         if start:
@@ -236,7 +236,7 @@ class GradientJudge:
         """Draw how far a step of 1 moves each element; elements outside of the group stay."""
         # Two elements on the lower bound of a Clip and one on the upper, which is twice as large,
         # would make up for each other if all moved by their size: there would be no kink to see,
-        # whatever the signs are.
+        # with any signs.
         shares = self._random.uniform(-0.5, 0.5, point.x.size)
         shares += np.copysign(0.5, shares)
         direction = np.zeros(point.x.size)
@@ -265,8 +265,8 @@ class GradientJudge:
     ) -> tuple[bool, WrongGradient | None]:
         """Compare along a random direction: tell if it has no kink, and what is wrong there."""
         direction = self._direction(group, point)
-        # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
-        # of its inputs change. This offset makes the estimate of the noise as large as that.
+        # A sum of many terms is rounded by more than its own last bit: as much as the smallest
+        # moves of its inputs change. This offset makes the estimate of the noise as large.
         rounding = max(self._jitter(group, direction, point) for _ in range(2))
         offset = rounding / self._precision
 
