@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyopnb.diffs.arrays.parts import parts
+from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.report import format_index, verb
 from pyopnb.diffs.tolerances import Tolerances, relative_tolerance
 from pyopnb.engine.ops.messages import plural

@@ -1,33 +1,64 @@
-"""Pair the values that models have as inputs and outputs: arrays, sequences, maps and None."""
+"""A pair of values with the statistics of their difference, and the verdict on them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, quick_stats, scale_of
+from pyopnb.diffs.arrays.stats import ArrayStats, array_stats, family, scale_of, verdict_counts
 from pyopnb.diffs.documents import from_plain, read_fields, to_plain
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.ops.coerce import foreign_array, is_foreign_array
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.messages import sanitize
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.ops.types import type_of
-from pyopnb.errors import InputError
 
-__all__ = ["VERDICTS", "Part", "largest_difference", "named", "parts"]
+__all__ = ["VERDICTS", "Part", "PartPath", "largest_difference", "named", "part_of"]
 
 VERDICTS = ("bit-identical", "value-identical", "close", "different", "incomparable")
 """From the best to the worst."""
 
-# Python would run out of stack in a structure that holds itself.
-_DEEPEST = 64
+# The statistics of longer arrays are computed at once.
+_SHORT = 4096
 
-_Path = tuple[str | int, ...]
+PartPath = tuple[str | int, ...]
+"""The names and positions that lead to an array."""
+
+
+@dataclass(eq=False, slots=True)
+class LazyStats:
+    """The facts of two short arrays, computed only as far as the verdict needs them.
+
+    The others are computed at first use.
+
+    Attributes
+    ----------
+    a, b : ndarray
+        Copies, as the caller may modify the originals before the statistics are computed.
+    bits, differing, over : int
+        As in `ArrayStats`.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    rtol: float
+    atol: float
+    bits: int
+    differing: int
+    over: int
+
+    def make(self) -> ArrayStats:
+        """Compute the deferred statistics."""
+        return array_stats(self.a, self.b, self.rtol, self.atol)
+
+
+def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
+    """Compare short arrays as `array_stats` does, but defer what no verdict needs."""
+    if a.size > _SHORT or family(a.dtype) == "string":
+        return array_stats(a, b, rtol, atol)
+    a, b = a.copy(), b.copy()
+    return LazyStats(a, b, rtol, atol, *verdict_counts(a, b, rtol, atol))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +79,7 @@ class Part:
         None where there are no two arrays of the same type.
     """
 
-    path: _Path
+    path: PartPath
     a: str
     b: str
     reason: str = ""
@@ -166,7 +197,7 @@ def largest_difference(part: Part) -> float:
     return float(facts.largest)
 
 
-def named(path: _Path) -> str:
+def named(path: PartPath) -> str:
     """Write a path as it would be typed.
 
     Examples
@@ -183,55 +214,10 @@ def named(path: _Path) -> str:
     return head + "".join(keys)
 
 
-def parts(a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
-    """Pair the arrays of two values; an array without a partner also becomes a part.
-
-    Raises
-    ------
-    InputError
-        Something is neither an array nor a value that is made of arrays.
-    """
-    yield from _walk((), a, b, tolerances)
-
-
-def _walk(path: _Path, a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
-    # Tuples and lists are the same here, as are dicts and results, and the NumPy dtypes for text.
-    value_a = _normalize(a, path, "a")
-    value_b = _normalize(b, path, "b")
-    types = _type_text(value_a), _type_text(value_b)
-    if isinstance(value_a, np.ndarray) and isinstance(value_b, np.ndarray):
-        yield _arrays(path, value_a, value_b, types, tolerances)
-    elif type(value_a) is not type(value_b):
-        yield Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
-    elif len(path) > _DEEPEST:
-        yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
-    elif not value_a and not value_b:
-        yield Part(path, *types)
-    else:
-        for key in dict.fromkeys([*value_a, *value_b]):
-            member = (*path, key)
-            if key in value_a and key in value_b:
-                yield from _walk(member, value_a[key], value_b[key], tolerances)
-                continue
-            sides = ["missing", "missing"]
-            for number, values in enumerate((value_a, value_b)):
-                if key in values:
-                    side = "ab"[number]
-                    sides[number] = _type_text(_normalize(values[key], member, side))
-                    reason = f"only in {side}: {sides[number]}"
-            yield Part(member, sides[0], sides[1], reason=reason)
-
-
-def _arrays(
-    path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: Tolerances
+def part_of(
+    path: PartPath, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: Tolerances
 ) -> Part:
-    for array, side in ((a, "a"), (b, "b")):
-        refusal = _why_no_tensor(array)
-        if refusal:
-            return Part(path, *types, reason=f"{side} {refusal}")
-    # A cast or a broadcast would hide the very mistake that the user is looking for.
-    if types[0] != types[1]:
-        return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
+    """Compare two arrays of one type."""
     rtol, atol, stol = tolerances.of(dtype(a.dtype).name)
     # With stol, the largest element of b sets how far off the others may be.
     floor = atol
@@ -239,81 +225,3 @@ def _arrays(
         floor += stol * scale_of(b)
     counted = quick_stats(a, b, rtol, floor)
     return Part(path, *types, rtol=rtol, atol=atol, stol=stol, counted=counted)
-
-
-def _why_no_tensor(array: np.ndarray) -> str:
-    """Say why an array cannot be a tensor; empty if it can."""
-    # The values under a mask are arbitrary, and comparing them would compare nothing.
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        return "has masked elements, which ONNX cannot represent"
-    if array.dtype == object:
-        for item in array.flat:
-            if not isinstance(item, (str, bytes)):
-                name = sanitize(type(item).__name__)
-                return f"holds Python objects that are not strings: {name}"
-        return ""
-    try:
-        dtype(array.dtype)
-    except InputError:
-        return f"is of dtype {sanitize(array.dtype)}, which ONNX does not have"
-    return ""
-
-
-def _normalize(value: Any, path: _Path, side: str) -> Any:
-    """Turn a value into None, a dict or an array; a list becomes a dict by position."""
-    if value is None:
-        return None
-    if isinstance(value, (Result, Mapping)):
-        return {_key(key): item for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return _Sequence(enumerate(value))
-    if isinstance(value, (str, bytes)):
-        return np.array(value, object)
-    if not isinstance(value, (np.ndarray, bool, int, float, complex, np.generic)):
-        where = f"diff, {side}"
-        if path:
-            where += f" at {named(path)}"
-        expected = "an array, or a list, dict or Result of arrays"
-        if not is_foreign_array(value):
-            got = type(value).__name__
-            raise InputError(where, expected=expected, got=got, next="np.asarray(…)")
-        value = foreign_array(value, where, expected)
-    if isinstance(value, np.ndarray):
-        array = value
-    else:
-        array = np.asarray(value)
-    # NumPy has several dtypes for strings, ONNX one; and a complex number is two
-    # floats, along a last axis.
-    if array.dtype.kind in "SUT":
-        return array.astype(object)
-    if array.dtype.kind == "c":
-        floats = np.ascontiguousarray(array).view(array.real.dtype)
-        return floats.reshape(*array.shape, 2)
-    return array
-
-
-class _Sequence(dict[Any, Any]):
-    """A list as a dict by position."""
-
-
-def _key(key: Any) -> str | int:
-    if isinstance(key, str):
-        return str(key)
-    # A bool is an int to Python, and True is no position.
-    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-        return int(key)
-    return repr(key)
-
-
-def _type_text(value: Any) -> str:
-    if value is None:
-        return "None"
-    if isinstance(value, dict):
-        noun = "map"
-        if isinstance(value, _Sequence):
-            noun = "sequence"
-        return f"{noun} of {len(value)}"
-    try:
-        return str(type_of(value))
-    except InputError:
-        return f"{sanitize(value.dtype, 80)}[{','.join(map(str, value.shape))}]"

@@ -28,12 +28,11 @@ __all__ = [
     "ODD",
     "ArrayStats",
     "Axis",
-    "LazyStats",
     "Place",
     "array_stats",
     "family",
-    "quick_stats",
     "scale_of",
+    "verdict_counts",
 ]
 
 # How many of the worst elements are kept.
@@ -43,7 +42,6 @@ _WORST = 5
 _CHUNK = 2**22
 _COPIED = 2**18
 _SHARED = 2**16
-_SHORT = 4096
 # Shifted by this many bits, a float64 is the number of its eighth of an octave.
 _SHIFT = 49
 _CLASSES = (
@@ -248,40 +246,9 @@ def array_stats(
     return _facts(_count(a, b, rtol, atol, True, chunk).result(), a, b)
 
 
-@dataclass(eq=False, slots=True)
-class LazyStats:
-    """The facts of two short arrays, computed only as far as the verdict needs them.
-
-    The others are computed at first use.
-
-    Attributes
-    ----------
-    a, b : ndarray
-        Copies, as the caller may modify the originals before the statistics are computed.
-    bits, differing, over : int
-        As in `ArrayStats`.
-    """
-
-    a: np.ndarray
-    b: np.ndarray
-    rtol: float
-    atol: float
-    bits: int
-    differing: int
-    over: int
-
-    def make(self) -> ArrayStats:
-        """Compute the deferred statistics."""
-        return array_stats(self.a, self.b, self.rtol, self.atol)
-
-
-def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
-    """Compare short arrays as `array_stats` does, but defer what no verdict needs."""
-    if a.size > _SHORT or family(a.dtype) == "string":
-        return array_stats(a, b, rtol, atol)
-    a, b = a.copy(), b.copy()
-    totals = _count(a, b, rtol, atol, details=False).totals()
-    return LazyStats(a, b, rtol, atol, *totals)
+def verdict_counts(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> tuple[int, int, int]:
+    """Count the elements that differ in bits, in value, and by more than the tolerance."""
+    return _count(a, b, rtol, atol, details=False).totals()
 
 
 def scale_of(b: np.ndarray) -> float:

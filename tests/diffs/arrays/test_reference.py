@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.diffs.arrays import _stats
-from pyopnb.diffs.arrays.stats import ArrayStats, array_stats, quick_stats
+from pyopnb.diffs.arrays.parts import quick_stats
+from pyopnb.diffs.arrays.stats import ArrayStats, array_stats
 
 FLOATS = [
     np.float16,
