@@ -2,8 +2,8 @@
 
 A file has a class as in a ``%%pyop`` cell, and ``NAMES``: the names, with their domains, that the
 operator has in model files. ``import pyopnb`` imports none of them. In a notebook,
-``pyopnb.catalog`` displays a table of all operators, and ``pyopnb.catalog("nms")`` a table of those
-that match.
+``pyopnb.catalog`` displays a table of all operators, and ``pyopnb.catalog("nms")`` a table of
+matches.
 """
 
 from __future__ import annotations

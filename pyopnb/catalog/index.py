@@ -84,7 +84,7 @@ class EntryRefusal:
     reason : str
         Why it cannot run.
     instead : str
-        What to do instead.
+        The advice.
     """
 
     names: tuple[str, ...]

@@ -53,7 +53,7 @@ def search(text: str = "") -> Table:
 
 
 def _shortened(names: str, text: str) -> str:
-    """Leave out all but a few of the names that one refusal has, those that were searched first."""
+    """Leave out all but a few of the names of one refusal, and keep the searched ones first."""
     words = text.lower().split()
     ordered = sorted(names.split(", "), key=lambda name: not any(w in name.lower() for w in words))
     if len(ordered) <= _SHOWN:
@@ -81,13 +81,13 @@ def domains_of(names: tuple[str, ...]) -> str:
 
 
 def summary_of(entry: Entry) -> str:
-    """Return what an operator computes, in one line."""
+    """Describe the computation of an operator in one line."""
     text = inspect.getdoc(entry.op_class) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
 def _with_pack(entry: Entry) -> str:
-    """Return what an operator computes, and the pack by others that it comes from."""
+    """Describe the computation of an operator, and name the foreign pack that it comes from."""
     if entry.pack == OWN_PACK:
         return summary_of(entry)
     return f"{summary_of(entry)} (pack {entry.pack})"

@@ -115,7 +115,7 @@ def grad(
     _check_wrt(proto.graph, names)
     output = _loss(proto.graph, loss)
     example = None if feeds is None else _checked_feeds(proto.graph, feeds)
-    # What the gradients are compared with, before onnx-ad writes any node out.
+    # The original for the comparison, before onnx-ad writes any node out.
     original = ModelProto()
     original.CopyFrom(proto)
     reverse(proto, names, output)
@@ -147,7 +147,7 @@ def _verified(
     weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
 ) -> str:
-    """Compare the gradients with differences; return what was compared, and warn if nothing was."""
+    """Compare the gradients with differences; return the names, and warn if there are none."""
     # Sessions and drawn inputs are needed only here, after onnx-ad is known to be installed.
     from pyopnb.gradients.verify import verify_gradients
 
@@ -171,7 +171,7 @@ def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
-    """Inline local functions, except those that an op with ``backward`` replaces."""
+    """Inline local functions, except functions that an op with ``backward`` replaces."""
     if not model.functions:
         return model
     copy = ModelProto()

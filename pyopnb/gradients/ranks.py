@@ -110,7 +110,7 @@ def with_ranks(model: ModelProto) -> ModelProto:
                 is_changed = is_changed or bool(results)
         if not is_changed:
             return typed
-        # What follows these nodes can be inferred in the next round.
+        # The types after these nodes can be inferred in the next round.
         model = typed
 
 
@@ -156,7 +156,7 @@ def _call(
                 returned = instance.compute(*inputs)  # type: ignore[attr-defined]  # every op has one
             results = returned if isinstance(returned, tuple) else (returned,)
             return [type_of(result).without_sizes() for result in results]
-        except Exception:  # noqa: S112  # ones are no example of the user's: what it raises on them says nothing
+        except Exception:  # noqa: S112  # the user never gave ones: an exception on them says nothing
             continue
     return ()
 

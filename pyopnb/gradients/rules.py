@@ -3,7 +3,7 @@
 onnx-ad looks a rule up by the op type alone, for every domain. So each node that is not one of
 the ONNX operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
 nothing in its modules is changed, which would need a lock: the functions of its reverse pass are
-bound anew, to find this table where they look for their own.
+bound again, to find this table where they look for their own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rules:
     Parameters
     ----------
     model : ModelProto
-        It is changed: nodes of other domains than ONNX's, and those that an op of the registry
+        It is changed: nodes of other domains than ONNX's, and nodes that an op of the registry
         serves, get op types of their own.
 
     Attributes

@@ -52,7 +52,7 @@ def verify_gradients(
     weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
 ) -> str:
-    """Compare the gradients of a model with differences of its loss, and say what was compared.
+    """Compare the gradients of a model with differences of its loss, and report the names.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def verify_gradients(
     weights : mapping of str to ndarray
         The initializers that the loss is derived in.
     feeds : mapping, optional
-        An example of the user's.
+        An example from the user.
 
     Raises
     ------
@@ -159,7 +159,7 @@ class _Verification:
             raise _not_runnable(error) from error
         value = float(np.asarray(loss).item())
         if self._is_rewritten and not np.isfinite(value):
-            # The derived model may have lost what the model itself has.
+            # The derived model may have lost declarations of the model itself.
             value = self._original_loss(values)
         return value, gradients
 

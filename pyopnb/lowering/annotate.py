@@ -29,7 +29,7 @@ def annotate(
     Parameters
     ----------
     nodes : iterable of NodeProto
-        What was recorded.
+        The recorded nodes.
     lines : mapping
         By value, the line that a node comes from.
     refusal : Refusal, optional

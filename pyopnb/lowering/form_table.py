@@ -61,7 +61,7 @@ class Form:
 
 @dataclass(frozen=True, repr=False)
 class Forms(Displayable, Sequence[Form]):
-    """What `pyopnb.forms` returns: a row for each form.
+    """The result of `pyopnb.forms`: a row for each form.
 
     Attributes
     ----------

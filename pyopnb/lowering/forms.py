@@ -68,7 +68,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     UnknownName, InputError
         As for `check`.
     Exception
-        What the op raises.
+        The exception that the op raises.
 
     Examples
     --------

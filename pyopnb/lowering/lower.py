@@ -91,7 +91,7 @@ def lower(
     InputError
         An example is not made of arrays, or has not one for each of the op's inputs.
     Exception
-        What the op raises on the example.
+        The exception that the op raises on the example.
 
     Examples
     --------

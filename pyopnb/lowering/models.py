@@ -131,7 +131,7 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
         feeds[info.name] = draws.array(input_type)
     try:
         return _values(model, proto, feeds)
-    except Exception:  # what an op or the runtime raises on them says nothing of the model
+    except Exception:  # an exception of an op or the runtime on them says nothing of the model
         # Each op is then traced on random arrays of its own.
         return {}
 

@@ -42,7 +42,7 @@ def lower_op(
     InputError
         The examples have several dtypes or ranks.
     Exception
-        What the op raises on the first example.
+        The exception that the op raises on the first example.
     """
     # Run the op first, so that its own exceptions are not mistaken for tracing errors.
     _refuse_several(op, examples)
@@ -81,7 +81,7 @@ def called_on(subject: Subject, example: OpExample) -> tuple[np.ndarray, ...]:
     Raises
     ------
     Exception
-        What the op raises.
+        The exception that the op raises.
     """
     with without_warnings():
         return subject.call(example)

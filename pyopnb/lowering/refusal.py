@@ -17,7 +17,7 @@ from pyopnb.engine.ops.messages import sanitize
 
 __all__ = ["Refusal", "SourceLine", "current_line", "line_of", "noting", "refuse"]
 
-# The files of this room and of NumPy, and code without a file, stand between a call
+# The files of this room and of NumPy, and code without a file, are between a call
 # and the user's line.
 _NOT_THE_USERS = (
     str(Path(__file__).parent),
@@ -28,7 +28,7 @@ _NOT_THE_USERS = (
 
 
 class SourceLine(NamedTuple):
-    """A line of the user's, as text: ``line 7 of compute (return float(x))``."""
+    """A user's line, as text: ``line 7 of compute (return float(x))``."""
 
     number: int
     code: CodeType
@@ -47,7 +47,7 @@ class Refusal(Exception):  # it is not an error before it leaves the room
     Attributes
     ----------
     next : str or None
-        What to write instead.
+        The advice.
     """
 
     def __init__(self, line: SourceLine | None, expected: str, got: str, next: str | None) -> None:
@@ -75,7 +75,7 @@ def refuse(
 
 @contextmanager
 def noting() -> Iterator[list[Refusal]]:
-    """Collect every refusal, including those that the user's code catches."""
+    """Collect every refusal, including refusals that the user's code catches."""
     refusals: list[Refusal] = []
     token = _noted.set(refusals)
     try:

@@ -33,7 +33,7 @@ METADATA = {
 """Functions that only look at dtypes."""
 
 REASONS: dict[Any, tuple[str, str | None]] = {}
-"""Function → why it has no rule, and what to write instead."""
+"""Function → why it has no rule, and the alternative."""
 
 
 def lowers(*functions: Any) -> Callable[[_Rule], _Rule]:

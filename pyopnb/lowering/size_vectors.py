@@ -28,7 +28,7 @@ __all__ = ["broadcast_shape", "flat", "listed", "shape_vector"]
 
 
 def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
-    """Record a shape as a vector, and return what is known of it; -1 is not known."""
+    """Record a shape as a vector, and return its known sizes; -1 means unknown."""
     if type(sizes) is Traced and sizes.ndim:
         return cast(sizes.tensor, INT64), (None,) * int(np.size(sizes.value))
     items = listed(sizes)

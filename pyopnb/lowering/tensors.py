@@ -142,7 +142,7 @@ def served_dtype(op_type: str, dtype: np.dtype, inputs: int = 1) -> np.dtype:
     """Return the dtype in which the runtime has a kernel of an operator.
 
     This is the dtype itself or a wider integer. Results in a wider integer are cast back, and wrap
-    as those in the narrower one do.
+    as in the narrower one.
     """
     if served(op_type, dtype, inputs):
         return dtype
@@ -260,7 +260,7 @@ def transpose(x: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def unsqueeze(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Insert new axes of size 1, which stand at these positions of the result."""
+    """Insert new axes of size 1 at these positions of the result."""
     if not axes:
         return x
     dims = list(x.dims)

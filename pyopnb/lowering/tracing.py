@@ -126,7 +126,7 @@ class Number:
 
 
 def refuse_size(what: str) -> NoReturn:
-    """Refuse what needs the value of a size while the op is traced."""
+    """Refuse operations that need the value of a size while the op is traced."""
     refuse(
         f"{what} of a size that can change",
         'a fixed size in the hint of the input, "float32[3,N]", or NumPy functions on whole arrays',
@@ -165,7 +165,7 @@ class Traced:
     Parameters
     ----------
     value : ndarray or numpy.generic
-        What the NumPy functions gave on the example.
+        The results of the NumPy functions on the example.
     tensor : Tensor, optional
         None for a constant.
     source : Traced, optional
@@ -234,7 +234,7 @@ class Traced:
         self.source.unassigned = result
         return result
 
-    # ---- what NumPy and Python ask for ----
+    # ---- the protocols of NumPy and Python ----
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return call_ufunc(ufunc, method, inputs, kwargs)
@@ -511,7 +511,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
     Refusal
         There is no rule, or not for these arguments.
     Exception
-        What NumPy raises on the example.
+        The exception that NumPy raises on the example.
     """
     kwargs = {key: value for key, value in (kwargs or {}).items() if value is not np._NoValue}
     if function in METADATA:
@@ -607,7 +607,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
 def _check_arguments(
     function: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> None:
-    """Drop arguments left at their defaults, and refuse those that the rule does not know."""
+    """Drop arguments left at their defaults, and refuse arguments that the rule does not know."""
     signature = inspect.signature(rule)
     # A rule that takes all arguments reads them itself.
     kinds = {parameter.kind for parameter in signature.parameters.values()}

@@ -33,7 +33,7 @@ _MOST_CONSTANTS = 8
 # of its result), Erf by 0.004; a body may multiply that by a hundred. No kernel that works element
 # by element lost more than 1.7 units in the last place of the largest number; twice that is
 # allowed, as a body that subtracts the mean of equal float32 numbers loses 3. Kernels that add lose
-# more, one unit for every 12 to 50 terms: what the NumPy sums lose covers that in the 1,600
+# more, one unit for every 12 to 50 terms: the error of NumPy sums covers that in the 1,600
 # elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are off
 # by 0.09 %, where NumPy adds in pairs.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=4.0)

@@ -1,1 +1,1 @@
-"""Magics and live outputs: what pyopnb adds to IPython. The only room that imports it."""
+"""Magics and live outputs for IPython. No other room imports it."""

@@ -42,7 +42,7 @@ class MagicParser(MagicArgumentParser):
     magic : str
         As it is typed.
     next : str
-        What to type after an error.
+        The line to type after an error.
     """
 
     def __init__(self, magic: str, next: str) -> None:

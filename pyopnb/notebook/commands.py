@@ -26,7 +26,7 @@ __all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: how it is typed, what it does, and the function that does it.
+    """A subcommand: its form, a sentence of help, and its function.
 
     In the form, a word in upper case is an argument, ``[N]`` an optional one, ``[OP...]`` any
     number of them, ``[--cells]`` an option, and ``[x=EXPR,...]`` expressions up to the end of
@@ -99,7 +99,7 @@ def find_model(text: str) -> Any:
     return text
 
 
-# ---- the functions; each imports what it needs when it is first used -----------------------------
+# ---- the functions; each imports its needs at first use -----------------------------
 
 
 def _history(shell: Any, args: Namespace) -> object:

@@ -35,7 +35,7 @@ _CELL_MAGICS = {"%%pyop": PYOP, "%%cppop": CPPOP, "%%onnx": ONNX}
 # IPython has no types there.
 @context_matcher(identifier="pyopnb")  # type: ignore[untyped-decorator]
 def complete(context: CompletionContext) -> SimpleMatcherResult:
-    """Offer what can follow at the cursor.
+    """Offer the completions at the cursor.
 
     The IPython matchers are suppressed where nothing else is valid.
     """
@@ -73,7 +73,7 @@ def _result(candidates: list[str], fragment: str, *, only: bool) -> SimpleMatche
 
 
 def _for_cell_magic(magic: str, words: list[str]) -> list[str]:
-    """List options and ops, or domains behind ``-d``."""
+    """List options and ops, or domains after ``-d``."""
     if words and words[-1] in ("-d", "--domain"):
         domains = {op.domain for op in registry if op.domain}
         return sorted(domains | {DEFAULT_DOMAIN})
@@ -84,7 +84,7 @@ def _for_cell_magic(magic: str, words: list[str]) -> list[str]:
 
 
 def _for_command(words: list[str], fragment: str) -> list[str] | None:
-    """List what a ``%pyop`` command takes at the cursor; return None if that is an expression."""
+    """List the arguments of a ``%pyop`` command at the cursor; return None for an expression."""
     if not words:
         return list(COMMANDS)
     command = COMMANDS.get(words[0])
@@ -143,7 +143,7 @@ def _nodes(model: str) -> list[str]:
 
 def _files(fragment: str, ending: str) -> list[str]:
     """List folders, and files with that ending, whose path begins with the fragment."""
-    # The folder stays as it was typed: IPython drops what does not begin with the fragment, and
+    # The folder stays as it was typed: IPython drops texts that do not begin with the fragment, and
     # on Windows both slashes can be typed.
     folder = fragment[: len(fragment) - len(os.path.basename(fragment))]
     slash = folder[-1:] or os.sep

@@ -1,4 +1,4 @@
-"""What ``%load_ext pyopnb`` adds to a shell, and ``%unload_ext pyopnb`` removes."""
+"""The parts that ``%load_ext pyopnb`` adds to a shell, and ``%unload_ext pyopnb`` removes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FUNCTION = "onnx.onnx_ml_pb2.FunctionProto"
 
 def load(shell: Any) -> None:
     """Add the extension to a shell. Loading twice has the effect of loading once."""
-    # Loading again replaces what an earlier load, or an earlier import of the package, left in
+    # Loading again replaces the parts that an earlier load or import of the package left in
     # the shell.
     unload(shell)
     shell.register_magics(PyopMagics, CppopMagics, OnnxMagics)
@@ -44,7 +44,7 @@ def load(shell: Any) -> None:
     shell.display_formatter.ipython_display_formatter.for_type(
         _SKELETON, lambda cell: shell.set_next_input(str(cell))
     )
-    # What lower returns is a proto, which cannot draw itself.
+    # lower returns a proto, which cannot draw itself.
     shell.display_formatter.formatters["text/html"].for_type(_FUNCTION, _function_html)
 
 

@@ -106,10 +106,10 @@ def _reload(file: str) -> None:
         for version in load_module(file):
             print(repr(version))
     except PyopError as error:
-        # Our own refusals say all that is to be said in one line.
+        # Our own refusals fit into one line.
         _report(file, f"{type(error).__name__}: {error}")
     except (Exception, SystemExit) as error:
-        # Only the user's own frames: those from the file on.
+        # Only the user's own frames, from the file on.
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != file:
             trace = trace.tb_next

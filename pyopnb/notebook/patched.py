@@ -30,7 +30,7 @@ __all__ = ["PatchedOps"]
 
 
 class PatchedOps(ast.NodeTransformer):
-    """Defines the ops again whose classes are not what they were."""
+    """Defines the ops again whose classes have changed."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -73,7 +73,7 @@ def _report(version: Version, text: str) -> None:
 
 
 class _Look:
-    """What the class of a version and its file were when they were last looked at."""
+    """The state of a version's class and its file when they were last looked at."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -148,7 +148,7 @@ def _is_same(before: _Parts, now: _Parts) -> bool:
 
 
 def _has_new_code(before: _Parts, now: _Parts) -> bool:
-    """Tell whether a function is new, gone, or other than it was, and not only compiled anew."""
+    """Tell whether a function is new, gone or changed, and not only compiled again."""
     for key in before.keys() | now.keys():
         old, new = before.get(key, ()), now.get(key, ())
         codes = [part for part in (*old, *new) if isinstance(part, CodeType)]
@@ -175,7 +175,7 @@ def _decorators(text: str) -> list[str]:
     return [] if first is None else [ast.unparse(node) for node in first.decorator_list]
 
 
-# ---- what IPython leaves out -------------------------------------------------------------------
+# ---- left out by IPython -------------------------------------------------------------------
 
 
 def _mend(cls: type) -> None:

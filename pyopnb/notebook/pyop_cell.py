@@ -169,7 +169,7 @@ class Cell:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         _running.reset(self._token)
-        # Only a cell that ran to its end may change what sessions use.
+        # Only a cell that ran to its end may change the versions in sessions.
         if error is None:
             _ended.set(self)
         else:
@@ -268,7 +268,7 @@ def _say_if_it_replaces(name: str) -> None:
 
 @dataclass(frozen=True)
 class _Defined:
-    """A version that a cell has defined, and what to restore if the cell fails."""
+    """A version that a cell has defined, and the one to restore if the cell fails."""
 
     version: Version
     modules: tuple[str, ...]
@@ -382,7 +382,7 @@ def run_cell(shell: Any, line: str, body: str) -> object:
     )
     *first, last = shell.transform_ast(shell.compile.ast_parse(text, name)).body
     for node in first:
-        # What IPython does with every cell; there is no other way to run one.
+        # As IPython does with every cell; there is no other way to run one.
         code = shell.compile(ast.Module([node], []), name, "exec")
         exec(code, shell.user_global_ns, shell.user_ns)  # noqa: S102
     code = shell.compile(ast.Expression(last.value), name, "eval")

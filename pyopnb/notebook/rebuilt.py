@@ -26,7 +26,7 @@ def install(shell: Any) -> None:
         file: Any = None,
         line: str | None = None,
     ) -> None:
-        # IPython knows which cell it has compiled under a name; a file of the user's
+        # IPython knows which cell it has compiled under a name; a file of the user
         # keeps the usual warning.
         cell = shell.compile.format_code_name(filename)
         if file is None and cell is not None and issubclass(category, SessionRebuilt):

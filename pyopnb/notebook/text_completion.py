@@ -12,14 +12,14 @@ from pyopnb.notebook.call_completion import attrs_of, onnx_ops
 __all__ = ["complete_text"]
 
 _FRAGMENT = re.compile(r"[\w.]*\Z")
-# Attributes stand before the inputs or behind them.
+# Attributes come before the inputs or after them.
 _ATTRIBUTES = re.compile(r"([\w.]+)\s*(?:\([^()]*\)\s*)?<[^<>]*\Z")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DTYPES = [name.lower() for name, number in onnx.TensorProto.DataType.items() if number]
 
 
 def complete_text(body: str) -> tuple[list[str], str]:
-    """Return what can stand at the end of the text, and the fragment that it replaces."""
+    """Return the completions at the end of the text, and the fragment that they replace."""
     match = _FRAGMENT.search(body)
     if match:
         fragment = match[0]

@@ -132,7 +132,7 @@ class Evaluator:
         Raises
         ------
         Exception
-            What an op or the reference implementation raised, unchanged, with a note
+            The exception of an op or the reference implementation, unchanged, with a note
             that names the node.
         """
         self._failures.clear()
@@ -177,7 +177,7 @@ class Evaluator:
             raise
 
 
-# ---- what the onnx evaluator needs of a model ----------------------------------------------------
+# ---- requirements of the onnx evaluator ----------------------------------------------------
 
 
 def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:

@@ -103,7 +103,7 @@ def _base() -> type:
         def run(
             self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
         ) -> tuple[Any, ...]:
-            # OpRun.run relabels what is raised as "issues with types".
+            # OpRun.run relabels exceptions as "issues with types".
             if linked_attributes is None:
                 return self._run(self._kernel, *args)
             node = NodeProto()

@@ -87,8 +87,8 @@ def fill(
     Warns
     -----
     Filled
-        Says what was filled, what could not be filled, and why; ``nodes`` lists every node. Without
-        this warning, nothing was missing.
+        Lists the filled nodes, the nodes that could not be filled, and why; ``nodes`` lists every
+        node. Without this warning, nothing was missing.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def fill(
 def fill_source(
     source: ModelSource, nodes: Where = (), original: object = None
 ) -> list[FilledNode]:
-    """Fill a model in place and return what was done to each node."""
+    """Fill a model in place and return a record for each node."""
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _redefine_stand_ins(proto)
@@ -284,7 +284,7 @@ class _Filling:
 
 
 def _declare_flags(site: Site) -> str:
-    """Declare as bool what a comparison computes, and say so; return nothing where the file does.
+    """Declare the output of a comparison as bool, and say so; return nothing where the file does.
 
     PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in the ONNX test data.
     """

@@ -175,7 +175,7 @@ def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
     )
 
 
-# ---- what onnx knows of an operator ------------------------------------------------------------
+# ---- facts from onnx on an operator ------------------------------------------------------------
 
 
 def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
@@ -395,7 +395,7 @@ class Evaluation:
         return node
 
     def _evaluator(self, node: NodeProto, inputs: Sequence[onnx.ValueInfoProto]) -> Any:
-        # Half a second, for those who need it.
+        # It takes half a second, so only callers who need it import it.
         from onnx.reference import ReferenceEvaluator
         from onnx.reference.op_run import OpFunction
 

@@ -197,7 +197,7 @@ def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) ->
         return f"%%pyop{name}"
     if not domain:
         return f"%%pyop ::{op_type}"
-    # Behind a space, it would be taken for an option.
+    # After a space, it would be taken for an option.
     if domain.startswith("-"):
         return f"%%pyop --domain={domain}{name}"
     return f"%%pyop -d {domain}{name}"
@@ -224,7 +224,7 @@ def _init(usage: OperatorUsage) -> list[str]:
     attrs = [attr for attr in usage.attrs if _is_parameter(attr.name)]
     body = [f"self.{attr.name} = {attr.name}" for attr in attrs]
     parts = {"self": ""}
-    # Those without a default come first, as Python requires.
+    # Parameters without a default come first, as Python requires.
     for attr in sorted(attrs, key=lambda attr: bool(attr.default)):
         parts[_parameter(attr)] = attr.remark
     if len(attrs) < len(usage.attrs):

@@ -152,7 +152,7 @@ class OperatorUsage:
         return self._common_type([site.node.input for site in self._sites], position)
 
     def _common_type(self, ends: Sequence[Sequence[str]], position: int) -> TensorType:
-        """Return what the types at one place of all nodes have in common."""
+        """Return the common type at one place of all nodes."""
         types = []
         for site, names in zip(self._sites, ends, strict=True):
             name = _name_at(names, position)
@@ -187,7 +187,7 @@ class OperatorUsage:
         return bool(inputs) and port.type_str == inputs[0].type_str
 
     def _type_of_value(self, site: Site, name: str) -> TensorType:
-        """Return the type that a file declares, unless its shape contradicts what is computed."""
+        """Return the type that a file declares, unless its shape contradicts the computed one."""
         declared = self._types.of(site, name)
         if site.scope is not self._graph:
             return declared
@@ -284,7 +284,7 @@ def _schema(proto: ModelProto, site: Site) -> Any:
 
 
 def _common_type(types: Iterable[TensorType]) -> TensorType:
-    """Return what types have in common: of different shapes nothing."""
+    """Return the common type; different shapes have nothing in common."""
     first, *others = [*types] or [ANY]
     if all(type_ == first for type_ in others):
         return first

@@ -39,7 +39,7 @@ _IN_C = (
 )
 
 
-# What pyopnb itself has for models.
+# The functions of pyopnb itself for models.
 _INSTEAD = {
     "OrtPyFunction": "session = pyopnb.Session(model); session(x=x)",
     "PyOrtFunction": "session = pyopnb.Session(model); session(x=x)",

@@ -204,7 +204,7 @@ def _full_name(op_type: str) -> str:
     return op_type if "::" in op_type else f"{_DOMAIN}::{op_type}"
 
 
-# ---- what was declared -----------------------------------------------------------------------
+# ---- declarations -----------------------------------------------------------------------
 
 
 def _dtypes(declared: Sequence[int] | None, where: str) -> tuple[int, ...]:
@@ -247,7 +247,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 def _ports(
     parameters: Mapping[str, Parameter], numbers: Sequence[int], attrs: Any
 ) -> list[Parameter]:
-    """Name the inputs as the function does; those with a default are optional."""
+    """Name the inputs as the function does; inputs with a default are optional."""
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     named = [p for p in parameters.values() if p.kind in positional and p.name not in attrs]
     ports = []
@@ -292,7 +292,7 @@ def _class_of(
     defaults = [port.default for port in inputs]
 
     def __init__(self: Any, **values: Any) -> None:  # noqa: N807  # it becomes a method
-        # What the node has not has the default of the function.
+        # Attrs that the node lacks have the default of the function.
         self._attrs = {attr.name: values[attr.name] for attr in attrs if attr.name in values}
 
     def compute(self: Any, *arrays: Any) -> Any:
@@ -310,7 +310,7 @@ def _class_of(
                 expected=f"{len(outputs)}, as outputs= declares",
                 got=str(len(results)),
             )
-        # A value must stay what it is; fewer digits of a float are the only loss.
+        # A value must stay the same; fewer digits of a float are the only loss.
         converted = []
         for position, (result, number) in enumerate(zip(results, outputs, strict=True)):
             converted.append(_converted(result, number, f"{where}, output {position}"))

@@ -44,7 +44,7 @@ _OUTPUT_NAMES = {
 
 
 class Attempt:
-    """An estimator, and what all attempts to convert it share.
+    """An estimator, and the common parts of all attempts to convert it.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Attempt:
                 attempt = Attempt(
                     part, sample.x, comparison, self._samples, {}, as_doubles=self._as_doubles
                 )
-            except Exception:  # noqa: S112  # what cannot be fed alone is judged with the rest
+            except Exception:  # noqa: S112  # a step that cannot be fed alone is judged with the rest
                 continue
             # Each part is converted alone, on the rows that it got inside the whole.
             inner_ids = {id(inner) for inner in nested(part)}

@@ -35,13 +35,13 @@ Distances are squared, so that far outside of the fitted data they only show rou
 
 
 class Comparison:
-    """An estimator, and what it gives for the example.
+    """An estimator, and its results for the example.
 
     Parameters
     ----------
     estimator : estimator
     methods : list of str
-        Those whose results are the outputs.
+        The methods whose results are the outputs.
     rows : object
         The example.
     """
@@ -139,7 +139,7 @@ class _Reference:
     ----------
     estimator : estimator
     examples : sequence of ndarray
-        What the model gives for the example.
+        The results of the model for the example.
     """
 
     estimator: Any
@@ -157,7 +157,7 @@ class _Reference:
                 continue
             with np.errstate(invalid="ignore"):
                 as_in_model = result.astype(example.dtype)
-            # Fractions, and what is beyond the model's integers, have no place in these.
+            # Fractions, and numbers beyond the model's integers, have no place in these.
             if example.dtype.kind not in "iu" or (as_in_model == result).all():
                 results[number] = as_in_model
         return results

@@ -126,7 +126,7 @@ def _convert_copy(
 ) -> ModelProto:
     arrays = feeds(rows)
     methods = plan(estimator)
-    # What scikit-learn says of rows that it does not take arrives as itself.
+    # Errors of scikit-learn on rows that it does not take arrive unchanged.
     with recorded(estimator) as samples:
         comparison = Comparison(estimator, methods, rows)
     _check_outputs(pipeline, methods, comparison.expected)

@@ -63,7 +63,7 @@ class FittedEstimator:
     stored = ""
 
     def __init_subclass__(cls) -> None:
-        # A file's module defines the class anew, with types as texts.
+        # A file's module defines the class again, with types as texts.
         types = [tensor_type(text) for text in cls.outputs]
 
         def compute(self: Any, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -91,7 +91,7 @@ class FittedEstimator:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """Write a module that defines the op anew, with the fitted estimator in it."""
+        """Write a module that defines the op again, with the fitted estimator in it."""
         if cls.format is None:
             cls.stored, cls.format, cls.trusted = stored.dump(f"op {version.op}", cls.estimator)
         return stored.module_text(cls, version.op)

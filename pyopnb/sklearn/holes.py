@@ -1,4 +1,4 @@
-"""Have skl2onnx treat some estimators as ops, while it converts those around them."""
+"""Have skl2onnx treat some estimators as ops, while it converts the estimators around them."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def with_holes(
     holes: Mapping[int, tuple[Any, Sample, str]],
     options: Mapping[Any, Any],
 ) -> tuple[Any, dict[Any, Any]]:
-    """Copy an estimator for skl2onnx, with some of those inside it as ops.
+    """Copy an estimator for skl2onnx, with some of the estimators inside it as ops.
 
     Parameters
     ----------
     estimator : estimator
     holes : mapping
-        Estimator, what it was called with, and the reason, by the estimator's ``id``.
+        Estimator, the rows of its call, and the reason, by the estimator's ``id``.
     options : mapping
-        The skl2onnx options; those by ``id`` are addressed to the copies.
+        The skl2onnx options; options by ``id`` are addressed to the copies.
     """
     if not holes:
         return estimator, dict(options)
-    # What copies as itself is not copied: these are in the copy where the estimators were.
+    # deepcopy keeps the objects in its memo: these are in the copy where the estimators were.
     copies: dict[int, Any] = {key: _Hole(*parts) for key, parts in holes.items()}
     copied = copy.deepcopy(estimator, copies)
     return copied, with_copies(options, copies)
@@ -91,7 +91,7 @@ class _Hole:
 
     @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
     def __class__(self) -> type:
-        # skl2onnx merges columns, or does not, by what the estimator is an instance of.
+        # skl2onnx decides by the class of the estimator whether it merges columns.
         return type(self._estimator)
 
     def declare(self, scope: Any, inputs: Any) -> list[Any]:

@@ -97,7 +97,8 @@ def is_table(x: Any) -> bool:
 
 def _feedable(array: np.ndarray, where: str) -> np.ndarray:
     """Give an array one of the dtypes that models of skl2onnx take."""
-    # These go in as they are, and a Cast inside the model widens what skl2onnx wants wider.
+    # These go in as they are, and a Cast inside the model widens the ones that skl2onnx wants
+    # wider.
     if array.dtype in (np.int32, np.float32, np.bool_):
         return array
     if array.dtype.kind in "iu":

@@ -87,7 +87,7 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
     skops = _skops()
     if skops is None:
         return None
-    # Reading it back tells what skops writes and cannot read, before anybody relies on the file.
+    # Reading it back finds parts that skops writes and cannot read, before the file is used.
     try:
         data = skops.dumps(estimator)
         trusted = tuple(skops.get_untrusted_types(data=data))
@@ -95,7 +95,7 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
     except Exception:
         # skops refuses by many exceptions.
         return None
-    # skops names what the notebook has defined, which another process does not find.
+    # skops names classes of the notebook, which another process does not find.
     if any(name.startswith("__main__.") for name in trusted):
         return None
     return data, "skops", trusted

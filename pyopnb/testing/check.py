@@ -33,7 +33,7 @@ class Verdict:
     outcome : str
         ``"pass"``, ``"fail"`` or ``"n/a"`` (not applicable).
     text : str
-        The finding; for a failure, also what was expected and what to change.
+        The finding; for a failure, also the expected result and the advice.
     """
 
     name: str

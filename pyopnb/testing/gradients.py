@@ -228,7 +228,7 @@ class _Comparison:
 
     def _widen(self) -> None:
         """Go on in float64 if compute and backward take it."""
-        # A session calls backward in the dtype of the example: what it raises there is the result.
+        # A session calls backward in the dtype of the example: an exception there is the result.
         self._backward(tuple(self._weights))
         example, outputs = self._example, self._outputs
         wide = example.cast(np.float64)
@@ -339,7 +339,7 @@ class _Comparison:
         outputs = self._subject.call(OpExample(tuple(inputs), self._example.attrs))
         terms = []
         for output in chosen:
-            # In float64, as a sum in float16 would lose what a step changes.
+            # In float64, as a sum in float16 would lose the change of a step.
             wide = outputs[output].astype(np.float64)
             terms.append(np.ravel(wide * self._weights[output]))
         return np.concatenate(terms)

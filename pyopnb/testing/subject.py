@@ -95,7 +95,7 @@ def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> O
     parts = [item]
     if isinstance(item, tuple):
         parts = list(item)
-    # An example's attrs override those for all examples.
+    # An example's attrs override attrs for all examples.
     attrs = dict(attrs)
     if parts and isinstance(parts[-1], dict):
         attrs.update(parts.pop())
@@ -249,8 +249,8 @@ class Subject:
         Raises
         ------
         ResultError
-            The number, dtype or shape of the results is not what the op promises. What the op
-            raises passes through.
+            The number, dtype or shape of the results differs from the op's declaration. Exceptions
+            of the op pass through.
         """
         if instance is None:
             instance = self.instance(example)
@@ -271,7 +271,7 @@ class Subject:
                 raise ResultError(f"output {index}", expected="a declared dtype", got=got)
             expected = promise or TensorType(element, None)
             output = Output("", self.version.cls.compute, self.schema, index, count, expected)  # type: ignore[attr-defined]
-            # A copy, as the op may write into what it returned in its next call.
+            # A copy, as the op may write into the same array in its next call.
             result = output.array(value, element).copy()
             if promise is not None and not promise.accepts_shape(result.shape):
                 raise output.wrong_shape(result, f" for inputs {format_types(types)}")

@@ -48,7 +48,7 @@ class NotApplicable(Exception):
 
 
 class Failed(Exception):
-    """The trial failed: what was found, and what to change."""
+    """The trial failed; the text has the finding and the advice."""
 
 
 def format_exception(error: BaseException) -> str:
@@ -89,7 +89,7 @@ def _first_difference(
     return ""
 
 
-# ---- what the op promises ------------------------------------------------------------------------
+# ---- promises of the op ------------------------------------------------------------------------
 
 
 def _try_schema(subject: Subject) -> str:
@@ -175,7 +175,7 @@ def _try_shapes(subject: Subject) -> str:
                 # The sizes are combined blindly, so that some do not go together.
                 refused += 1
                 continue
-            # Check what the op promises for these sizes, then what it promises for symbols.
+            # Check the promise of the op for these sizes, then for symbols.
             subject.call(resized, instance)
             session(**resized.feeds())
             passed += 1
@@ -255,7 +255,7 @@ def _try_runtime(subject: Subject) -> str:
 
 
 def _try_threads(subject: Subject) -> str:
-    # Several feeds in one session, so that what one thread leaves behind is wrong for the others.
+    # Several feeds in one session, so that a leftover of one thread is wrong for the others.
     for example in subject.examples:
         session = subject.session(example, len(subject.call(example)))
         runs = []
@@ -278,7 +278,7 @@ def _race(
     session: Callable[..., Any],
     runs: Sequence[tuple[dict[str, np.ndarray], list[np.ndarray]]],
 ) -> None:
-    """Run feeds in many threads at once, and compare the results with those expected."""
+    """Run feeds in many threads at once, and compare the results with the expected ones."""
     barrier = threading.Barrier(_THREADS)
     remedy = (
         "keep what compute calculates in local variables, not on self, "

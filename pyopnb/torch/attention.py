@@ -1,4 +1,4 @@
-"""Keep what the torch attention gives where every key is masked: 0, and no average or NaN."""
+"""Keep the result of torch attention where every key is masked: 0, and no average or NaN."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ __all__ = [
 DTYPES, COMPLEX = "torch_dtypes", "torch_complex"
 LENGTHS, NONE, EMPTY, DYNAMIC = "torch_lengths", "torch_none", "torch_empty", "torch_dynamic"
 SPECIAL = (DTYPES, COMPLEX, LENGTHS, NONE, EMPTY, DYNAMIC)
-"""Attributes beside those that are named after the op's own arguments.
+"""Attributes beside the ones that are named after the op's own arguments.
 
 ``torch_dtypes`` the outputs' dtypes; ``torch_complex`` the inputs that hold complex numbers;
 ``torch_lengths`` how many inputs each list of tensors has; ``torch_none`` and ``torch_empty``
@@ -67,7 +67,7 @@ class Call:
     ----------
     target : torch._ops.OpOverload
     inputs : tuple
-        What goes in: the tensors in the order of the op's arguments, then what is computed; None
+        The inputs: the tensors in the order of the op's arguments, then computed numbers; None
         where one is left out.
     returns : str
         ``Tensor``, ``(Tensor, Tensor)`` or ``Tensor[]``.
@@ -186,7 +186,7 @@ class _Writer:
         self._computed: list[Any] = []
 
     def inputs(self) -> tuple[Any, ...]:
-        """Return what goes in, without what is left out at the end."""
+        """Return the inputs, without omitted ones at the end."""
         for position, entry in enumerate(self._tensors):
             if entry is None:
                 continue
@@ -210,7 +210,7 @@ class _Writer:
             self._tensors.append(value)
             return
         if parameter.is_tensor:
-            # There is a number in the place of a tensor.
+            # There is a number in place of a tensor.
             self._tensors.append(None)
         if not (parameter.has_default and _is_same(value, parameter.default)):
             self._write_value(parameter.attr, value, parameter.type_text)
@@ -273,7 +273,7 @@ def as_list(results: Any) -> list[Any]:
 
 
 def as_returned(results: Sequence[Any]) -> Any:
-    """Return one result as it is and several as a tuple, which is what the torch schemas have."""
+    """Return one result as it is and several as a tuple, as the torch schemas do."""
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -351,7 +351,7 @@ def register_op(namespace: str, stem: str, function: Any, fake: Any, schema: str
     namespace, stem : str
         Torch takes letters, digits and underscores, and every name once in a process.
     function, fake : callable
-        What it does, and what it returns where torch traces.
+        Its computation, and its results where torch traces.
     schema : str
         ``(Tensor x) -> Tensor``
 
@@ -404,7 +404,7 @@ def decode(
     ----------
     target : torch._ops.OpOverload
     inputs : sequence of tensors
-        None where one is left out. What is computed in the graph comes after the tensors. Of
+        None where one is left out. Numbers that the graph computes come after the tensors. Of
         complex tensors, the last dimension has the real and imaginary parts.
     """
     inputs = list(inputs)
@@ -432,7 +432,7 @@ def decode(
 def _tensor_arguments(
     parameters: Sequence[Parameter], lengths: Sequence[int], inputs: list[Any]
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Split inputs into the tensors by their parameters, and what is computed in the graph."""
+    """Split inputs into the tensors by their parameters, and the computed numbers."""
     tensors: dict[str, Any] = {}
     lengths_ahead, ahead = list(lengths), inputs
     for parameter in parameters:
@@ -475,7 +475,7 @@ def _value(value: Any, type_text: str) -> Any:
         return [_value(item, type_text) for item in value]
     if isinstance(value, float):
         return _from_float32(value)
-    # The types of the schema tell what an int or a text was.
+    # The types of the schema tell the meaning of an int or a text.
     if isinstance(value, int):
         return bool(value) if "bool" in type_text else value
     if "Device" in type_text:

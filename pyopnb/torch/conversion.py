@@ -119,7 +119,7 @@ def export(
         try:
             return _exported(example, wider, verify)
         except PyopError:
-            # What forward does with 1 is something else than with 2 and more, as squeeze() does.
+            # Forward does something else with 1 than with 2 and more, as squeeze() does.
             pass
     return _exported(example, example, verify)
 
@@ -236,7 +236,7 @@ def _converted(example: Example) -> Conversion:
     except NoStandIn as refusal:
         program = capture_around(example, refusal)
         conversion = convert(program, example)
-    # The exporter's decompositions fix sizes as well, where what they compute is 1 in the example.
+    # The exporter's decompositions also fix sizes, where their result is 1 in the example.
     places = fixed_sizes(program, example).keys() - fixed.keys()
     larger = enlarged(example, sorted(places))
     if larger is not None:

@@ -43,7 +43,7 @@ _ON_META = "one on the device meta"
 
 @dataclass(frozen=True)
 class Example:
-    """A module with arguments, and what its model is to be; `example_of` checks them.
+    """A module with arguments, and the options for its model; `example_of` checks them.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Example:
 
     @cached_property
     def requests(self) -> list[dict[int, Any]]:
-        """List by tensor and axis what the user asks for the dimensions that stay open."""
+        """List by tensor and axis the user's requests for the open dimensions."""
         return requested_dimensions(self.dynamic_shapes, self.arguments)
 
     @property
@@ -86,7 +86,7 @@ class Example:
         return tensors_in((self.args, self.kwargs))
 
     def arrays(self, count: int) -> tuple[np.ndarray, ...]:
-        """Return the arrays for the inputs of a model, numbers included if those are inputs too.
+        """Return the arrays for the inputs of a model, including numbers if they are inputs.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Example:
         return tuple(arrays)
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
-        """Return args and kwargs with arrays in the place of the tensors and numbers."""
+        """Return args and kwargs with arrays in place of the tensors and numbers."""
         leaves, structure = tree_flatten((self.args, self.kwargs))
         for index, array in zip(_input_indices(leaves, len(arrays)), arrays, strict=True):
             if isinstance(leaves[index], torch.Tensor):
@@ -164,7 +164,7 @@ def example_of(
     Raises
     ------
     InputError
-        What was given is no module, no tuple of arguments, or names sizes that they do not have.
+        The module or the tuple of arguments is something else, or a named size does not exist.
     ModelError
         The module trains, or has no values.
     """
@@ -361,13 +361,15 @@ def enlarged(example: Example, places: Sequence[tuple[int, int]]) -> Example | N
         return wider
     try:
         scratch = copy.deepcopy(example.module)
-    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+    except (
+        Exception
+    ):  # modules may hold things that cannot be copied: files, locks, results of autograd
         return wider
     spy = ForeignCalls()
     with spy:
         types = _types_of_results(scratch, example)
     if spy.seen:
-        # Rows of zeros are no values of the user's, and code that is not
+        # The user never gave rows of zeros, and code that is not
         # torch's may divide by them.
         tensors = example.tensors
         places = [(number, axis) for number, axis in places if tensors[number].shape[axis] > 0]
@@ -417,7 +419,7 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
 
 @contextmanager
 def kept_attributes(module: Any) -> Iterator[None]:
-    """Undo what forward does to plain attributes of the module.
+    """Undo changes that forward makes to plain attributes of the module.
 
     A single small picture, for example, shrinks the windows of a Swin for good.
     """

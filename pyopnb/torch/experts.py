@@ -16,7 +16,7 @@ _INT64 = 7
 
 
 def translations_of_experts(nodes: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
-    """Return what ``torch.onnx.export`` shall make of such products among calls.
+    """Return translations for ``torch.onnx.export`` of such products among calls.
 
     Returns
     -------

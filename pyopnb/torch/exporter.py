@@ -1,4 +1,4 @@
-"""Run the torch exporter on a program, with torch in the place of the calls that it lacks."""
+"""Run the torch exporter on a program, with torch in place of the calls that it lacks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ADVICE = "for node in torch.export.export(module, args).graph.nodes: print(node
 
 @dataclass(frozen=True)
 class Conversion:
-    """What became of a program.
+    """The result of exporting a program.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Conversion:
     fixed : list of FixedSize
         Dimensions that are numbers, since the model was wrong at other sizes.
     fault : Fault or None
-        What is wrong where nothing helps.
+        The fault, where nothing helps.
     """
 
     program: Any
@@ -85,7 +85,7 @@ class Conversion:
 
 
 def convert(program: Any, example: Example) -> Conversion:
-    """Export a program after what the exporter lacks was replaced, and tell what that was.
+    """Replace the calls that the exporter lacks, export the program, and list these calls.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None
 def _name_transposed_weights(exported: Any) -> None:
     """Name a weight that the exporter has transposed after the module's: ``line.weight.T``.
 
-    It is ``val_0`` otherwise, and what was trained would not find back to the module.
+    It is ``val_0`` otherwise, and trained weights would not find back to the module.
     """
     initializers = exported.model.graph.initializers
     weights_by_shape: dict[tuple[int, ...], list[tuple[str, np.ndarray]]] = {}
@@ -235,7 +235,7 @@ def _names_in(graph: Any) -> set[str]:
     return names
 
 
-# ---- what it refuses -------------------------------------------------------------------------
+# ---- refusals -------------------------------------------------------------------------
 
 
 def _failed(error: BaseException) -> NoStandIn:

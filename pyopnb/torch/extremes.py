@@ -47,7 +47,7 @@ _NUMBERS = (*_MAGNITUDES, *(-value for value in _MAGNITUDES), np.nan)
 _COUNT = len(_NUMBERS) ** 2
 
 _judged: dict[str, str] = {}
-"""What is wrong with the form of a call, by its key; empty where nothing is."""
+"""The fault of the form of a call, by its key; empty where there is none."""
 
 
 def put_wrong_forms(program: Any) -> list[Hole]:
@@ -136,8 +136,8 @@ def _judge(keys: Sequence[str], calls: Sequence[Call]) -> None:
     model = export_program(capture(example), example, []).model
     try:
         session = Session(model)
-    except Exception:  # what ONNX Runtime raises has no common base class
-        # It refuses the whole model as well, and the comparison of that finds out why.
+    except Exception:  # exceptions of ONNX Runtime have no common base class
+        # It also refuses the whole model, and the comparison of that finds out why.
         _judged.update(dict.fromkeys(keys, ""))
         return
     names = [entry.name for entry in session.get_inputs()]
@@ -164,7 +164,7 @@ def _judge(keys: Sequence[str], calls: Sequence[Call]) -> None:
 
 
 def _settled(expected: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """Accept what is as near as numbers of order one are rounded: kernels lose tiny results."""
+    """Accept differences up to the rounding of numbers of order one: kernels lose tiny results."""
     settled = []
     for want, got in zip(expected, results, strict=True):
         if want.dtype == got.dtype and want.shape == got.shape and want.dtype.kind not in "biu":

@@ -1,4 +1,4 @@
-"""Tell what may read beyond what it is given: code that is not torch's, and some of torch's own."""
+"""Find calls that may read beyond their inputs: code outside torch, and some ops of torch."""
 
 from __future__ import annotations
 

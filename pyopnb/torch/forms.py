@@ -1,4 +1,4 @@
-"""Write what the exporter's own forms get wrong: divisions that round down, and their rests."""
+"""Replace wrong forms of the exporter: divisions that round down, and their remainders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def widen_divisions(program: Any) -> None:
 def scaled_by_fractions(program: Any) -> list[Any]:
     """List the calls that resize an open size by a factor with which Resize rounds otherwise.
 
-    Between 1 and 1.5 a small size stays what it is, and torch copies it. Halves and quarters have
+    Between 1 and 1.5 a small size stays the same, and torch copies it. Halves and quarters have
     the same sizes and elements in float32, which Resize computes in.
 
     Parameters
@@ -72,7 +72,7 @@ def _widen(node: Any, dtype: Any) -> None:
 
 
 def translations_of_forms() -> dict[Any, Callable[..., Any]]:
-    """Return what ``torch.onnx.export`` shall make of such ops (torch 2.13, onnxscript 0.7)."""
+    """Return translations for ``torch.onnx.export`` of such ops (torch 2.13, onnxscript 0.7)."""
     aten = torch.ops.aten
     return {
         aten.remainder.Tensor: _remainder,

@@ -204,7 +204,7 @@ class TorchFunction:
             )
         return version
 
-    # ---- what torch calls --------------------------------------------------------------------
+    # ---- called by torch --------------------------------------------------------------------
 
     def _run(self, *arguments: Any, **attrs: Any) -> Any:
         # A new version with other attrs or types cannot serve a schema that torch has fixed.
@@ -240,7 +240,7 @@ class TorchFunction:
     def _kernel(
         self, key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
     ) -> Kernel:
-        """Return the op at a node, made anew where the registry has another op of that name now."""
+        """Return the op at a node, made again where the registry now has another."""
         registered = find_op(name)
         if key not in self._kernels or self._kernels[key][0] is not registered:
             # An attr that is None is one that the node does not have.
@@ -254,7 +254,7 @@ class TorchFunction:
         tensors = tree_leaves(arguments)
         sizes: dict[str, Any] = {}
         types = tree_map_only(torch.Tensor, functools.partial(_type, sizes=sizes), tensors)
-        # What a class cannot take is refused here, before anything runs.
+        # Attrs that a class cannot take are refused here, before anything runs.
         self._schema.check_inputs(types, where)
         instance = instantiate(version, version.schema, _without_none(attrs), where)
         promises = promised_types(version.schema, instance, types, self._outputs, where)
@@ -408,7 +408,7 @@ def _size(dim: Dim, sizes: dict[str, Any]) -> Any:
         return dim
     if dim is None:
         return torch.library.get_ctx().new_dynamic_size()
-    # A symbol of the op's own is a size that the values decide, the same wherever it stands.
+    # A symbol of the op itself is a size that the values decide, the same in each place.
     if dim not in sizes:
         sizes[dim] = torch.library.get_ctx().new_dynamic_size()
     return sizes[dim]

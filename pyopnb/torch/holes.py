@@ -34,11 +34,11 @@ class Hole:
     types : str
         Of the tensors that go in and come out.
     reason : str
-        What the exporter lacks.
+        The operator that the exporter lacks.
     path : str
         The submodule that calls it: ``encode.norm1 (LayerNorm)``.
     remedy : str
-        What would let the exporter write it, beside a cell of yours.
+        The advice that would let the exporter write it, beside a cell of yours.
     """
 
     op: str
@@ -56,13 +56,13 @@ class Hole:
 
 
 def find_holes(program: Any, failure: BaseException) -> list[Hole]:
-    """Find the call of a program that made the exporter fail, and those like it.
+    """Find the call of a program that made the exporter fail, and calls like it.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
     failure : BaseException
-        What the exporter raised.
+        The exception of the exporter.
 
     Returns
     -------
@@ -102,7 +102,7 @@ class NoStandIn(ModelError):
 
 
 def failed_call(failure: BaseException) -> tuple[Any, BaseException]:
-    """Find the call at which the exporter gave up, and what was raised there."""
+    """Find the call at which the exporter gave up, and the exception there."""
     call = None
     while True:
         # Its errors are chained: the outermost names the step, the next the call,
@@ -117,7 +117,7 @@ def failed_call(failure: BaseException) -> tuple[Any, BaseException]:
 
 
 def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
-    """List the user's call that a failed one comes from, and all with that op and those dtypes."""
+    """List the user's call that a failed one comes from, and all with its op and dtypes."""
     # A body of control flow may use the names of the graph around it: an op more calls torch then,
     # which does no harm.
     calls: dict[str, list[Any]] = {}
@@ -129,8 +129,8 @@ def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
         if name not in calls:
             continue
         kinds = set(map(_kind, calls[name]))
-        # The exporter names one call at a time, and an export takes a second: what fails once will
-        # fail again.
+        # The exporter names one call at a time, and an export takes a second: a call that fails
+        # once will fail again.
         alike = [node for node in calls_in(program) if _kind(node) in kinds]
         return [hole_of(node, reason) for node in alike]
     raise NoStandIn.of(

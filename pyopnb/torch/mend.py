@@ -30,9 +30,9 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
     program : torch.export.ExportedProgram
         It is changed.
     reason : str
-        What is wrong with its model.
+        The fault of its model.
     fault : callable
-        Exports the program as it is now, and tells what is wrong with the model; None where it
+        Exports the program as it is now, and describes the fault of the model; None where it
         gives the torch numbers.
 
     Returns
@@ -73,7 +73,7 @@ def _by_op(program: Any) -> list[list[Any]]:
         if not _can_take_over(node):
             continue
         returns = node.target._schema.returns
-        # An op gives a copy, and what is written to a view must reach its tensor.
+        # An op gives a copy, and values written to a view must reach its tensor.
         if writes and any(entry.alias_info is not None for entry in returns):
             continue
         grouped.setdefault(node.target, []).append(node)
@@ -99,7 +99,7 @@ def _writes(target: Any) -> bool:
 def _fault_with(
     program: Any, ops: Sequence[list[Any]], fault: Callable[[], str | None]
 ) -> str | None:
-    """Tell what is wrong with the model if torch runs these; the program is as it was then."""
+    """Describe the fault of the model if torch runs these; the program is restored afterwards."""
     nodes = [node for calls in ops for node in calls]
     before = [(node.target, node.args, node.kwargs) for node in nodes]
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Learn what a submodule returns by running it at several sizes and on several values."""
+"""Learn the results of a submodule by running it at several sizes and on several values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Learner:
     runs : bool
         Whether the module runs on the example.
     problem : str
-        What the reason of a part begins with.
+        The beginning of the reason of a part.
     """
 
     def __init__(self, example: Example) -> None:
@@ -75,7 +75,7 @@ class Learner:
                 first = self._run(self._arrays)
             drew = generators != _generators()
             second = self._run(self._arrays)
-        except Exception:  # what forward raises, for which capture has the message
+        except Exception:  # the exception of forward, for which capture has the message
             return False
         self._foreign = spy.seen
         refuse_changes(self.example.where, before, tables)
@@ -171,7 +171,7 @@ class Learner:
         return OpenSizes.of_requests(self._arrays, self.example.requests)
 
     def _calls_at_one(self, part: Any, numbers: bool) -> dict[str, list[_Call]]:
-        """Note what a submodule gets and returns where the module's open dimensions are 1."""
+        """Note the inputs and results of a submodule where the module's open dimensions are 1."""
         calls: dict[str, list[_Call]] = {}
         sizes = self._open_sizes()
         with replaced(part, functools.partial(_recorded, calls, numbers)):
@@ -261,7 +261,7 @@ class Submodule:
 
 @contextmanager
 def replaced(module: Any, wrapped: Callable[..., Any]) -> Iterator[None]:
-    """Give a module of ours another forward for a while."""
+    """Give one of our modules another forward for a while."""
     earlier = module.__dict__.get("forward")
     module.forward = wrapped(module.forward)
     try:

@@ -1,4 +1,4 @@
-"""Torch ops that call a submodule without a look inside, and what is learned of their results."""
+"""Torch ops that call a submodule without a look inside, with the learned types of results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
     "tables_of",
 ]
 
-# What forward may be given beside tensors: values whose text tells them apart.
+# Arguments of forward beside tensors: values whose text tells them apart.
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 _parts: dict[Any, TorchPart] = {}
@@ -59,7 +59,7 @@ class TorchPart:
     reason : str
         In one sentence, with the submodule.
     remedy : str
-        What would have it captured; empty where torch does not tell.
+        The advice that would have it captured; empty where torch does not tell.
     foreign : bool
         Whether it calls ops that are not torch's.
     function : callable
@@ -89,19 +89,19 @@ def parts_in(program: Any) -> list[TorchPart]:
     return parts
 
 
-# ---- what a submodule does -------------------------------------------------------------------
+# ---- calls of a submodule -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a call returned, without the numbers.
+    """The results of a call, without the numbers.
 
     Attributes
     ----------
     sizes : list of int
         Of all tensors, one after the other.
     python_values : list
-        What is returned beside tensors, with None for each tensor.
+        The results beside tensors, with None for each tensor.
     structure : torch.utils._pytree.TreeSpec
     """
 
@@ -171,7 +171,7 @@ def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
         elif leaf is None or isinstance(leaf, _PLAIN):
             texts.append(repr(leaf))
         else:
-            # Symbolic sizes are among these, which torch has in the place of the Python numbers.
+            # Symbolic sizes are among these, which torch has in place of Python numbers.
             got = type(leaf).__name__
             raise NotLearned("forward", expected="tensors and plain values", got=got)
     return "\n".join(texts), tensors
@@ -252,7 +252,7 @@ class PartOp:
     ) -> None:
         self._numbers = numbers
         self._weights = [slots[0] for slots in _slots_of_weights(module)]
-        # Later, while others are captured, an op is in the place of this module's forward.
+        # Later, while others are captured, an op is in place of this module's forward.
         self._module = _sharing_copy(module)
         self._local = threading.local()
         self._count = 0
@@ -420,7 +420,7 @@ class _Copy:
         self._attributes = [(vars(part), dict(vars(part))) for part in self.module.modules()]
 
     def restore(self) -> None:
-        """Give each submodule what it had at first."""
+        """Restore the first state of each submodule."""
         for attributes, earlier in self._attributes:
             attributes.clear()
             attributes.update(earlier)
@@ -434,7 +434,7 @@ class _Copy:
 
 
 def _setter(part: Any, name: str) -> Callable[[Any], None]:
-    """Return what gives a submodule a weight."""
+    """Return the function that gives a submodule a weight."""
     if type(part).__setattr__ is torch.nn.Module.__setattr__:
         return functools.partial(operator.setitem, part._parameters, name)
 

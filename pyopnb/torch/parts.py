@@ -30,7 +30,7 @@ __all__ = ["capture_around", "capture_narrowed", "capture_with_parts", "fixed_si
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
 
-# What a second capture, at other sizes, may take.
+# The limit of a second capture, at other sizes.
 _MOST_SECONDS = 20
 
 
@@ -50,7 +50,7 @@ def capture_with_parts(example: Example) -> Any:
     try:
         program = capture(example)
     except ModelError as refusal:
-        # The torch error stays there. There is none, or one of ours, where it was
+        # The torch error stays there. There is none, or our own, where it was
         # not torch that refused.
         failure = refusal.__context__
         if failure is None or isinstance(failure, PyopError):
@@ -89,7 +89,7 @@ def _with_parts(example: Example, refusal: Any) -> Any:
             for path in paths:
                 del parts[path]
             parts[part.path] = part
-        # From here on the copy is captured, and its modules are those in the traceback.
+        # From here on the copy is captured, and its modules are in the traceback.
         modules = frozen
         try:
             with _in_torch(frozen, list(parts.values())):
@@ -180,7 +180,7 @@ def _with_open_sizes(
 ) -> Any:
     """Capture a module with the part in torch that fixes sizes; return None where nothing helps.
 
-    Where torch itself decides which sizes it fixes, those are `fixed`, by tensor and axis.
+    Where torch itself decides which sizes it fixes, they are in `fixed`, by tensor and axis.
     """
     if fixed is None:
         try:
@@ -213,14 +213,14 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     Parameters
     ----------
     refusal : ModelError
-        What is wrong without a part.
+        The fault without a part.
     accept : callable
         Takes a program, and returns the conversion; None where that is also wrong.
 
     Returns
     -------
     object
-        What `accept` has returned last; None where nothing helps.
+        The last result of `accept`; None where nothing helps.
     """
     learner = _learner(example)
     if learner is None:
@@ -228,8 +228,8 @@ def capture_narrowed(example: Example, refusal: ModelError, accept: Callable[[An
     resized = learner.resized_example()
     if resized is not None:
         try:
-            # At the example's size forward may leave out what it does at most others, as
-            # padding to even sizes.
+            # At the example's size forward may leave out a step that it does at most others, such
+            # as padding to even sizes.
             with _Deadline():
                 program = capture(resized)
             result = accept(program)
@@ -274,7 +274,7 @@ def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any
         if result is None:
             continue
         accepted = result
-        # What is at fault is in this submodule, and perhaps in one of its own.
+        # The fault is in this submodule, and perhaps in one inside it.
         prefix = f"{path}." if path else ""
         children = learner.module.get_submodule(path).named_children()
         paths = [prefix + name for name, _ in children]
@@ -282,7 +282,7 @@ def _narrowed(learner: Learner, refusal: ModelError, accept: Callable[[Any], Any
 
 
 def _demanded(dynamic_shapes: Any) -> Any:
-    """Ask for the dimensions that torch may decide on as for those that have to stay open."""
+    """Ask torch to keep open the dimensions that it may decide on."""
     choices = torch.export.Dim
 
     def demanded(dim: Any) -> Any:
@@ -292,7 +292,7 @@ def _demanded(dynamic_shapes: Any) -> Any:
 
 
 def _names_of(dynamic_shapes: Any) -> Any:
-    """Write names for the dimensions that are a `torch.export.Dim` without bounds of the user's."""
+    """Write names for the dimensions that are a `torch.export.Dim` without bounds from the user."""
 
     def named(dim: Any) -> Any:
         return dim.__name__ if type(dim) is torch.export.Dim else dim
@@ -303,9 +303,12 @@ def _names_of(dynamic_shapes: Any) -> Any:
 def _learner(example: Example) -> Learner | None:
     """Make a learner of a copy of a module, if it can be copied and runs on the example."""
     try:
-        # A part keeps the weights of now, and what forward sets does not reach the user's module.
+        # A part keeps the present weights, and attributes that forward sets do not reach the user's
+        # module.
         frozen = copy.deepcopy(example.module)
-    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+    except (
+        Exception
+    ):  # modules may hold things that cannot be copied: files, locks, results of autograd
         return None
     learner = Learner(replace(example, module=frozen))
     return learner if learner.runs else None
@@ -341,7 +344,7 @@ def _paths_in(failure: BaseException, module: Any) -> list[str]:
 
 
 def _ancestors(path: str) -> list[str]:
-    """List a submodule and those around it, without the whole module."""
+    """List a submodule and the modules around it, without the whole module."""
     names = path.split(".")
     return [".".join(names[:count]) for count in range(len(names), 0, -1) if path]
 

@@ -1,6 +1,6 @@
 """Capture a module as a program of torch.
 
-What cannot come out right is refused, with the user's line.
+Calls that cannot come out right are refused, with the user's line.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _WITHOUT_VALUES = (
     _OPAQUE,
 )
 
-# What the torch error has in it, what is expected, what there is instead, and what to write.
+# Words in the torch error; the expected, the finding, and the advice of our message.
 _REFUSALS = (
     (
         ".numpy() is not supported",
@@ -91,7 +91,7 @@ _REFUSALS = (
     ),
 )
 
-# What a line has in it that does something with the values of a tensor, and what to write instead.
+# Words in a line that uses the values of a tensor, and the advice instead.
 # The torch advice is a page on its symbolic shapes.
 _DECIDED_BY_VALUES = (
     (r"`(el)?if\b", "a branch that a tensor's values decide", "torch.cond, or torch.where"),
@@ -223,12 +223,12 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
     Raises
     ------
     ModelError
-        The module does what torch cannot capture, or no ONNX model can do.
+        The module does something that torch cannot capture, or that no ONNX model can do.
     """
     try:
         turns = None if any_numbers else _MOST_TURNS
         program = _traced(example, _without_name, turns)
-    except Exception as error:  # what forward raises, and many of torch's own
+    except Exception as error:  # exceptions of forward, and many of torch
         # The commonest reason is an example that forward does not take.
         check_runs(example)
         program, line = None, ""
@@ -274,7 +274,7 @@ def _write_numbers_as_tensors(program: Any, where: str) -> None:
 
 
 def _write_caches_as_dicts(program: Any) -> None:
-    """Let a program take dicts, and return a list, in the place of transformers' caches.
+    """Let a program take dicts, and return a list, in place of the caches of transformers.
 
     The exporter captures a program again, and making a cache of tensors has constants of its own,
     which it then misses (torch 2.13, transformers 5.24).
@@ -308,7 +308,7 @@ def _as_dicts(value: Any) -> Any:
 
 
 def calls_in(program: Any) -> Iterator[Any]:
-    """Yield the calls of a program, those in bodies of control flow included.
+    """Yield the calls of a program, including calls in bodies of control flow.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def where_of(node: Any) -> str:
 def runs_foreign_code(program: Any) -> bool:
     """Tell whether a program calls ops that are neither the torch nor pyopnb's.
 
-    They may be C++ that reads what it is given without looking: integers that are not in range, or
+    They may be C++ that reads its inputs without checks: integers that are not in range, or
     float64 where it was written for float32, can end the process.
 
     Parameters
@@ -453,7 +453,7 @@ def _size_refused(example: Example, error: Exception, line: str) -> ModelError:
     return ModelError(where, expected=expected, got=sanitize(got, 400), next=suggestion)
 
 
-# ---- what torch refuses ----------------------------------------------------------------------
+# ---- refusals of torch ----------------------------------------------------------------------
 
 
 def _not_captured(example: Example, error: Exception, fixing_line: str) -> ModelError:
@@ -494,7 +494,8 @@ def _has_packed_sequence(error: Exception) -> bool:
     return False
 
 
-# ---- what no model can do --------------------------------------------------------------------
+# ---- calls that no model can do
+# --------------------------------------------------------------------
 
 
 def check_buffers(program: Any, decomposed: Any, where: str) -> None:

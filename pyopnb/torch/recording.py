@@ -28,7 +28,7 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["Recorder", "trace"]
 
-# What the exporter keeps of a tensor that it renamed, and of the call that became a node.
+# Metadata of the exporter on a renamed tensor, and on the call that became a node.
 _ORIGINAL, _CALL = "pkg.torch.onnx.original_node_name", "pkg.torch.onnx.fx_node"
 _CALLED = re.compile(r"%(?P<name>\w+)")
 
@@ -60,7 +60,7 @@ def trace(
     ----------
     module : torch.nn.Module
         On the CPU. It is not changed. In training mode, it runs as in training, and the ``remarks``
-        of the trace say what is different in ONNX.
+        of the trace name the differences in ONNX.
     args, kwargs, dynamic_shapes, input_names, output_names, ops
         As for `export`.
 
@@ -104,7 +104,7 @@ def trace(
     versions = _versions(program)
     conversion = convert(program, example)
     mended: dict[Any, str] = {}
-    # What draws numbers or trains cannot be compared twice.
+    # Modules that draw numbers or train cannot be compared twice.
     repeats = _repeats(conversion.exported.exported_program, module)
     if repeats:
         earlier = len(conversion.holes)
@@ -156,7 +156,7 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
     Attributes
     ----------
     values : dict of str to ndarray
-        What each call gave, by the name of the result in the program: copies, as the
+        The result of each call, by its name in the program: copies, as the
         module's weights may change.
     calls : dict of str to torch.fx.Node
         The calls that gave them, by the same names.
@@ -191,7 +191,7 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
 
 
 def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-    """List what a program takes: weights, constants and the user's arguments, in its order."""
+    """List the inputs of a program: weights, constants and the user's arguments, in its order."""
     input_kinds = torch.export.graph_signature.InputKind
     leaves = iter(torch.utils._pytree.tree_leaves((args, dict(kwargs))))
     weights = {**program.constants, **program.state_dict}
@@ -218,7 +218,7 @@ def _repeats(program: Any, module: Any) -> bool:
 
 
 def _check_steps(program: Any, comparison: ModuleComparison, example: Example, count: int) -> None:
-    """Refuse a run, operation by operation, that does not give what the module gives.
+    """Refuse a run, operation by operation, with other results than the module.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def _source(call: Any) -> str:
 
 
 def _remark(call: Any, mended: Mapping[Any, str]) -> str:
-    """Say what a call does in torch that its node does not do alike; nothing of nearly all."""
+    """Say how a call differs from its node; for nearly all calls, say nothing."""
     # One of several results is taken out by a call of its own.
     if call.target is operator.getitem:
         call = call.args[0]

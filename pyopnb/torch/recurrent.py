@@ -89,14 +89,14 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
     def _count_turn(self, most_turns: int) -> None:
-        """Refuse what the same modules do at the same line too often."""
+        """Refuse a sequence op that the same modules call at the same line too often."""
         place = []
         frame = sys._getframe(2)
         while frame.f_locals.get("self") is not self._module:
             # One line is in many layers, which are no turns of a loop.
             place.append((id(frame.f_code), frame.f_lasti, id(frame.f_locals.get("self"))))
             if frame.f_back is None:
-                # Torch itself goes over what it has captured.
+                # Torch itself traces the captured program again.
                 return
             frame = frame.f_back
         place.append((id(frame.f_code), frame.f_lasti, 0))
@@ -199,7 +199,7 @@ def as_onnx(nodes: Iterable[Any]) -> Iterator[None]:
 
 
 def _values(node: Any) -> list[Any]:
-    """Read a call's arguments with fake tensors in the place of its nodes."""
+    """Read a call's arguments with fake tensors in place of its nodes."""
     values: list[Any] = torch.fx.map_arg(list(node.args), lambda entry: entry.meta["val"])
     return values
 
@@ -208,7 +208,7 @@ def _values(node: Any) -> list[Any]:
 
 
 def translations_of_sequences() -> dict[Any, Callable[..., Any]]:
-    """Return what ``torch.onnx.export`` shall make of each op."""
+    """Return the translation of each op for ``torch.onnx.export``."""
     return {_ops[name]: _translation(cell) for name, cell in _CELLS.items()}
 
 

@@ -20,11 +20,11 @@ from pyopnb.traces.profiling import profile
 
 __all__ = ["Report", "StandIns", "metadata_of", "note_holes", "report"]
 
-# What is kept of a hole at its node in the model, so that a report needs the model alone.
+# Facts on a hole are kept at its node in the model, so that a report needs the model alone.
 _NOTES = ("op", "line", "types", "reason", "path", "remedy")
 _NOTE = "pyopnb.torch."
 
-# What the exporter writes at each node.
+# Metadata that the exporter writes at each node.
 _STACK_TRACE, _SCOPES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes"
 
 # So many runs tell how the time is divided.
@@ -110,7 +110,7 @@ def _is_at(metadata: Mapping[str, str], call: Any) -> bool:
 
 
 def metadata_of(entry: NodeProto | ValueInfoProto) -> dict[str, str]:
-    """Read what the exporter and `note_holes` write at a node or a tensor."""
+    """Read the metadata of the exporter and `note_holes` at a node or a tensor."""
     return {pair.key: pair.value for pair in entry.metadata_props}
 
 

@@ -1,4 +1,4 @@
-"""Keep track of sizes that may change: those that torch has fixed, and examples of other sizes."""
+"""Keep track of sizes that may change: sizes that torch fixed, and examples of other sizes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ __all__ = [
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _LARGEST = 2**12
 
-# What is added to the sizes of the example. They are many, as some modules take only every second
-# or every fourth size, and networks of five halvings only multiples of 32.
+# Numbers that are added to the sizes of the example. They are many, as some modules take only every
+# second or every fourth size, and networks of five halvings only multiples of 32.
 _STEPS = (1, 3, 2, 4, 8, -1, -2, 16, 32)
 # Elements of an input at which a module is tried, unless the example has nearly as many.
 _MOST_ELEMENTS = 1 << 24
@@ -64,11 +64,11 @@ class FixedSize:
         return f"{sanitize(self.input)}, axis {self.axis}: always {self.size}, {self.reason}"
 
 
-# ---- what was asked for ----------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------
 
 
 def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[dict[int, Any]]:
-    """Collect what the user wants of each dimension, for each tensor among the arguments.
+    """Collect the user's request for each dimension, for each tensor among the arguments.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _for_each(entry: Any, value: Any) -> Any:
 
 
 def children_of(value: Any) -> list[Any]:
-    """List what a value holds directly, if torch has registered it as a tree.
+    """List the direct children of a value, if torch has registered it as a tree.
 
     Transformers' caches are such values.
     """
@@ -169,7 +169,8 @@ def _axes_of(entry: Any) -> dict[int, Any]:
     return axes
 
 
-# ---- what torch has fixed --------------------------------------------------------------------
+# ---- sizes that torch has fixed
+# --------------------------------------------------------------------
 
 
 def fixed_by_torch(
@@ -344,7 +345,7 @@ def write_fixed_sizes(graph: Any) -> None:
 
 
 def fix_dimensions(graph: Any, symbol: str, size: int | str) -> None:
-    """Give a free dimension its size in the example, or the text of a sum, wherever it stands.
+    """Give a free dimension its size in the example, or the text of a sum, in each place.
 
     Parameters
     ----------
@@ -375,7 +376,7 @@ def forget_dimensions(graph: Any, places: Collection[tuple[int, int]]) -> None:
     """
     for node in graph.all_nodes():
         for value in node.outputs:
-            # What leads to such an output has the same dimensions, and runtimes infer the others.
+            # Tensors before such an output have the same dimensions, and runtimes infer the others.
             if not value.is_graph_output():
                 value.shape = None
     for number, axis in places:
@@ -396,7 +397,7 @@ def _rewrite_dimensions(graph: Any, rewritten: Callable[[str], int | str | None]
         for dim in value.shape:
             name = getattr(dim, "value", None)
             dims.append(rewritten(name) if isinstance(name, str) else dim)
-        # Some shapes are frozen, so each is made anew.
+        # Some shapes are frozen, so each is made again.
         value.shape = onnx_ir.Shape(dims)
 
 
@@ -420,7 +421,7 @@ class OpenSizes:
     example : dict of str to int
         The size of each free dimension in the example.
     places : dict of str to list
-        The inputs and axes of each free dimension, and what the user wants there.
+        The inputs and axes of each free dimension, and the user's request there.
     """
 
     def __init__(
@@ -581,7 +582,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-_TOO_DEEP = (RecursionError, MemoryError)  # what Python raises for a text of many brackets
+_TOO_DEEP = (RecursionError, MemoryError)  # from Python, for a text of many brackets
 
 
 def _value(part: ast.expr, sizes: Mapping[str, int]) -> Any:

@@ -72,7 +72,7 @@ def line_in(frames: Sequence[tuple[str, int]]) -> str:
 
 
 def _is_users(file: str) -> bool:
-    # What pip installed lies in the Python folder as well, and may be a library of the user's.
+    # Packages from pip are also in the Python folder, and may be a library of the user.
     is_python = file.startswith(_PYTHON) and "site-packages" not in file
     return not is_python and not file.startswith(_LIBRARIES)
 

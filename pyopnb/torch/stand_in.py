@@ -39,12 +39,13 @@ class OtherResults(ModelError):
 class TorchOp:
     """A torch op as an op of ONNX Runtime; `define` makes one class for each.
 
-    The attributes are the op's arguments by name, and those that `pyopnb.torch.calls` tells of.
+    The attributes are the op's arguments by name, and the ones in `pyopnb.torch.calls`.
     """
 
     target: Any
 
-    # What is called in the place of the target: autograd follows it into a part of a module.
+    # Functions that are called in place of the target: autograd follows them into a part of a
+    # module.
     function: Any = None
 
     def __init_subclass__(cls) -> None:
@@ -109,7 +110,7 @@ class TorchOp:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """Write the text of a module that defines the op anew, for `pyopnb.save`."""
+        """Write the text of a module that defines the op again, for `pyopnb.save`."""
         if cls.target.namespace == PARTS:
             raise DefinitionError(
                 f"op {version.op}",
@@ -149,7 +150,7 @@ def define(target: Any, function: Any = None) -> str:
     ----------
     target : torch._ops.OpOverload
     function : callable, optional
-        What is called in its place, which autograd can follow.
+        The function in its place, which autograd can follow.
     """
     name = op_name(target)
     # Again, it would be a new version.

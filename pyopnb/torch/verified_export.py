@@ -1,4 +1,4 @@
-"""Compare an export with torch, and let torch run what comes out wrong."""
+"""Compare an export with torch, and let torch run the calls that come out wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export_verified(conversion: Conversion, example: Example) -> Conversion:
     conversion = _compared(conversion, comparison, example)
     if comparison.contradicted:
         forget_dimensions(conversion.exported.model.graph, comparison.contradicted)
-    # Its model is written anew.
+    # Its model is written again.
     return replace(conversion)
 
 
@@ -59,7 +59,7 @@ def _compared(conversion: Conversion, comparison: ModuleComparison, example: Exa
     mended = _mended(conversion, fault, comparison.fault, example)
     if mended is not None:
         return mended
-    # … or what forward does depends on the size, as a loop over it does.
+    # … or the steps of forward depend on the size, as in a loop over it.
     wrong = comparison.wrong_sizes(conversion.model)
     places = comparison.open_sizes(conversion.model).places
     feeds = list(comparison.feeds(conversion.model).items())
@@ -114,6 +114,6 @@ def _mended(
 
 
 def _is_for_torch_to_decide(request: Any) -> bool:
-    """Tell whether a dimension is open for torch to decide, and not by a name of the user's."""
+    """Tell whether a dimension is open for torch to decide, and not by a user's name."""
     hint = torch.export.Dim.AUTO
     return type(request) is type(hint) and request.type == hint.type

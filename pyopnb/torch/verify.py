@@ -28,7 +28,7 @@ __all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "agree", "array
 
 Function = Callable[..., Sequence[np.ndarray]]
 
-# What the ONNX Runtime kernels lose on their own, as where bodies are lowered. Torch and ONNX
+# Rounding errors of the ONNX Runtime kernels alone, as where bodies are lowered. Torch and ONNX
 # Runtime add in different orders, and approximate exp, tanh and erf differently.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0)
 
@@ -54,12 +54,12 @@ _LARGER_EXAMPLE = f"the example times {_LARGER}"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an exported model.
+    """The fault of an exported model.
 
     Attributes
     ----------
     text : str
-        The first element that differs, or what the runtime raised.
+        The first element that differs, or the exception of the runtime.
     error : Exception or None
         The latter.
     at_other_sizes : bool
@@ -121,7 +121,7 @@ class ModuleComparison:
         self.contradicted: set[tuple[int, int]] = set()
         """The dimensions of outputs that the model of the last comparison declares wrongly."""
 
-    # ---- what is compared --------------------------------------------------------------------
+    # ---- comparisons --------------------------------------------------------------------
 
     def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
         """Name the example's arrays as the inputs of a model."""
@@ -186,7 +186,7 @@ class ModuleComparison:
         """
         try:
             session = _session(model)
-        except Exception as error:  # what ONNX Runtime raises has no common base class
+        except Exception as error:  # exceptions of ONNX Runtime have no common base class
             check_runs(self._example)
             return _of_error(error)
         example = self._example.arrays(len(model.graph.input))
@@ -194,7 +194,7 @@ class ModuleComparison:
         trials, converted = self._value_trials(example), _runner(session)
         if sizes:
             open_sizes = self.open_sizes(model)
-            # Values come first: what is wrong at the example's own sizes is an op's fault.
+            # Values come first: a difference at the example's own sizes is an op's fault.
             trials = itertools.chain(trials, self._size_trials(open_sizes))
             converted = self._noting_dimensions(converted, model, open_sizes)
         return self._first_fault(converted, trials)
@@ -230,7 +230,7 @@ class ModuleComparison:
         Returns
         -------
         dict of str to str
-            What is wrong, by name. Sizes that torch itself does not take are none of them.
+            The faults, by name. Sizes that torch itself does not take are none of them.
         """
         converted = _runner(_session(model))
         open_sizes = self.open_sizes(model)
@@ -265,7 +265,7 @@ class ModuleComparison:
             name = trial.name
             if name == _EXAMPLE:
                 return _of_error(error)
-            # What raises on values that are not kind gives no wrong number, nor does a model at a
+            # A model that raises on unkind values gives no wrong number, nor does one at a
             # size where torch returns another rank, as torch.cov does of one row, or fewer results.
             if not name.startswith(_SIZES) or isinstance(error, OtherResults):
                 continue
@@ -319,8 +319,8 @@ class ModuleComparison:
         yield Trial(_EXAMPLE, example)
         if self._foreign:
             return
-        # What forward may rely on stays: order, signs, symmetry. A model in which a result of the
-        # example became a constant gives that one again.
+        # Properties that forward may rely on stay: order, signs, symmetry. A model in which a
+        # result of the example became a constant gives that one again.
         yield Trial(_LARGER_EXAMPLE, tuple(_larger(array) for array in example))
         yield from _mask_trials(example)
         yield from mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH)

@@ -1,4 +1,4 @@
-"""Put an opaque torch op in the place of a call that the exporter shall write as one ONNX node.
+"""Put an opaque torch op in place of a call that the exporter shall write as one ONNX node.
 
 The exporter's public ways are used: `torch.library.custom_op` makes the op, and
 ``custom_translation_table`` says its node.
@@ -65,7 +65,7 @@ _PUT_IN = "pyopnb_put_in"
 
 
 def translations() -> Mapping[Any, Callable[..., Any]]:
-    """Return what ``torch.onnx.export`` shall make of each op of `put_node`."""
+    """Return the translation of each op of `put_node` for ``torch.onnx.export``."""
     return dict(_translations)
 
 
@@ -117,7 +117,7 @@ def take_back(node: Any, target: Any, args: Any, kwargs: Any) -> None:
     ----------
     node : torch.fx.Node
     target, args, kwargs
-        Those that it had before.
+        Its own before the replacement.
     """
     put_in = [entry for entry in node.all_input_nodes if is_put_in(entry)]
     node.target, node.args, node.kwargs = target, args, kwargs
@@ -245,6 +245,6 @@ def _natural(attrs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in attrs.items():
         if name in SPECIAL:
             continue
-        # Floats are 32 bits in a model, so those that need more are in an array.
+        # Floats are 32 bits in a model, so floats that need more are in an array.
         natural[name] = value.tolist() if isinstance(value, np.ndarray) else value
     return natural

@@ -150,7 +150,7 @@ class TrainingBatches:
             yield self._cut(order[start : start + self.size])
 
     def _feeds_of_epoch(self, skip: int) -> Iterator[dict[str, np.ndarray]]:
-        # Each epoch iterates over the feeds anew; a generator has one epoch, and its first feed
+        # Each epoch iterates over the feeds again; a generator has one epoch, and its first feed
         # was read already.
         feeds, self._once = self._once, None
         if feeds is None:

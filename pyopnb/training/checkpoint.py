@@ -23,7 +23,7 @@ _FORMAT = "pyopnb training 1"
 
 @dataclass
 class Checkpoint:
-    """Where a training stands after a step.
+    """The state of a training after a step.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ class TrainingDiff(DiffBase):
     Attributes
     ----------
     a, b : TrainingRecord
-        What each training recorded.
+        The records of the two trainings.
     weights : Diff
         The weights of a against the weights of b.
     """

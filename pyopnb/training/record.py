@@ -13,7 +13,7 @@ __all__ = ["TrainingRecord"]
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """What was measured at each step of a training.
+    """The measurements at each step of a training.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class TrainingRecord:
     marks: tuple[tuple[int, str], ...] = ()
 
     def smoothed(self, count: int) -> np.ndarray:
-        """Average each loss with those before it, ``count`` in all, or as many as there are.
+        """Average each loss with the losses before it, ``count`` in all, or as many as there are.
 
         Examples
         --------
@@ -49,7 +49,7 @@ class TrainingRecord:
         losses[:steps] = self.losses
         blocks = losses.reshape(-1, count)
         # A window is the end of one block and the beginning of the next. Differences of sums over
-        # all steps would lose what is small beside one huge loss.
+        # all steps would lose small losses beside one huge loss.
         with np.errstate(all="ignore"):
             sums = blocks.cumsum(axis=1).ravel()[:steps]
             ends = blocks[:, ::-1].cumsum(axis=1)[:, ::-1].ravel()

@@ -52,8 +52,8 @@ class RecurrentSession:
         first = {name: np.array(value, order="C") for name, value in state.items()}
         second = {name: np.empty_like(value) for name, value in first.items()}
         self._arrays = [first, second]
-        # OrtValues over the memory of these arrays: what a run writes to an output is
-        # in the array at once.
+        # OrtValues over the memory of these arrays: a run writes an output directly
+        # to the array.
         self._values: list[_Values] = [as_ortvalues(first), as_ortvalues(second)]
         self._results = {name: np.empty((), dtype) for name, dtype in results.items()}
         self._result_values = as_ortvalues(self._results)

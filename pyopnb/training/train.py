@@ -115,7 +115,7 @@ def train(
     resume : path or bool, optional
         The checkpoint to continue from, with the same model, data and optimizer; the steps equal
         an uninterrupted training, to the bit on the same machine. True takes
-        ``checkpoint``, and begins anew if it is not there.
+        ``checkpoint``, and starts from the beginning if it is not there.
     progress : bool
         Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line
         of text on a terminal.

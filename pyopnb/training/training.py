@@ -145,7 +145,7 @@ class Training(Comparable):
 
     @property
     def record(self) -> TrainingRecord:
-        """Copy what was measured at each step."""
+        """Copy the measurements at each step."""
         with self._standing:
             reached = self._reached
             return TrainingRecord(

@@ -45,7 +45,7 @@ class ATen:
         return None if entry is None else entry.op_class()
 
     def _by_torch(self, inputs):
-        """Call the function; what no attribute names are the inputs in their order."""
+        """Call the function; arguments without an attribute are the inputs in their order."""
         try:
             torch = importlib.import_module("torch")
         except ModuleNotFoundError as error:
@@ -70,7 +70,7 @@ class ATen:
     lowered_finite = True
 
     def lowered(self, *inputs):
-        # What torch alone computes has no form.
+        # Functions that torch alone computes have no form.
         function = self._in_numpy(inputs)
         if not hasattr(function, "lowered"):
             raise NotImplementedError(f"{self.operator} of torch")
@@ -82,7 +82,7 @@ def _convert(torch, value, declared):
     if value is None:
         return None
     if "Tensor" in declared:
-        # torch may write into what it is given, and the input is the runtime's.
+        # torch may write into its arguments, and the input belongs to the runtime.
         return torch.from_numpy(np.array(value))
     if "List" in declared:
         return value.tolist()

@@ -34,7 +34,7 @@ class grid_sampler:
 
 
 def _of_mmdeploy(*modes):
-    # aten's numbers of the modes are those that mmdeploy passes on.
+    # mmdeploy passes on the numbers of the modes in aten.
     numbers = [int(item_of(mode, 0)) for mode in modes]
     if not set(numbers) <= {0, 1, 2}:
         raise ValueError(f"modes: expected 0, 1 or 2, got {numbers}")

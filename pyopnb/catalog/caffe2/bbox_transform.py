@@ -1,4 +1,4 @@
-"""BBoxTransform of Caffe2, which applies what the box head of detectron2 predicts.
+"""BBoxTransform of Caffe2, which applies the predictions of the box head of detectron2.
 
 Defined in pytorch/pytorch v1.13.1, caffe2/operators/bbox_transform_op.cc. Differs: turned boxes are
 refused. Tested against a loop by its definition, to 1e-4.

@@ -10,7 +10,7 @@ NAMES = ("org.pytorch._caffe2::CollectRpnProposals",)
 
 
 class CollectRpnProposals:
-    """Merge the regions of all levels and keep those with the best scores.
+    """Merge the regions of all levels and keep the ones with the best scores.
 
     The first half of the inputs are the regions of each level, the second half their scores.
     """

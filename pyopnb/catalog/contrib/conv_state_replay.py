@@ -26,7 +26,7 @@ class ConvStateReplay:
         inputs = inputs.reshape(batch, capacity, channels)[:, :kept].swapaxes(1, 2)
         # As many old elements leave at the front as inputs come in at the end.
         moved = np.concatenate([history, inputs], axis=2)[:, :, kept:]
-        # What surrounds the destination's view stays as it was.
+        # Memory around the destination's view stays as it was.
         replayed = destination.copy()
         replayed[starts[1] : starts[1] + history_size] = moved.ravel()
         return replayed

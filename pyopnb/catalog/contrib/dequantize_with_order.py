@@ -26,7 +26,7 @@ class DequantizeWithOrder:
 
     def compute(self, x, scale):
         matrix = x.astype(np.float32) * scale
-        # Elements are scaled alike, so that only their order is to be changed.
+        # Elements are scaled alike, so that only their order changes.
         matrix = from_order(matrix, self.orders[0])
         result = to_order(matrix, self.orders[1])
         return result.astype(self.dtype)

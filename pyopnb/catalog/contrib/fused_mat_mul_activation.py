@@ -43,7 +43,7 @@ class FusedMatMulActivation:
         for array, (transposes, moves_batch) in zip((a, b), self.transposes, strict=True):
             matrix = array.astype(wide)
             if moves_batch:
-                # The first axis goes behind the batch's.
+                # The first axis goes after the batch's.
                 matrix = np.moveaxis(matrix, 0, -2)
             factors.append(np.swapaxes(matrix, -1, -2) if transposes else matrix)
         # The activation sees the scaled product before it is rounded.

@@ -39,7 +39,7 @@ class GatedDeltaNetStateReplay:
         head_keys = np.arange(heads) * key_heads // heads
         for step in range(kept):
             state = state * decay[step] + key[step][head_keys] * delta[step]
-        # What surrounds the destination's view stays as it was.
+        # Memory around the destination's view stays as it was.
         replayed = destination.copy()
         replayed[destination_start : destination_start + size] = state.ravel()
         return replayed

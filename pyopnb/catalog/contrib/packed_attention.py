@@ -1,7 +1,7 @@
 """PackedAttention of com.microsoft, the attention of a batch of sentences without its padding.
 
 Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version
-1. It stands between RemovePadding and RestorePadding. Tested against the ONNX Runtime Attention on
+1. It comes between RemovePadding and RestorePadding. Tested against the ONNX Runtime Attention on
 a sentence at a time, to 1e-5 (float32).
 """
 

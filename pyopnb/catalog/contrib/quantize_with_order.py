@@ -23,6 +23,6 @@ class QuantizeWithOrder:
 
     def compute(self, x, scale):
         matrix = quantize(widen(x), scale)
-        # Elements are quantized alike, so that only their order is to be changed.
+        # Elements are quantized alike, so that only their order changes.
         matrix = from_order(matrix, self.orders[0])
         return to_order(matrix, self.orders[1])

@@ -129,7 +129,7 @@ def _both_windows_form(x: TensorType, output_size: TensorType) -> str:
 
 
 def adaptive_means_form(x: TensorType, output_size: TensorType) -> str:
-    """Write what `means_adaptively` does: two products with matrices of equal shares."""
+    """Write `means_adaptively` as two products with matrices of equal shares."""
     return f"""(x, output_size) => (y) {{
         {_both_windows_form(x, output_size)}
         row_in = Cast<to = {wide(x)}>(row_is_in)

@@ -91,7 +91,7 @@ def attend_heads(
         logits = None
     else:
         logits = sink[:, None, None]
-    # Heads stand side by side in the result.
+    # Heads are side by side in the result.
     attended = softmax(scores, logits) @ value
     return attended.swapaxes(0, 1).reshape(query.shape[1], -1)
 
@@ -147,7 +147,7 @@ def causal_window(
     positions : ndarray
         int[S].
     is_causal : bool
-        Whether a query sees no key behind its own position.
+        Whether a query sees no key after its own position.
     window : int
         How many keys up to its own a query sees; all of them if it is not positive.
     """

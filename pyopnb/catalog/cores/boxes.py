@@ -26,7 +26,7 @@ __all__ = [
 
 
 def boxes_by_class(boxes: np.ndarray, scores: np.ndarray, numbers: int = 4) -> np.ndarray:
-    """Give boxes an axis for the classes, which those that all classes share may lack.
+    """Give boxes an axis for the classes, which boxes for all classes may lack.
 
     Parameters
     ----------

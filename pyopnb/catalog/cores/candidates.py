@@ -21,7 +21,7 @@ def raw_threshold(threshold: float, dtype: Any, *, is_logit: bool) -> float:
     """
     raw = np.float32(threshold)
     if is_logit:
-        # Of 0, 1 and more: the lowest number, and what no score reaches.
+        # Of 0, 1 and more: the lowest number, and a number that no score reaches.
         with np.errstate(divide="ignore", invalid="ignore"):
             raw = np.log(raw / (1 - raw))
     return float(raw.astype(dtype))
@@ -53,7 +53,7 @@ def best_candidates(
     positions = np.flatnonzero(is_candidate)
     values = scores.ravel()[positions]
     if len(values) > most:
-        # Only what can be among the best is sorted, with all that are as good as the last of them.
+        # Only candidates for the best are sorted, with all that are as good as the last of them.
         lowest = np.partition(values, -most)[-most]
         is_high = values >= lowest
         positions = positions[is_high]

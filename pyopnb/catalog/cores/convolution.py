@@ -20,7 +20,7 @@ def pads_of(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:
-    """Return what the ONNX ``auto_pad`` adds at the begin of each axis, then at the end of each."""
+    """Return the padding of the ONNX ``auto_pad`` at the begin of each axis, then at the end."""
     if auto_pad == "NOTSET":
         return list(pads)
     begins, ends = [], []

@@ -47,7 +47,7 @@ def crop_and_resize(
             coordinates.append(np.array([(low + high) * last / 2], np.float32))
     rows, columns = np.meshgrid(*coordinates, indexing="ij")
     height, width = image.shape[1:]
-    # What lies outside is not interpolated with the border, but has a value of its own.
+    # Points outside are not interpolated with the border, but have a value of their own.
     is_inside = (rows >= 0) & (rows <= height - 1)
     is_inside = is_inside & (columns >= 0)
     is_inside = is_inside & (columns <= width - 1)

@@ -41,7 +41,7 @@ def attend(
     total = np.zeros((batch, queries, heads, size), np.float32)
     for level, (height, width) in enumerate(shapes):
         start = int(level_start[level])
-        # The pixels of all levels stand one after the other.
+        # The pixels of all levels come one after the other.
         pixels = value[:, start : start + height * width].astype(np.float32)
         for image in range(batch):
             for head in range(heads):

@@ -44,7 +44,7 @@ def infer_deformed(x: TensorType, weight: TensorType, form: Mapping[str, Any]) -
     x, weight : TensorType
         Of the images and of the kernels.
     form : mapping
-        What `deformable_convolution` takes by name.
+        The keyword arguments of `deformable_convolution`.
     """
     if x.shape is None or weight.shape is None:
         return TensorType(x.dtype, None)

@@ -2,7 +2,7 @@
 
 The ONNX NonMaxSuppression suppresses boxes that overlap by more than its threshold, skips boxes
 whose score is not over its score threshold, and returns the boxes of all images and classes in one
-list. So the nodes sort the candidates, mark those that it keeps, and take the first marked ones:
+list. So the nodes sort the candidates, mark the ones that it keeps, and take the first marked ones:
 equal scores stay in the order of the input.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["best_rows_form", "limit_over", "per_class_form", "suppression_form"]
 
 
 def limit_over(iou_threshold: float, *, inclusive: bool = False) -> str:
-    """Write a threshold for the ONNX operator, which suppresses only what is above the threshold.
+    """Write a threshold for the ONNX operator, which suppresses only boxes above the threshold.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def per_class_form(
 ) -> str:
     """Write the nodes that select the best boxes of each class and then of the image.
 
-    They compute what `pyopnb.catalog.cores.per_class_nms.select_per_class` does.
+    They compute the same as `pyopnb.catalog.cores.per_class_nms.select_per_class`.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np
     Returns
     -------
     ndarray
-        ``b``, with axes of length 1 for those that it lacks.
+        ``b``, with axes of length 1 for missing ones.
 
     Raises
     ------

@@ -13,7 +13,7 @@ __all__ = ["find_activations", "infer_layer", "run_layer"]
 
 _Step = Callable[[int, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 
-# Each takes alpha and beta; the numbers are the defaults of those that it has.
+# Each takes alpha and beta; the numbers are the defaults of the ones that it has.
 _ACTIVATIONS: dict[str, tuple[Callable[..., np.ndarray], *tuple[float, ...]]] = {
     "affine": (lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
     "elu": (lambda x, alpha: np.where(x < 0, alpha * np.expm1(x), x), 1.0),
@@ -90,7 +90,7 @@ def run_layer(
     lengths : ndarray, optional
         int[B]; a sequence that has ended keeps its states, and its outputs are 0.
     states : sequence of (ndarray or None)
-        The first ones, float[D,B,H]; 0 for those that are None.
+        The first ones, float[D,B,H]; 0 where None.
     size : int
         H.
 

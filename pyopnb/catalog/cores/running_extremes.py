@@ -1,4 +1,4 @@
-"""Running maxima and minima, and where they stand."""
+"""Running maxima and minima, and their positions."""
 
 from __future__ import annotations
 

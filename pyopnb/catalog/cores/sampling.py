@@ -88,7 +88,7 @@ def nearest_up(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Interpolate between four pixels; those outside are 0.
+    """Interpolate between four pixels; pixels outside are 0.
 
     Parameters
     ----------
@@ -120,8 +120,8 @@ def bicubic(
 ) -> np.ndarray:
     """Interpolate between sixteen pixels by cubic convolution with -0.75, as torch does.
 
-    ``wrap_y`` and ``wrap_x`` bring the whole coordinates of each pixel into the image; what
-    they leave outside is 0.
+    ``wrap_y`` and ``wrap_x`` bring the whole coordinates of each pixel into the image; pixels
+    that stay outside are 0.
     """
     top = np.floor(y)
     left = np.floor(x)

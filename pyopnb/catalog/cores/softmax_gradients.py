@@ -14,7 +14,7 @@ def softmax_gradient(gradient: np.ndarray, y: np.ndarray, axis: int) -> np.ndarr
     share = widen(y)
     wide = widen(gradient)
     weighted = share * wide
-    # The sum is what the normalization gives back to each row.
+    # The sum is the part that the normalization gives back to each row.
     back = weighted.sum(axis=axis, keepdims=True)
     slope = share * (wide - back)
     return slope.astype(gradient.dtype)

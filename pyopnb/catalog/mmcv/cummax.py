@@ -1,4 +1,4 @@
-"""cummax of mmcv 1.x, the torch running maximum and where it stands.
+"""cummax of mmcv 1.x, the torch running maximum and its position.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/onnxruntime_register.cpp; of equal
 elements it is the last one, as torch has it. Tested against a loop by its definition, exactly.

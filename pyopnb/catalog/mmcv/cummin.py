@@ -1,4 +1,4 @@
-"""cummin of mmcv 1.x, the torch running minimum and where it stands.
+"""cummin of mmcv 1.x, the torch running minimum and its position.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/onnxruntime_register.cpp; of equal
 elements it is the last one, as torch has it. Tested against a loop by its definition, exactly.

@@ -74,7 +74,7 @@ class grid_sampler:
         """Bring coordinates into the image, as the padding mode says."""
         if self.padding == REFLECTION:
             coordinate = reflect(coordinate, size, align_corners=self.align_corners)
-        # What is outside stays there, and is 0.
+        # Points outside stay there, and are 0.
         if self.padding == ZEROS:
             return coordinate
         return coordinate.clip(0, size - 1)

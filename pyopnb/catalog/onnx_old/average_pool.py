@@ -41,7 +41,7 @@ class AveragePool_1:
 
     @cached_property
     def kernel(self):
-        # Version 7 has an attribute more, whose default is what this version does.
+        # Version 7 has one more attribute, whose default behaves like this version.
         return runtime_kernel(helper.make_node("AveragePool", [], ["y"], **self.attrs), {"": 7})
 
     def compute(self, x):

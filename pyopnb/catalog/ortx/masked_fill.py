@@ -14,5 +14,5 @@ class MaskedFill:
         return value.like(shape=(None,))
 
     def compute(self, value, mask):
-        # Despite its name, nothing is filled: what the mask leaves out is gone.
+        # Despite its name, nothing is filled: masked elements are gone.
         return value[mask]

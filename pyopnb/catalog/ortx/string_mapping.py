@@ -11,7 +11,7 @@ NAMES = ("ai.onnx.contrib::StringMapping",)
 
 
 class StringMapping:
-    """Look strings up in a map, and keep those that it lacks.
+    """Look strings up in a map, and keep strings that it lacks.
 
     Each line of the map is a key, a tab, and a value.
     """

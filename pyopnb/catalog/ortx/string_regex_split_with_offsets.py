@@ -31,7 +31,7 @@ class StringRegexSplitWithOffsets:
         keeper = re.compile(str(kept_delimiter.item()))
         pieces: list[tuple[str, int, int]] = []
         rows = [0]
-        # Each string starts anew, and its offsets too.
+        # Each string starts at 0 again, and its offsets too.
         for string in text.ravel():
             pieces += self._split(str(string), splitter, keeper)
             rows.append(len(pieces))

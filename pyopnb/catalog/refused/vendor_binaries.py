@@ -1,8 +1,8 @@
-"""Nodes that hold what a vendor's compiler made of a model.
+"""Nodes that hold a model from a vendor's compiler.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc (EPContext,
 Snpe), and in its example of OpenVINO's wrapper. The attribute is machine code or a graph in a
-format of the vendor, and nothing in the file says what it computes.
+format of the vendor, and nothing in the file describes its computation.
 """
 
 NAMES = (

@@ -17,5 +17,5 @@ class DropoutGrad:
         return gradient
 
     def compute(self, gradient, mask, ratio=None, training_mode=None):
-        # The mask says what the forward pass has dropped.
+        # The mask marks the elements that the forward pass has kept.
         return dropped_gradient(gradient, mask, ratio, training_mode)

@@ -11,7 +11,7 @@ NAMES = ("com.microsoft::InPlaceAccumulatorV2",)
 
 
 class InPlaceAccumulatorV2:
-    """Add a value to the accumulated sum, or begin anew with it."""
+    """Add a value to the accumulated sum, or start again with it."""
 
     def infer(self, accumulated, value, overwrite=None):
         return accumulated.like(dtype="bool", shape=(1,)), accumulated

@@ -40,7 +40,7 @@ class LayerNormalizationGrad:
         # The forward pass has saved the mean and the inverse deviation.
         normalized = centered * deviation
         scaled = slope * scale.astype(wide).reshape(1, columns)
-        # What the mean and the deviation take away again.
+        # The parts that the mean and the deviation take away again.
         along = (scaled * normalized).mean(axis=1, keepdims=True)
         shared = scaled.mean(axis=1, keepdims=True)
         remaining = scaled - shared

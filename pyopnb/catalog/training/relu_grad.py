@@ -1,7 +1,7 @@
 """ReluGrad of onnxruntime-training.
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
-version 1. The schema calls the second input X; what builds gradients passes Y, whose sign is the
+version 1. The schema calls the second input X; builders of gradients pass Y, whose sign is the
 same. Tested against its formula in NumPy, exactly.
 """
 

@@ -1,4 +1,4 @@
-"""What to write instead of NumPy functions that have no ONNX operator."""
+"""Alternatives to NumPy functions that have no ONNX operator."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Any:
         x = x.ravel()
     at = axis_of(0 if axis is None else axis, x.ndim)
     before, length, behind = x.shape[:at], x.shape[at], x.shape[at + 1 :]
-    # Tile a new axis behind the one that is repeated, and join the two.
+    # Tile a new axis after the repeated one, and join the two.
     tiled = np.tile(np.expand_dims(x, at + 1), (*[1] * (at + 1), repeats, *[1] * len(behind)))
     return tiled.reshape(*before, length * repeats, *behind)
 
@@ -154,7 +154,7 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> An
     # Adding the middle element to itself could overflow.
     middle = np.where(count % 2 == 1, low, (low + high) * 0.5)
     if may_have_nan:
-        # NaN stands last.
+        # NaN comes last.
         middle = np.where(np.isnan(_at(x, at, count - 1)), np.nan, middle)
     if not keepdims:
         middle = np.squeeze(middle, at)
@@ -236,12 +236,12 @@ def _flatnonzero(result: Any, a: Any) -> Any:
 
 @lowers(np.searchsorted)
 def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Any:
-    """Count the elements that stand before each value."""
+    """Count the elements before each value."""
     x, y = as_array(a), as_array(v)
     dtype = np.result_type(x.dtype, y.dtype)
     x, y = x.astype(dtype), y.astype(dtype)[..., None]
     before = x < y if side == "left" else x <= y
-    # NaN stands last.
+    # NaN comes last.
     if dtype.kind == "f":
         is_nan = np.isnan(y) if side != "left" else np.isnan(y) & ~np.isnan(x)
         before = before | is_nan

@@ -120,7 +120,7 @@ def _left_shift(x: Tensor, y: Tensor) -> Tensor:
 @computes(np.right_shift)
 def _right_shift(x: Tensor, y: Tensor) -> Tensor:
     divisor = _power_of_two(y, x.dtype)
-    # Div rounds toward zero, so what a shift to the right drops is taken away before.
+    # Div rounds toward zero, so the bits that a shift to the right drops are subtracted before.
     return div(sub(x, mod(x, divisor)), divisor)
 
 

@@ -298,7 +298,7 @@ def _is_everything(item: Any) -> bool:
 def _numbered(x: Tensor) -> Tensor:
     """Record the flat position of every element.
 
-    Indexing these positions with a key gives those that the key writes to.
+    Indexing these positions with a key gives the positions that the key writes to.
     """
     total = count(x.dims)
     if total is None:

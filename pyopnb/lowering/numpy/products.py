@@ -106,7 +106,7 @@ def _as_einsum(tensors: Sequence[Tensor], terms: Sequence[str], output: str) -> 
     axes = [axis for axis, letter in enumerate(output) if letter in empty]
     if not axes:
         return tensor
-    # Cut off what the padding added.
+    # Cut off the padding.
     begins = vector(*[0] * len(axes))
     ends = vector(*[-1] * len(axes))
     inputs = [tensor, begins, ends, vector(*axes)]

@@ -73,7 +73,7 @@ def _pad(
     x = tensor_of(array)
     widths = _pad_widths(pad_width, x.ndim)
     dims = _dims(result, x, pad_width)
-    # ONNX lists all widths before the axes first, and then all behind them.
+    # ONNX lists all widths at the start of the axes first, and then all at the end.
     before = [pair[0] for pair in widths]
     after = [pair[1] for pair in widths]
     wide = _without_bool(x)

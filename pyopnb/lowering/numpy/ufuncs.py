@@ -289,11 +289,12 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     return tensor
 
 
-# ---- logarithms and what else loses digits near zero ---------------------------------------------
+# ---- logarithms and others that lose digits near zero
+# ---------------------------------------------
 
 
 def _in_double(record: _Rule, x: Tensor) -> Tensor:
-    """Compute in float64 what loses precision near zero."""
+    """Compute in float64, as the function loses precision near zero."""
     return cast(record(cast(x, np.float64)), x.dtype)
 
 
@@ -358,7 +359,7 @@ def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     first = cast(x, np.float64)
     second = cast(y, np.float64)
     distance = absolute(sub(first, second))
-    # The distance of equal infinities is NaN; what equal numbers add is the logarithm of 2.
+    # The distance of equal infinities is NaN; equal numbers add the logarithm of 2.
     added = where(equal(first, second), float(np.log(2.0)), _log1p(exp(neg(distance))))
     return cast(add(maximum(first, second), added), x.dtype)
 

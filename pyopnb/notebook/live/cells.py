@@ -102,7 +102,7 @@ class LiveCells(ShellListener):
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
-        # A cell that runs again, or is deleted, no longer shows what it showed.
+        # A cell that runs again, or is deleted, no longer shows its old output.
         cells = [*(metadata.get("deletedCells") or []), metadata.get("cellId")]
         self._close([output for output, run in self._outputs.items() if run.cell in cells])
 
@@ -162,7 +162,7 @@ def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
 def _updates_later() -> bool:
     """Tell whether the front end updates outputs of cells that have ended.
 
-    Those that name the cell in a request do, and Colab.
+    Front ends that name the cell in a request do, and Colab.
     """
     return "cellId" in _metadata(get_ipython()) or lacks_extension()
 
@@ -217,7 +217,7 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    """Return what the request of the running cell says; {} in a terminal, without requests."""
+    """Return the metadata of the running cell's request; {} in a terminal, without requests."""
     if not hasattr(shell, "get_parent"):
         return {}
     return (shell.get_parent() or {}).get("metadata") or {}

@@ -144,7 +144,7 @@ class Interact(LiveOutput):
         attrs = self.session.attrs
         for name, target in self._targets.items():
             value, attr = values[name], target.attr.name
-            # Setting an attr can rebuild the session, so only those that changed are set.
+            # Setting an attr can rebuild the session, so only changed attrs are set.
             if any(attrs[node].get(attr) != value for node in target.nodes if node in attrs):
                 self.session.set_attrs(target.where, **{attr: value})
 
@@ -158,7 +158,7 @@ class Interact(LiveOutput):
         rows = [(name, used.get(name, "")) for name in self.controls]
         return Table(("control", "value"), rows)._repr_html_()
 
-    # ---- what users call -------------------------------------------------------------------------
+    # ---- called by users -------------------------------------------------------------------------
 
     def pin(self) -> None:
         """Make the result the reference that later results are compared with."""

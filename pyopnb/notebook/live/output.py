@@ -82,7 +82,7 @@ class LiveOutput:
         self._unsubscribe = registry.subscribe(on_definition)
         weakref.finalize(self, self._unsubscribe)
 
-    # ---- what users see --------------------------------------------------------------------------
+    # ---- seen by users --------------------------------------------------------------------------
 
     @property
     def result(self) -> Result | None:
@@ -95,7 +95,7 @@ class LiveOutput:
 
     @property
     def error(self) -> BaseException | None:
-        """Return what the last run raised."""
+        """Return the exception of the last run."""
         self.wait()
         return self._state.run.error if self._state.run else None
 
@@ -171,7 +171,7 @@ class LiveOutput:
             self._worker.interrupt()
 
     def close(self) -> None:
-        """Never run again. What is displayed stays, without controls."""
+        """Never run again. The display stays, without controls."""
         self._unsubscribe()
         self._cells.release(self)
         locked(self._lock, self._close)

@@ -54,14 +54,14 @@ def report(
     Parameters
     ----------
     baseline : str
-        What the last run is compared with.
+        The run with which the last one is compared.
     running : float
         When the run in flight began; 0 if none is.
     colors : SteadyColors, optional
         Of an output that is drawn many times, and must not jump.
     """
     parts = list(_parts(state, baseline, ended, running, colors))
-    # What the user's own function makes has the size that it has.
+    # The result of the user's own function keeps its size.
     most = MAX_BYTES
     if state.good is not None and state.good.shown is not None:
         most += len(state.good.shown.html.encode())
@@ -79,7 +79,7 @@ def _parts(
     run, good, before = state.run, state.good, state.before
     if run is None:
         return
-    # The head says what ran, so that two outputs can be told apart in the saved notebook.
+    # The head names the model, so that two outputs can be told apart in the saved notebook.
     head = _head(run)
     if ended:
         head += " · ended"

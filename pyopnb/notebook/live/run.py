@@ -39,7 +39,7 @@ class Run:
     ended : float
         As `time.time` gives it.
     shown : Shown or None
-        What the user's function made of the result.
+        The user function's view of the result.
     """
 
     versions: Mapping[str, Version]
@@ -117,7 +117,7 @@ def run_session(
     options : RunOptions
         Set ``terminate`` in them to stop the run.
     view : callable, optional
-        Returns what to show of the result. If it raises, the run counts as one that raised.
+        Returns the object to show for the result. If it raises, the run counts as one that raised.
     """
     # The versions are taken before the run, which uses them to its end.
     versions = {}

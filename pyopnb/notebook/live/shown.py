@@ -1,4 +1,4 @@
-"""What a user's function makes of a result, as HTML and text that stay in the saved notebook."""
+"""The view of a result by a user's function, as HTML and text for the saved notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shown:
 
 
 def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
-    """Call a function with a result, and display what it returns.
+    """Call a function with a result, and display the returned object.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     value = view(result)
     drawn = sorted(_pyplot_numbers() - before)
     if drawn:
-        # It drew with pyplot, and what such a function returns is only a part of its figure.
+        # It drew with pyplot, and such a function returns only a part of its figure.
         pyplot = sys.modules["matplotlib.pyplot"]
         pictures = [_picture(pyplot.figure(number)) for number in drawn]
         # Left open, the figures would be shown again below the next cell.
         for number in drawn:
             pyplot.close(number)
         return Shown("".join(picture.html for picture in pictures), pictures[0].text)
-    # Axes and what is drawn in them know their figure.
+    # Axes and the artists in them know their figure.
     figure = getattr(value, "figure", value)
     if hasattr(figure, "savefig"):
         return _picture(figure)

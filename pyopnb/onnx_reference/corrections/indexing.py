@@ -93,7 +93,7 @@ def pad(data: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str)
     margins = [(0, 0)] * data.ndim
     for number, axis in enumerate(range(data.ndim) if axes is None else axes.tolist()):
         begin, end = int(begins[number]), int(ends[number])
-        # What is taken away is not repeated on the other side.
+        # Removed elements are not repeated on the other side.
         kept = slice(max(0, -begin), max(0, data.shape[axis] - max(0, -end)))
         data = data[(slice(None),) * (axis % data.ndim) + (kept,)]
         margins[axis] = (max(0, begin), max(0, end))

@@ -49,7 +49,7 @@ def average_pool(x: np.ndarray, *, count_include_pad: int = 0, **attrs: Any) -> 
     windows = Windows.of(x, **attrs)
     sums = windows.elements(widen(x), 0).sum(axis=-1)
     if count_include_pad:
-        # What ceil_mode adds beyond the padding does not count.
+        # Elements that ceil_mode adds beyond the padding do not count.
         parts = zip(windows.begins, windows.sizes, windows.ends, strict=True)
         sizes = [sum(part) for part in parts]
         windows = replace(windows, sizes=sizes, begins=[0] * len(sizes))

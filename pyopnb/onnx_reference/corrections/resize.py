@@ -144,7 +144,7 @@ def _coordinates(mode: str, axis: _Axis) -> Any:
 
 
 def _nearest(mode: str, coordinates: Any, is_smaller: bool) -> Any:
-    """Round coordinates; the simple mode is what version 10 leaves open and ONNX Runtime does."""
+    """Round coordinates; version 10 leaves the mode open, and the simple one is ONNX Runtime's."""
     roundings: dict[str, Callable[[Any], Any]] = {
         "ceil": np.ceil,
         "floor": np.floor,

@@ -110,7 +110,7 @@ def corrected_operators() -> frozenset[tuple[str, str]]:
 def correction_of(
     schema: Any, attributes: Mapping[str, AttributeProto], outputs: int
 ) -> Callable[..., tuple[Any, ...]] | None:
-    """Return what runs an operator instead of the onnx class; None if that class is correct."""
+    """Return the correction that replaces the onnx class; None if that class is correct."""
     if (schema.domain, schema.name) not in corrected_operators():
         return None
     values = {}

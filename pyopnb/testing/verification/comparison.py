@@ -47,14 +47,14 @@ class Disagreement:
 
 @dataclass
 class Verification:
-    """What a verification found.
+    """The result of a verification.
 
     Attributes
     ----------
     left_out : list of str
         The inputs that the original refused.
     errors : list of (Trial, Exception)
-        Those on which only the converted function raised.
+        Inputs on which only the converted function raised.
     """
 
     left_out: list[str] = field(default_factory=list)
@@ -136,7 +136,7 @@ def verify(
         try:
             results = run(converted, trial.inputs)
         except Exception as error:
-            # What runtimes raise has no common base class.
+            # Exceptions of runtimes have no common base class.
             verification.errors.append((trial, error))
             continue
         verification.disagreement = _disagreement(judge, trial, expected, results)

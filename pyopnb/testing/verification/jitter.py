@@ -1,4 +1,4 @@
-"""Arrays whose functions round otherwise than NumPy's, as another library's do.
+"""Arrays whose functions round differently from NumPy, as in another library.
 
 A body may make much of a rounding error: it may subtract 1 from ``exp(x)``,
 or divide by a sum that cancels. Running it on such arrays shows how far two right
@@ -19,7 +19,7 @@ __all__ = ["Shares", "draw_shares", "jittered", "moved", "precision_of", "widene
 
 _UNITS = 1.5
 """How far each number is moved at most, in units in the last place: good implementations of exp,
-tanh or arcsin are off by up to 4, and what comes of a move is taken 16 times (`rounding`)."""
+tanh or arcsin are off by up to 4, and the effect of a move is taken 16 times (`rounding`)."""
 
 # IEEE 754 says what these give to the last bit, so every library agrees.
 _ROUNDED_ONCE = {"add", "subtract", "multiply", "divide", "sqrt", "square", "fmod", "remainder"}
@@ -58,7 +58,7 @@ Shares = Callable[[tuple[int, ...]], np.ndarray]
 def draw_shares(run: int) -> Shares:
     """Return how far numbers are moved in a run: all of them up, all of them down, then at random.
 
-    One of many equal numbers may stay by chance what it is in every random run, and so on
+    One of many equal numbers may by chance stay the same in every random run, and so on
     its side of an edge.
     """
     if run < 2:

@@ -197,7 +197,7 @@ class Judge:
             return np.asarray(ulps * eps * np.maximum(magnitude, _finite(sizes)) + floor)
 
     def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the original's results with its inputs, and what it calls, rounded otherwise."""
+        """Yield the original's results with inputs and called functions rounded differently."""
         ties_stay = not has_fractions(want.dtype)
         for run in range(_MOVES):
             shares = draw_shares(run)
@@ -259,7 +259,7 @@ def _in_wider_floats(array: np.ndarray) -> np.ndarray:
 
 
 def _finite(values: np.ndarray | float) -> np.ndarray:
-    """Return values with 0 in the place of NaN and infinities."""
+    """Return values with 0 in place of NaN and infinities."""
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
 
 
@@ -268,5 +268,5 @@ def _shares_by_value(wide: np.ndarray, seed: int) -> np.ndarray:
     mantissas, _ = np.frexp(wide.astype(np.float64))
     with np.errstate(invalid="ignore"):
         shares = np.abs(mantissas) * (7919.1234567 * seed) % 1
-    # Infinities and NaN stay what they are.
+    # Infinities and NaN stay the same.
     return np.nan_to_num(shares, nan=0.5)

@@ -44,7 +44,7 @@ Dims = Sequence[Sequence[int | str] | None]
 
 # Elements of the largest input: enough for ties among more than the 16 elements that a sort moves.
 _ROOMY = 400
-# How often arrays whose sizes cannot grow are drawn, and the most for those with few elements.
+# How often arrays whose sizes cannot grow are drawn, and the most if they have few elements.
 _DRAWS = 3
 _MOST_DRAWS = 8
 # The most elements of an array, so that pairs of them still fit into memory.
@@ -54,7 +54,7 @@ _SEPARATE_INPUTS = 6
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs to try, and what is special about them.
+    """Inputs to try, with a description.
 
     Attributes
     ----------

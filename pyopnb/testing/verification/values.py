@@ -106,7 +106,7 @@ def _integer_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tup
         yield "every integer of the dtype", list(range(lowest, highest + 1))
     yield "the extremes of integers", _within(extremes, lowest, highest)
     yield "small integers", _within(small, lowest, highest)
-    # Products and sums of these wrap, or leave what float32 and float64 can hold.
+    # Products and sums of these wrap, or leave the range of float32 and float64.
     powers = []
     for exponent in (4, 7, 8, 15, 16, 24, 31, 32, 53, 62):
         for power in (2**exponent, -(2**exponent)):
