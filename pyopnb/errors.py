@@ -18,6 +18,7 @@ pyopnb never wraps exceptions of your own code: they arrive unchanged, with a no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,56 @@ __all__ = [
 _SHOWN = 5
 # `Filled` lists more, as each of these is a Python node until something is done.
 _SHOWN_FILLED = 10
+
+
+_LONGEST = 200
+# Characters of each part of an error, which can list many names.
+_LONGEST_PART = 2000
+
+
+def sanitize(value: object, longest: int = _LONGEST) -> str:
+    r"""Make text from a file, a user or an array safe to print.
+
+    A long text is cut, and characters that could mislead a reader are escaped.
+
+    Parameters
+    ----------
+    longest : int
+        Characters after which the text is cut.
+
+    Returns
+    -------
+    str
+        With escapes for control characters, bidirectional marks, which can reorder a line, and
+        invisible characters.
+
+    Examples
+    --------
+    >>> sanitize("a\x1b[31mred")
+    'a\\x1b[31mred'
+    """
+    text = value if isinstance(value, str) else str(value)
+    if len(text) > longest:
+        text = f"{text[:longest]}… ({len(text)} characters)"
+    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
+        return text
+    characters = []
+    for character in text:
+        if not _is_visible(character) and character not in "\n ":
+            character = character.encode("unicode_escape").decode()
+        characters.append(character)
+    return "".join(characters)
+
+
+# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of
+# Braille: two names that differ in one of them look the same.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
 
 
 class PyopError(Exception):
@@ -75,27 +126,32 @@ class PyopError(Exception):
         got: str | None = None,
         next: str | None = None,
     ) -> None:
-        self.where = where
-        self.expected = expected
-        self.got = got
-        self.next = next
+        # Names come from files and from users, so what any part says is safe to print.
+        self.where = sanitize(where, _LONGEST_PART)
+        self.expected = _sanitized(expected)
+        self.got = _sanitized(got)
+        self.next = _sanitized(next)
         # All messages have one form: where, what was expected, what it got, what to type next.
         facts = []
-        if expected:
-            facts.append(f"expected {expected}")
-        if got:
-            facts.append(f"got {got}")
-        text = where
+        if self.expected:
+            facts.append(f"expected {self.expected}")
+        if self.got:
+            facts.append(f"got {self.got}")
+        text = self.where
         if facts:
-            text = f"{where}: {', '.join(facts)}."
-        elif not where.endswith((".", "!", "?")):
-            text = f"{where}."
-        if next:
-            text += f" Try: {next}"
+            text += f": {', '.join(facts)}."
+        elif not text.endswith((".", "!", "?")):
+            text += "."
+        if self.next:
+            text += f" Try: {self.next}"
         super().__init__(text)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (type(self), self.where, self.expected, self.got, self.next)
+
+
+def _sanitized(part: str | None) -> str | None:
+    return None if part is None else sanitize(part, _LONGEST_PART)
 
 
 def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:

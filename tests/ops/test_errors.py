@@ -37,29 +37,51 @@ def test_errors_cross_processes(cls, again):
     )
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "\x00",
-        "\x1b",
-        "\r",
-        "\x7f",
-        "\x9b",
-        "\u202e",
-        "\u2066",
-        "\u200b",
-        "\u2028",
-        "\ud800",
-        "\ufeff",
-        "\t",
-    ],
-)
+BAD = [
+    "\x00",
+    "\x1b",
+    "\r",
+    "\x7f",
+    "\x9b",
+    "\u202e",
+    "\u2066",
+    "\u200b",
+    "\u2028",
+    "\ud800",
+    "\ufeff",
+    "\t",
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_shown_lets_no_control_or_bidirectional_character_through(bad):
     text = sanitize(f"a{bad}b")
     assert bad not in text
     assert text.isprintable()
     assert text == f"a{bad.encode('unicode_escape').decode()}b" or bad == "\ud800"
     text.encode()
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("bad", BAD)
+def test_errors_let_no_such_character_through_in_any_part(cls, bad):
+    name = f"a{bad}b"
+    error = cls(f"node '{name}'", expected=name, got=f"got {name}", next=f"x[{name}]")
+    for text in (str(error), error.where, error.expected, error.got, error.next):
+        assert text.isprintable(), text
+
+
+def test_errors_cut_each_part_of_a_hostile_length():
+    long = "x" * 10**6
+    error = PyopError(long, expected=long, got=long, next=long)
+    assert len(str(error)) < 10_000
+    assert str(error).count("… (1000000 characters)") == 4
+
+
+def test_parts_that_say_nothing_are_left_out():
+    error = PyopError("op a::B", got="")
+    assert (error.expected, error.got, error.next) == (None, "", None)
+    assert str(error) == "op a::B."
 
 
 @hide_internal_frames

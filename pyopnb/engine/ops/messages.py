@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
-from pyopnb.errors import PyopError
+from pyopnb.errors import PyopError, sanitize
 
 __all__ = [
     "closest",
@@ -25,54 +24,8 @@ __all__ = [
     "suggest_key",
 ]
 
-_LONGEST = 200
 # How many keys are listed if a key resembles none of them.
 _FEW = 3
-
-
-def sanitize(value: object, longest: int = _LONGEST) -> str:
-    r"""Make text from a file, a user or an array safe to print.
-
-    A long text is cut, and characters that could mislead a reader are escaped.
-
-    Parameters
-    ----------
-    longest : int
-        Characters after which the text is cut.
-
-    Returns
-    -------
-    str
-        With escapes for control characters, bidirectional marks, which can reorder a line, and
-        invisible characters.
-
-    Examples
-    --------
-    >>> sanitize("a\x1b[31mred")
-    'a\\x1b[31mred'
-    """
-    text = value if isinstance(value, str) else str(value)
-    if len(text) > longest:
-        text = f"{text[:longest]}… ({len(text)} characters)"
-    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
-        return text
-    characters = []
-    for character in text:
-        if not _is_visible(character) and character not in "\n ":
-            character = character.encode("unicode_escape").decode()
-        characters.append(character)
-    return "".join(characters)
-
-
-# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of
-# Braille: two names that differ in one of them look the same.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-
-def _is_visible(character: str) -> bool:
-    return character.isprintable() and not _INVISIBLE.match(character)
 
 
 def sanitize_source(source: str) -> str:
