@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
-from pyopnb.display.model_boxes import GraphStyle
 from pyopnb.display.model_info import Scope, attrs_of, constant_text, title_of
 from pyopnb.engine.ops.messages import one_line, plural, sanitize
 from pyopnb.engine.ops.text_table import Table
@@ -18,24 +17,15 @@ _MOST, _HEAD, _TAIL = 25, 18, 7
 _MOST_ENDS = 8
 # A longer line is cut after this many characters.
 _LONGEST = 120
-_SIGNS = {"": " ", "added": "+", "removed": "-", "changed": "~"}
 
 
-def model_text(title: str, scope: Scope, style: GraphStyle) -> str:
-    """Write a graph in at most 30 lines.
-
-    Parameters
-    ----------
-    title : str
-        The first line.
-    style : GraphStyle
-        Its marks become signs before the nodes, its values numbers after them.
-    """
+def model_text(title: str, scope: Scope) -> str:
+    """Write a graph in at most 30 lines, the first of them a title."""
     signature = f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"
     nodes = scope.nodes
     if len(nodes) > _MOST:
         nodes = nodes[:_HEAD] + nodes[-_TAIL:]
-    rows = [_row(scope, node, style) for node in nodes]
+    rows = [_row(scope, node) for node in nodes]
     if len(nodes) < len(scope.nodes):
         omitted = plural(len(scope.nodes) - len(nodes), "node")
         rows.insert(_HEAD, (f"  … {omitted} more", ""))
@@ -54,18 +44,16 @@ def _ends(scope: Scope, names: Sequence[str]) -> str:
     return one_line(", ".join(texts))
 
 
-def _row(scope: Scope, node: NodeProto, style: GraphStyle) -> tuple[str, str]:
+def _row(scope: Scope, node: NodeProto) -> tuple[str, str]:
     """Write a node and the types of its outputs."""
     outputs = ", ".join(sanitize(name, 30) or "_" for name in node.output)
     inputs = ", ".join(_input(scope, name) for name in node.input)
-    words = [_SIGNS.get(style.marks.get(id(node), ""), "*")]
     call = f"{title_of(node)}({inputs})"
-    words.append(f"{outputs} = {call}" if outputs else call)
-    words.append(attrs_of(node, scope.info.operator(node)[1]))
+    if outputs:
+        call = f"{outputs} = {call}"
+    words = [f"  {call}", attrs_of(node, scope.info.operator(node)[1])]
     for title, body in scope.info.bodies(node):
         words.append(f"{title}: {plural(len(body.node), 'node')}")
-    if id(node) in style.values:
-        words.append(f"[{style.values[id(node)]:.3g}]")
     types = ", ".join(filter(None, map(scope.type_of, node.output)))
     return sanitize(" ".join(filter(None, words)), _LONGEST), sanitize(types, _LONGEST)
 

@@ -123,7 +123,7 @@ def view_model(
     return View(
         proto,
         title,
-        model_text(title, main, style),
+        model_text(title, main),
         join(parts, room),
         draw=lambda: draw(graph),
         canvas=_canvas(proto, scopes.values(), style),
