@@ -224,7 +224,7 @@ def missing(
     """
     conversion = _converted(example_of(module, args, kwargs, dynamic_shapes))
     note_holes(conversion.model, conversion.holes)
-    return Report(conversion.model, {})
+    return Report(conversion.model)
 
 
 def _converted(example: Example) -> Conversion:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from pyopnb.display.show import show
-from pyopnb.engine.models.nodes import first_output, nodes_in
+from pyopnb.engine.models.nodes import nodes_in
 from pyopnb.engine.ops.messages import hide_internal_frames, plural
 from pyopnb.engine.ops.text_table import Table
 from pyopnb.onnx_reference.skeleton import skeleton
 from pyopnb.torch.calls import op_name
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.sizes import FixedSize
-from pyopnb.traces.profiling import profile
 
 __all__ = ["Report", "StandIns", "metadata_of", "note_holes", "report"]
 
@@ -26,9 +23,6 @@ _NOTE = "pyopnb.torch."
 
 # Metadata that the exporter writes at each node.
 _STACK_TRACE, _SCOPES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes"
-
-# So many runs tell how the time is divided.
-_RUNS = 20
 
 
 class StandIns(UserWarning):
@@ -66,7 +60,7 @@ class StandIns(UserWarning):
         if self.holes:
             nodes = plural(len(self.holes), "Python node")
             parts.append(f"{nodes}, run by torch: {_some(self.holes)}")
-            parts.append("pyopnb.torch.report(model) has the table, a picture and the cells")
+            parts.append("pyopnb.torch.report(model) has the table and the cells")
         return "; ".join(parts)
 
 
@@ -115,15 +109,13 @@ def metadata_of(entry: NodeProto | ValueInfoProto) -> dict[str, str]:
 
 
 @hide_internal_frames
-def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
+def report(model: ModelProto) -> Report:
     """List the nodes of a model that run in torch, and why.
 
     Parameters
     ----------
     model : ModelProto
         A model from `export`.
-    feeds : mapping, optional
-        Feeds for some runs, which measure each node's share of the time.
 
     Returns
     -------
@@ -137,42 +129,31 @@ def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
     >>> pyopnb.torch.report(model)
     Nothing runs in torch: the exporter has every op
     """
-    shares: dict[str, float] = {}
-    if feeds is not None:
-        times = profile(model, feeds, runs=_RUNS)
-        for entry in times.nodes:
-            for name in entry.outputs:
-                shares[name] = times.share(entry.totals)
-    return Report(model, shares)
+    return Report(model)
 
 
 class Report(Sequence[Hole]):
-    """The nodes of a model that run in torch, as a table and as a picture; false if there are none.
+    """The nodes of a model that run in torch, as a table; false if there are none.
 
     Attributes
     ----------
     cells : dict of str to str
         For each op (``torch.aten::inverse``), the text of a ``%%pyop`` cell to write it yourself.
-    shares : list of (float or None)
-        Each node's share of the time of a run, if that was measured.
     """
 
-    def __init__(self, model: ModelProto, shares: Mapping[str, float]) -> None:
-        self._model = model
-        self._holes: dict[str, Hole] = {}
+    def __init__(self, model: ModelProto) -> None:
+        self._rows: list[Hole] = []
         self.cells: dict[str, str] = {}
         for node in nodes_in(model.graph):
             metadata = metadata_of(node)
             if f"{_NOTE}op" not in metadata:
                 continue
             notes = {name: metadata.get(f"{_NOTE}{name}", "") for name in _NOTES}
-            self._holes[first_output(node)] = Hole(**notes)
+            self._rows.append(Hole(**notes))
             # One cell an op, with the types of its first call.
             op = f"{node.domain}::{node.op_type}"
             if op not in self.cells:
                 self.cells[op] = skeleton(model, node)
-        self._rows = list(self._holes.values())
-        self.shares = [shares.get(name) for name in self._holes]
 
     def __getitem__(self, place: Any) -> Any:
         return self._rows[place]
@@ -180,28 +161,12 @@ class Report(Sequence[Hole]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @cached_property
-    def picture(self) -> Any:
-        """Draw the model with the nodes in torch colored.
-
-        The color shows their share of the time if that was measured.
-        """
-        colors, notes = {}, {}
-        for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):
-            colors[name] = 1.0 if share is None else 100 * share
-            notes[name] = f"\n{hole}"
-        legend = "in torch" if None in self.shares else "% of the time, in torch"
-        return show(self._model, colors=colors, notes=notes, legend=legend)
-
     def _table(self) -> Table:
         head = ["op", "in", "called in", "types", "reason", "to have it in ONNX"]
         rows = []
-        for hole, share in zip(self._rows, self.shares, strict=True):
+        for hole in self._rows:
             remedy = hole.remedy or "an op of yours: its cell"
-            row = [hole.op, hole.path, hole.line, hole.types, hole.reason, remedy]
-            rows.append(row if share is None else [*row, f"{100 * share:.1f} %"])
-        if rows and len(rows[0]) > len(head):
-            head.append("share of the time")
+            rows.append([hole.op, hole.path, hole.line, hole.types, hole.reason, remedy])
         return Table(head, rows, "Nothing runs in torch: the exporter has every op")
 
     def __repr__(self) -> str:

@@ -1,7 +1,6 @@
 """What `export` and `missing` say of the calls that run in torch, and what replaces them."""
 
 import pickle
-import re
 import warnings
 
 import numpy as np
@@ -72,12 +71,12 @@ class Decides(nn.Module):
         return -x
 
 
-def test_the_report_has_a_row_for_each_node_with_its_time(example):
+def test_the_report_has_a_row_for_each_node(example):
     with pytest.warns(pyopnb.torch.StandIns):
         model = pyopnb.torch.export(Blocks().eval(), (example,), input_names=["x"])
     # It is read from the model, of which the file knows as much.
     read = onnx.load_model_from_string(model.SerializeToString())
-    report = pyopnb.torch.report(read, {"x": example.numpy()})
+    report = pyopnb.torch.report(read)
     assert [hole.path for hole in report] == [
         *["first (Inverse)"] * 2,
         *["second (Inverse)"] * 2,
@@ -87,18 +86,10 @@ def test_the_report_has_a_row_for_each_node_with_its_time(example):
     assert report[1].line.endswith("left=False) + y`")
     assert report[4].remedy == "torch.cond, or torch.where"
     assert "a branch that a tensor's values decide" in report[4].reason
-    assert all(0 < share < 1 for share in report.shares)
-    assert sum(report.shares) <= 1
     assert report.cells["torch.aten::inverse"].startswith("%%pyop -d torch.aten")
     assert len([op for op in report.cells if op.startswith("torch.pyopnb_part::Decides")]) == 1
     table = repr(report)
-    assert "share of the time" in table.splitlines()[0]
     assert "torch.cond" in table.splitlines()[-1]
-    colored = set()
-    for line in str(report.picture).splitlines():
-        if re.search(r" \[\d", line):
-            colored.add("torch." in line)
-    assert colored == {True}
 
 
 def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):
