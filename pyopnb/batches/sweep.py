@@ -110,7 +110,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         InputError
             A run raised or was not made, or the shapes differ.
         """
-        # A run that raised leaves a hole, which no array of numbers has.
+        # A run that raised leaves a hole, and an array of numbers cannot have one.
         arrays = [run.result[output] for run in self.runs if run.result is not None]
         shapes = {np.shape(array) for array in arrays}
         count = math.prod(self.shape)
@@ -307,7 +307,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
 KIND = WorkKind("pyopnb.batches.sweep", "run", "runs", _begin, _ready)
 
 
-# ---- what is varied
+# ---- varied values
 
 
 def _is_varied_feed(value: Any, type: TensorType | None) -> bool:

@@ -18,7 +18,7 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True)
 class ArrayLook:
-    """The options of `pyopnb.show` that arrays have.
+    """The options of `pyopnb.show` for arrays.
 
     Attributes
     ----------

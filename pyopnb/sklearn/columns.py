@@ -20,7 +20,7 @@ class Columns:
     form : str
         ``array``, ``table`` (of pandas), ``sparse`` (a CSR matrix) or ``list`` (of texts).
     dtypes : tuple of str
-        As NumPy or pandas write them: one, or one a column of a table.
+        As NumPy or pandas write them: one, or one for each column of a table.
     names : tuple of str
         The names of a table's columns.
     """
@@ -46,7 +46,7 @@ class Columns:
         return cls(form, (dtype,))
 
     def join(self, inputs: Sequence[np.ndarray]) -> Any:
-        """Put tensors, each of one column or several, together to that form."""
+        """Combine tensors, each of one or more columns, into that form."""
         if self.form == "table":
             return self._table(inputs)
         (dtype,) = self.dtypes

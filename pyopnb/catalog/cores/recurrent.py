@@ -34,7 +34,7 @@ def find_activations(
 ) -> list[Callable[[np.ndarray], np.ndarray]]:
     """Return the activations of a layer.
 
-    Those that have alpha or beta take the next number of the list, or their default where the list
+    Activations with alpha or beta take the next number of the list, or their default where the list
     has ended.
 
     Raises

@@ -202,7 +202,7 @@ class _Array:
 
     @cached_property
     def sample(self) -> tuple[float, ...]:
-        """Return the largest element and the first few, of floats."""
+        """Return the largest element and the first few of a float array."""
         if self.array.dtype.kind != "f":
             return (0.0,)
         peak = np.abs(self.array).max(initial=0.0)

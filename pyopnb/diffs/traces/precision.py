@@ -1,7 +1,7 @@
 """The coarsest dtype on the way to each tensor of a graph.
 
 Rounding in float16 persists in later float32 tensors: between two runs that round in different
-places, they agree to float16's precision only.
+places, they only agree to the precision of float16.
 """
 
 from __future__ import annotations

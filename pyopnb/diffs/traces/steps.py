@@ -81,12 +81,12 @@ class ComparedTensor:
     def introduced(self) -> bool:
         """Tell whether b's node by itself exceeds the tolerance.
 
-        It must do so by much more than isolation is off b's own runs.
+        Its error must be much larger than the difference between isolation and b's own run.
         """
         if self.alone is None or self.alone.ok:
             return False
-        # ONNX Runtime may run a node otherwise in the graph than alone: that is no fault of the
-        # node.
+        # ONNX Runtime may run a node differently in the graph than alone: that is no fault of
+        # the node.
         offset = max(map(largest_error, self.own), default=0.0)
         return not math.isinf(offset) and largest_error(self.alone) >= AMPLIFIES * offset
 
@@ -155,7 +155,7 @@ class ComparedStep:
     def inconclusive(self) -> bool:
         """Tell whether isolation exceeds the tolerance but proves nothing.
 
-        It is then as far off from the node's own runs.
+        The result in isolation then differs as much from the node's own runs.
         """
         if any(tensor.introduced for tensor in self.outputs):
             return False
@@ -182,9 +182,9 @@ class ComparedStep:
     def verdict(self) -> str:
         """Say how the node changes the difference between the runs.
 
-        - ``origin``: in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES`
-          times as far off as isolation is from each run's own record; or its inputs are the same
-          in both runs and its outputs are not,
+        - ``origin``: in isolation on the inputs of a, its error is over the tolerance, and
+          `AMPLIFIES` times the difference between isolation and each run's own record; or its
+          inputs are the same in both runs and its outputs are not,
         - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is
           `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,

@@ -24,7 +24,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Definition(NamedTuple):
-    """A definition that `pyop` has checked and not carried out, as `Registry.define` takes it."""
+    """A definition that `pyop` has checked but not made: the arguments of `Registry.define`."""
 
     cls: type
     name: str
@@ -113,7 +113,7 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None) -> Any:
         )
 
     def define(cls: _Class) -> _Class:
-        source = class_source(cls) if isinstance(cls, type) else None  # it is refused
+        source = class_source(cls) if isinstance(cls, type) else None  # define_op refuses others
         define_op(
             cls,
             name if isinstance(name, str) else None,
@@ -134,7 +134,7 @@ def define_op(
     source: str | None,
     module: str | None = None,
 ) -> None:
-    """Define an op; in a file whose definitions are collected, check it and add it to these.
+    """Define an op, or only check and collect it while a file runs.
 
     Parameters
     ----------

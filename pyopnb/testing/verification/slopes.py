@@ -64,7 +64,7 @@ class Point:
     parts : dict of str to slice
         By name its elements in the vectors.
     x, gradient : ndarray
-        The elements, and what the gradients say of them.
+        The elements, and their gradients.
     sizes : ndarray
         How far a step of 1 moves each element.
     """
@@ -108,7 +108,7 @@ class GradientJudge:
         self._tolerance = TOLERANCES[dtype.name].gradient
         # A longer step loses more to the third derivative, a shorter one more to rounding.
         self._step = 2 * self._precision ** (1 / 3)
-        # What differences of subnormal numbers cannot tell.
+        # The error of differences of subnormal numbers.
         self._smallest = float(np.finfo(dtype).tiny) / self._precision
         self._random = np.random.default_rng(0)
 
