@@ -239,7 +239,9 @@ class _TracedRun:
         constants = constants_behind(source, unserved)
         kept = []
         for info in source.proto.graph.output:
-            if info.name not in unserved and info.name not in constants:
+            # The outputs of the user's model stay, since no run is without outputs.
+            is_kept = info.name not in constants or info.name in state.feeds.outputs
+            if info.name not in unserved and is_kept:
                 kept.append(info)
         del source.proto.graph.output[:]
         source.proto.graph.output.extend(kept)

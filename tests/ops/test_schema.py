@@ -329,6 +329,8 @@ def taken(kind, value):
         ("int", 3, 3),
         ("float", 1.5, 1.5),
         ("float", 2, 2.0),
+        ("int", True, 1),
+        ("float", False, 0.0),
         ("bool", 1, True),
         ("bool", True, True),
         ("str", b"\xc3\xa9", "é"),
@@ -350,7 +352,7 @@ def test_taken(kind, value, expected):
 
 
 NOT_TAKEN = {
-    "int": [1.0, True, "1"],
+    "int": [1.0, "1"],
     "float": ["1.5", 2**53 + 1, 10**400],
     "bool": [2, "yes"],
     "str": [b"\xff", 3],

@@ -234,6 +234,20 @@ def test_what_no_attribute_can_hold_is_refused_everywhere(how, name, value):
     assert session(x=x)["y"].tolist() == [1.0]
 
 
+@pytest.mark.parametrize("value", [True, np.True_])
+@pytest.mark.parametrize("name", ["k", "f"])
+def test_a_bool_is_a_number_everywhere_as_onnx_makes_it_one(name, value):
+    pyopnb.pyop("demo::Kinds")(Kinds)
+    node = pyopnb.node("demo::Kinds", "x", "y", **{name: value})
+    model = pyopnb.model(pyopnb.node("demo::Kinds", "x", "y"), {"x": "float32[N]"}, "y")
+    session = pyopnb.Session(model)
+    session.set_attrs(**{name: value})
+    of_node = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, "y"))
+    for one in (session, of_node):
+        assert one.attrs["y"][name] == 1 and one(x=[3])["y"].tolist() == [3]
+    assert pyopnb.call("demo::Kinds", np.float32([1]), **{name: value}) == 1
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 3.4e38])
 def test_what_a_float_attribute_can_hold_is_taken(value):
     pyopnb.pyop("demo::Kinds")(Kinds)

@@ -78,7 +78,8 @@ class Attr:
     def take(self, value: Any, where: str) -> Any:
         """Convert a node's value to this attr's kind, where that loses nothing.
 
-        An int is taken for a float, 0 and 1 for a bool, text for bytes, and UTF-8 bytes for text.
+        An int is taken for a float, a bool for a number, 0 and 1 for a bool, text for bytes, and
+        UTF-8 bytes for text.
 
         Parameters
         ----------
@@ -137,7 +138,9 @@ def _convert(value: Any, kind: str) -> Any:
             raise TypeError
         item_kind = kind.removeprefix("list[").removesuffix("]")
         return [_convert(item, item_kind) for item in value]
-    # ONNX has no bool attributes: exporters write 0 and 1.
+    # ONNX has no bool attributes: exporters write 0 and 1, and onnx makes an int of a bool.
+    if kind in ("int", "float") and kind_of_value(value) == "bool":
+        value = int(value)
     if kind == "bool" and isinstance(value, int) and value in (0, 1):
         return bool(value)
     # Who writes a model by hand types 2 for 2.0. Beyond 2**53 that may be another number.

@@ -71,6 +71,18 @@ _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 _CHOOSY = frozenset(("GRU", "GridSample", "LSTM", "LpNormalization", "RNN", "StringNormalizer"))
 """Operators whose kernels refuse some attributes, or locales, when a session is made."""
 
+_UNCHECKED = frozenset(
+    (
+        "BiasDropout",
+        "BitmaskBiasDropout",
+        "BitmaskDropout",
+        "EPContext",
+        "QOrderedLayerNormalization",
+        "Snpe",
+    )
+)
+"""Operators of the runtime at which it takes any attribute."""
+
 _GUESSES = 200
 """Unknown names for which a similar one is looked up.
 
@@ -366,14 +378,14 @@ def _refusal(
 
 
 def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
-    """Report an attribute that the ONNX operator does not have, or has only in a newer version."""
-    # The runtime lets names of its own pass, and any name at some operators of its own.
+    """Report an attribute that the operator does not have, or has only in a newer version."""
+    # The runtime lets names of its own pass.
     unknown = [
         attribute.name
         for attribute in node.attribute
         if attribute.name not in operator.attributes and not attribute.name.startswith("__")
     ]
-    if not unknown or operator.domain not in _ONNX:
+    if not unknown or (operator.domain not in _ONNX and node.op_type in _UNCHECKED):
         return None
     newest = find_schema(operator.domain, node.op_type)
     if newest is not None and newest.since_version > operator.since:
@@ -384,7 +396,10 @@ def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
                     f"{operator.since} of it"
                 )
                 return Unsupported("opset too new", reason, int(newest.since_version))
-    if find_schema(operator.domain, node.op_type, operator.since) is None:
+    if (
+        operator.domain in _ONNX
+        and find_schema(operator.domain, node.op_type, operator.since) is None
+    ):
         return None
     reason = f"attr {sanitize(unknown[0])} is none that version {operator.since} of it has"
     return Unsupported(WRONG_ATTR, reason, operator.since)

@@ -25,7 +25,7 @@ from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
 from pyopnb.models.support.lacking import lacks
-from pyopnb.models.support.unsupported import MIXED, Unsupported
+from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 
 __all__ = ["explain_refusal"]
 
@@ -180,8 +180,13 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
         advice = catalog_hint(site.node)
     # The reference implementation runs all operators that ONNX defines.
     is_defined = is_unknown and schema is not None
-    if (newer or lack.kernel or is_defined) and not filled and not is_refused:
+    # The reference implementation has no version that ONNX took back.
+    in_file = find_schema(domain, site.node.op_type, lack.since)
+    is_filled = newer or (lack.kernel and not (in_file and in_file.deprecated)) or is_defined
+    if is_filled and not filled and not is_refused:
         advice = FILL
+    if lack.kind == WRONG_ATTR:
+        advice = "leave that attr out of the node"
     if not advice and lack.kind in ("no kernel for dtype", MIXED):
         advice = "a Cast before the node, to a dtype that it takes"
     return ModelError(

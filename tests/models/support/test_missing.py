@@ -17,6 +17,7 @@ from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
     newest_opset,
     newest_version,
+    operators,
 )
 from pyopnb.engine.models.versions import lower_versions
 
@@ -324,3 +325,23 @@ def test_without_optimizers_the_kernel_is_needed() -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     with pytest.raises(pyopnb.errors.ModelError, match="^the node of output 'q'"):
         pyopnb.Session(model, options)
+
+
+def test_operators_of_the_runtime_take_no_other_attribute_but_a_few() -> None:
+    unlike = []
+    for (domain, op_type), versions in operators().items():
+        operator = versions[-1]
+        if domain in ("", "ai.onnx.ml") or not operator.inputs:
+            continue
+        reads = [f"x{number}" for number in range(len(operator.inputs))]
+        makes = [f"y{number}" for number in range(len(operator.outputs))]
+        node = helper.make_node(op_type, reads, makes, domain=domain, zzz=1)
+        inputs = [helper.make_tensor_value_info(name, 1, None) for name in reads]
+        outputs = [onnx.ValueInfoProto(name=name) for name in makes]
+        graph = helper.make_graph([node], "g", inputs, outputs)
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid(domain, operator.since)]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+        is_refused = "Unrecognized attribute: zzz" in plain_refusal(model)
+        if is_refused != any(row.kind == "wrong attr" for row in missing(model)):
+            unlike.append(f"{domain}::{op_type}")
+    assert unlike == []
