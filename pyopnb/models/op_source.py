@@ -160,6 +160,8 @@ class _ModuleText:
         cls = written_class(version.cls)
         if hasattr(cls, "_module_source"):
             self._add_module(version, str(cls._module_source(version)))
+        elif hasattr(cls, "_function_now"):
+            self._add_decorated(version, cls._function_now())
         elif self._bind(cls.__name__, cls, version.op):
             if version.source is None:
                 self.refused[cls.__name__] = (
@@ -168,6 +170,16 @@ class _ModuleText:
                 )
             else:
                 self._add_class(cls.__name__, cls, version.source)
+
+    def _add_decorated(self, version: Version, function: Any) -> None:
+        """Add the function that its decorator made the op of, unless another one runs by now."""
+        name = getattr(function, "__name__", type(function).__name__)
+        is_function = isinstance(function, types.FunctionType)
+        text = function_source(function) if is_function else None
+        if text is None or not text.startswith("@") or text not in (version.source or ""):
+            self.refused[name] = "not the function under its decorator"
+        elif self._bind(name, function, version.op):
+            self._add_function(name, function)
 
     def _add_module(self, version: Version, text: str) -> None:
         """Add the module text that a class writes itself, with its imports at the top."""

@@ -51,6 +51,11 @@ class Evaluator:
     ops : iterable of Op
         Each runs the nodes that have its name.
 
+    Attributes
+    ----------
+    computed : dict
+        The values by name that nodes without bodies have computed in the last run, if it failed.
+
     Raises
     ------
     ModelError
@@ -85,6 +90,7 @@ class Evaluator:
             )
         # The exception that the last node raised.
         self._failures: list[BaseException] = []
+        self.computed: dict[str, Any] = {}
         self._names = [info.name for info in copy.graph.output]
         sort_nodes(copy.graph)
         for node in nodes_in(copy.graph):
@@ -114,7 +120,9 @@ class Evaluator:
 
         def noted(*inputs: Any) -> Sequence[Any]:
             with self._noting(where):
-                return kernel(*inputs)
+                results = kernel(*inputs)
+            self.computed.update(zip(node.output, results, strict=False))
+            return results
 
         return noted
 
@@ -136,9 +144,11 @@ class Evaluator:
             that names the node.
         """
         self._failures.clear()
+        self.computed.clear()
         try:
             with np.errstate(all="ignore"):
                 values: dict[str, Any] = self._evaluator.run(None, dict(feeds), intermediate=True)
+            self.computed.clear()
             return values
         except Exception as error:
             # If, Loop and Scan raise another exception in its place, which says

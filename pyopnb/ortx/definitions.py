@@ -14,9 +14,9 @@ import numpy as np
 from pyopnb.engine.ops.arguments import describe
 from pyopnb.engine.ops.attr_kinds import kind_of_class
 from pyopnb.engine.ops.class_source import function_source
+from pyopnb.engine.ops.definitions import define_op
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.messages import sanitize
-from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.schema import REQUIRED, Attr
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import DefinitionError, InputError, ResultError
@@ -141,7 +141,7 @@ class Opdef:
             _dtypes(outputs, f"{where}, outputs"),
             _attrs(attrs, parameters, where),
         )
-        registry.define(cls, name, source=_source(func))
+        define_op(cls, name, opset=1, source=_source(func))
         return opdef
 
 
@@ -330,6 +330,7 @@ def _class_of(
         "__init__": __init__,
         "_attrs_declared": attrs,
         "_attrs_of": "the function",
+        "_function_now": staticmethod(lambda: opdef.body),
         "compute": compute,
     }
     return type(opdef.op_type.rpartition("::")[2] or "Op", (), members)

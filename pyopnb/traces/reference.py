@@ -21,7 +21,7 @@ from pyopnb.engine.runtime.feeds import check_feed, check_names, check_sizes, sh
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.trace import Trace, attach_trace, how_failed
 
 __all__ = ["check_feeds", "like_onnxruntime", "trace_on_reference"]
 
@@ -61,26 +61,36 @@ def trace_on_reference(
     if folder is not None:
         take_in_all(complete, folder)
     evaluator = Evaluator(complete, ops)
-    # An op may write into its inputs, and the trace keeps the feeds.
-    computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]
     selected.update(outputs)
-    values: dict[str, Any] = {}
-    for name in dict.fromkeys([*names, *outputs]):
-        # A node of an untaken branch has computed nothing.
-        if name in selected and name in computed:
-            values[name] = like_onnxruntime(computed[name])
-    trace = Trace(
-        model,
-        feeds=feeds,
-        values=values,
-        initializers=Initializers(lambda: (complete.graph.initializer, folder)),
-        versions=_versions_in(model),
-        runtime=f"onnx.reference {onnx.__version__}",
-    )
-    if not keep:
-        trace.values = {name: values[name] for name in outputs}
-    return trace
+
+    def record(computed: Mapping[str, Any], failed: str = "") -> Trace:
+        values: dict[str, Any] = {}
+        for name in dict.fromkeys([*names, *outputs]):
+            # A node of an untaken branch has computed nothing.
+            if name in selected and name in computed:
+                values[name] = like_onnxruntime(computed[name])
+        trace = Trace(
+            model,
+            feeds=feeds,
+            values=values,
+            initializers=Initializers(lambda: (complete.graph.initializer, folder)),
+            versions=_versions_in(model),
+            runtime=f"onnx.reference {onnx.__version__}",
+            failed=failed,
+        )
+        if not keep:
+            trace.values = {name: values[name] for name in outputs if name in values}
+        return trace
+
+    try:
+        # An op may write into its inputs, and the trace keeps the feeds.
+        computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
+    except Exception as error:
+        if evaluator.computed:
+            attach_trace(error, record(evaluator.computed, how_failed(error)))
+        raise
+    return record(computed)
 
 
 def _versions_in(model: ModelProto) -> dict[str, Version]:

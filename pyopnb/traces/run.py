@@ -14,8 +14,7 @@ from onnx import ModelProto, TensorProto
 
 from pyopnb.engine.models.external_data import original
 from pyopnb.engine.models.io import ModelSource, read_model
-from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.messages import one_line, sanitize
+from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.runtime.exceptions import is_of_runtime
 from pyopnb.engine.runtime.ortvalues import from_ortvalue
@@ -40,7 +39,7 @@ from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 from pyopnb.traces.times import Times
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.trace import Trace, attach_trace, how_failed
 
 __all__ = [
     "LEVELS",
@@ -152,17 +151,16 @@ def _attach_partial(
         traced.run(state, source, feeds)
     if not traced.sink.summaries:
         return
-    notes = getattr(error, "__notes__", None) or [f"{type(error).__name__}: {error}"]
-    error.trace = traced.trace(  # type: ignore[attr-defined]
+    trace = traced.trace(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         {},
         initializers=Initializers(_loader(state)),
         runtime=runtime_text(state, optimized=wanted.optimized),
         providers=_special_providers(state),
-        failed=one_line(notes[0]),
+        failed=how_failed(error),
     )
-    add_note(error, "the exception's attribute trace has the tensors that were computed before")
+    attach_trace(error, trace)
 
 
 def _timed_run(

@@ -12,7 +12,8 @@ from onnx import ModelProto, numpy_helper
 
 from pyopnb.engine.models.external_data import is_external
 from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.messages import plural, sanitize, suggest_key
+from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.ops.messages import one_line, plural, sanitize, suggest_key
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.result import index_error
 from pyopnb.errors import UnknownName
@@ -21,7 +22,7 @@ from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.times import Times
 
-__all__ = ["Trace", "model_with_weights"]
+__all__ = ["Trace", "attach_trace", "how_failed", "model_with_weights"]
 
 _UNREAD: Mapping[str, np.ndarray] = MappingProxyType({})
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
@@ -269,6 +270,18 @@ class Trace(Displayable):
         if time is None:
             return ""
         return str(sanitize(str(time), 80))
+
+
+def how_failed(error: Exception) -> str:
+    """Say how a run failed: in which node, or with which exception."""
+    notes = getattr(error, "__notes__", None) or [f"{type(error).__name__}: {error}"]
+    return one_line(notes[0])
+
+
+def attach_trace(error: Exception, trace: Trace) -> None:
+    """Give the exception of a run what was computed before."""
+    error.trace = trace  # type: ignore[attr-defined]
+    add_note(error, "the exception's attribute trace has the tensors that were computed before")
 
 
 def model_with_weights(trace: Trace) -> ModelProto:

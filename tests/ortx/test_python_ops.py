@@ -1,6 +1,9 @@
 """Python operators as the tutorials and tests of onnxruntime-extensions write them, with another import line."""
 
+import importlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -326,9 +329,6 @@ def test_list_is_one_result_where_one_is_declared():
 
 
 def test_text_of_a_reloaded_function(tmp_path, monkeypatch):
-    import importlib
-    import sys
-
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for factor in ("2", "300"):
@@ -340,3 +340,36 @@ def test_text_of_a_reloaded_function(tmp_path, monkeypatch):
         sys.modules.pop("reloaded_function", None)
         importlib.import_module("reloaded_function")
         assert f"x * {factor}" in pyopnb.registry.history("ai.onnx.contrib::Text")[-1].source
+
+
+def test_a_decorated_function_is_saved_with_a_model(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "saved_function.py").write_text(
+        "import numpy as np\nfrom pyopnb.ortx import PyCustomOpDef, onnx_op\nSTEP = 3\n"
+        "def helped(x):\n    return np.abs(x) + STEP\n"
+        "@onnx_op(op_type='Saved', attrs={'by': PyCustomOpDef.dt_float})\n"
+        "def saved(x, by=1.0):\n    return helped(x) * by\n"
+    )
+    saved = importlib.import_module("saved_function").saved
+    made = pyopnb.parse("(float[N] x) => (float[N] y) { y = ai.onnx.contrib.Saved<by = 2.0>(x) }")
+    pyopnb.save(made, tmp_path / "m.onnx")
+    code = (
+        "import numpy as np, pyopnb\n"
+        "m = pyopnb.load('m.onnx', ops=['ai.onnx.contrib::Saved'])\n"
+        "pyopnb.save(m.model, 'm.onnx')\n"
+        "m = pyopnb.load('m.onnx', ops=['ai.onnx.contrib::Saved'])\n"
+        "print(pyopnb.run(m.model, x=np.float32([-1, 2]))['y'].tolist())"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "m.onnx").rename(tmp_path / "elsewhere/m.onnx")
+    command = [sys.executable, "-P", "-c", code]
+    folder = tmp_path / "elsewhere"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[8.0, 10.0]\n"), done.stderr
+    # The text of what does not run is not written.
+    saved.body = abs
+    with pytest.raises(pyopnb.errors.DefinitionError, match="not the function under its decorator"):
+        pyopnb.save(made, tmp_path / "m.onnx")
+    Opdef.create(lambda x: x, op_type="Saved", inputs=[PyCustomOpDef.dt_float])
+    with pytest.raises(pyopnb.errors.DefinitionError, match="not the function under its decorator"):
+        pyopnb.save(pyopnb.parse("(float[N] x) => (y) { y = ai.onnx.contrib.Saved(x) }"), "m.onnx")

@@ -466,7 +466,7 @@ def test_an_exception_of_an_op_is_itself():
         assert "demo::Raises" in "".join(caught.value.__notes__)
     with pytest.raises(Mine, match="here") as caught:
         pyopnb.trace(session, x=X, on="reference")
-    (note,) = caught.value.__notes__
+    note, _ = caught.value.__notes__  # the other is about the trace
     assert "'y' (demo::Raises), version 1" in note
 
 
@@ -726,6 +726,21 @@ def test_a_run_that_fails_leaves_what_was_computed_before(options):
     assert "failed" in repr(trace) and trace._repr_html_()
 
 
+@pytest.mark.parametrize("options", [{}, {"only": "j"}, {"level": "summaries"}])
+def test_a_run_on_the_reference_that_fails_leaves_what_was_computed_before(options):
+    body = (
+        "a = Abs(x)  j = Neg(a)  s = Constant<value_ints = [1, 7]>()  k = Reshape(j, s)  y = Abs(k)"
+    )
+    model = parsed(body, gives="float[M,L] y")
+    with pytest.raises(pyopnb.errors.ModelError, match="cannot reshape") as raised:
+        pyopnb.trace(model, X, on="reference", **options)
+    trace = raised.value.trace
+    if "level" not in options:
+        np.testing.assert_array_equal(trace["j"], -np.abs(X))
+    assert not {"k", "y"} & set(trace) and "node of output 'k' (::Reshape)" in trace.failed
+    assert trace._repr_html_()
+
+
 def test_an_op_that_raises_leaves_what_was_computed_before(counter):
     @pyopnb.pyop("demo::Raises")
     class Raises:
@@ -741,6 +756,9 @@ def test_an_op_that_raises_leaves_what_was_computed_before(counter):
     with pytest.raises(RuntimeError, match="no") as raised:
         session(X)
     assert counter == [1, 2, 2] and not hasattr(raised.value, "trace")
+    with pytest.raises(RuntimeError, match="no") as raised:
+        pyopnb.trace(model, X, on="reference")
+    assert raised.value.trace["c"].tolist() == [1, 1, 1] and "b" not in raised.value.trace
 
 
 @pytest.mark.parametrize("level", ["all", "summaries"])

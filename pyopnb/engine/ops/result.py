@@ -9,7 +9,7 @@ import numpy as np
 
 from pyopnb.engine.ops.arguments import check_by_name, describe
 from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.messages import sanitize, suggest_key
+from pyopnb.engine.ops.messages import closest, sanitize, suggest_key
 from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError, UnknownName
 
@@ -48,11 +48,16 @@ class Result(Displayable):
         if isinstance(key, str):
             if key in self._arrays:
                 return self._arrays[key]
+            advice = suggest_key(key, self._arrays)
+            if closest(key, self._arrays) is None:
+                name = sanitize(repr(key))
+                inside = f"session.trace(feeds, only={name})[{name}] for a tensor inside the model"
+                advice = f"{advice}, or {inside}" if advice else inside
             raise UnknownName(
                 "result",
                 expected=", ".join(map(sanitize, self._arrays)) or "no outputs",
                 got=sanitize(key),
-                next=suggest_key(key, self._arrays),
+                next=advice,
             )
         try:
             return list(self._arrays.values())[key]
