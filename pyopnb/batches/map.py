@@ -97,7 +97,7 @@ class Batches(Displayable, Sequence[Any]):
         Parameters
         ----------
         most : int
-            Rows.
+            The largest number of rows.
 
         Returns
         -------

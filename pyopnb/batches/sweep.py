@@ -153,7 +153,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         Parameters
         ----------
         most : int
-            Rows.
+            The largest number of rows.
 
         Returns
         -------

@@ -49,7 +49,7 @@ class DiffBase(Displayable):
         raise NotImplementedError
 
     def headline(self) -> list[str]:
-        """Say what to read first.
+        """Write the headline.
 
         Returns
         -------

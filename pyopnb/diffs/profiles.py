@@ -109,7 +109,7 @@ class ProfileDiff(DiffBase):
 
     @property
     def verdict(self) -> str:
-        """Return ``"slower"`` or ``"faster"`` for the run in b against that in a, or ``"same"``.
+        """Return ``"slower"`` or ``"faster"`` for the run in b against the run in a, or ``"same"``.
 
         It is the same within the spread of the runs.
         """

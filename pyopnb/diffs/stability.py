@@ -290,7 +290,7 @@ class _Trials:
         self.search = search
         self.providers: list[Any] | None = None
         if isinstance(model, Session):
-            # In the order in which ONNX Runtime asks them.
+            # In the order in which ONNX Runtime tries them.
             provider_options = model.get_provider_options()
             self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()

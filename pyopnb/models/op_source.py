@@ -445,7 +445,7 @@ def _array_constant(array: np.ndarray | np.generic) -> str | None:
     is_numeric = array.dtype.kind in "biuf" and array.dtype.isbuiltin != 2
     if not is_numeric or array.size > _LONGEST_CONSTANT or not np.isfinite(array).all():
         return None
-    # tolist gives the Python numbers, whose repr reads back exactly.
+    # tolist gives Python numbers, whose repr reads back exactly.
     text = f'np.array({array.tolist()!r}, dtype="{array.dtype.name}")'
     if array.size == 0 and array.ndim > 1:
         text += f".reshape({array.shape!r})"

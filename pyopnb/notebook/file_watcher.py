@@ -19,7 +19,7 @@ from pyopnb.notebook.listeners import ShellListener
 
 __all__ = ["FileWatcher"]
 
-# The files are looked at this often, in seconds.
+# Seconds between two looks at the files.
 _INTERVAL = 0.3
 
 

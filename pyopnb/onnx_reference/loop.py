@@ -2,7 +2,7 @@
 
 The onnx class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars
 two axes and matrices only two, and fails where the loop does not run at all. Models that torch
-exports collect scalars so.
+exports collect scalars in this way.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ def _port(ports: Sequence[Any], position: int) -> Any:
 
 
 def _without_declared_shapes(proto: ModelProto) -> ModelProto:
-    """Copy a model of which only the inputs declare shapes.
+    """Copy a model, and keep the declared shapes of its inputs only.
 
     ONNX Runtime only warns of another shape that is wrong, and computes the right one.
     """

@@ -42,7 +42,7 @@ __all__ = ["Conversion", "convert", "export_program"]
 
 _OPSET_OF_TORCH_OPS = 23
 
-# Each attempt to export names one op at least that the exporter lacks.
+# Each attempt to export names at least one op that the exporter lacks.
 _ATTEMPTS = 50
 
 _ADVICE = "for node in torch.export.export(module, args).graph.nodes: print(node.target)"
@@ -61,7 +61,7 @@ class Conversion:
     foreign : bool
         Whether the module runs code that is not torch's.
     limited : bool
-        Whether the module may have loops that values end, for which some values have no end.
+        Whether the module may have loops that depend on values, and never end for some.
     fixed : list of FixedSize
         Dimensions that are numbers, since the model was wrong at other sizes.
     fault : Fault or None
@@ -151,14 +151,14 @@ def _call_exporter(program: Any, example: Example) -> Any:
         "custom_translation_table": table,
     }
     if any(getattr(node.target, "namespace", "") == "onnx" for node in calls):
-        # torch.onnx.ops are operators of this opset, and the exporter's own default is less.
+        # torch.onnx.ops are operators of this opset, and the exporter's own default is lower.
         arguments["opset_version"] = _OPSET_OF_TORCH_OPS
     with quiet():
         try:
             exported = torch.onnx.export(program, (), **arguments)
         except onnx_ir.passes.PassError:
             # onnxscript's constant folding fails over a split with a size that may change, as
-            # chunk(2) of a dynamic dimension is. Its optimizer is not needed to be right.
+            # chunk(2) of a dynamic dimension is. The model is right without its optimizer.
             _forget_pending_sizes(program)
             exported = torch.onnx.export(program, (), optimize=False, **arguments)
     write_fixed_sizes(exported.model.graph)
@@ -187,10 +187,10 @@ def _recompile(program: Any) -> None:
 
 
 def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None:
-    """Give an input that is a result as well its own name back.
+    """Give an input that is also a result its own name back.
 
-    The exporter calls the result ``x``, and the input ``x_orig``. The user has named so many of the
-    inputs and outputs, which keep these names.
+    The exporter calls the result ``x``, and the input ``x_orig``. The first inputs and outputs have
+    names from the user, which they keep; the two numbers say how many.
     """
     graph = exported.model.graph
     user_inputs = exported.exported_program.graph_signature.user_inputs

@@ -17,7 +17,7 @@ _KNOWN_OPS = {"torchvision.nms.default", "transformers.grouped_mm_fallback.defau
 
 
 def is_foreign(target: Any) -> bool:
-    """Tell whether an op is neither the torch nor pyopnb's."""
+    """Tell whether an op belongs to neither torch nor pyopnb."""
     namespace = getattr(target, "namespace", "aten")
     if namespace in _KNOWN_NAMESPACES or namespace.startswith("pyopnb_"):
         return False
@@ -25,7 +25,7 @@ def is_foreign(target: Any) -> bool:
 
 
 class ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
-    """Notes whether an op is called that is not torch's."""
+    """Notes whether an op outside torch is called."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def widen_divisions(program: Any) -> None:
 
 
 def scaled_by_fractions(program: Any) -> list[Any]:
-    """List the calls that resize an open size by a factor with which Resize rounds otherwise.
+    """List the calls that resize an open size by a factor with which Resize rounds differently.
 
     Between 1 and 1.5 a small size stays the same, and torch copies it. Halves and quarters have
     the same sizes and elements in float32, which Resize computes in.
@@ -101,7 +101,7 @@ def translations_of_forms() -> dict[Any, Callable[..., Any]]:
 
 
 def _remainder(dividend: Any, divisor: Any) -> Any:
-    """Take the rest with the sign of the divisor, which a subtraction loses of large numbers."""
+    """Take the remainder with the divisor's sign, which a subtraction loses for large numbers."""
     tensor = divisor if isinstance(dividend, (int, float)) else dividend
     dividend, divisor = opset18.CastLike(dividend, tensor), opset18.CastLike(divisor, tensor)
     if tensor.dtype.is_integer():
@@ -111,7 +111,7 @@ def _remainder(dividend: Any, divisor: Any) -> Any:
 
 
 def _floor_divide(dividend: Any, divisor: Any) -> Any:
-    """Divide by the exact rest, as torch does: 1.0 // 0.1 is 9."""
+    """Divide by the exact remainder, as torch does: 1.0 // 0.1 is 9."""
     if dividend.dtype.is_integer():
         return core.aten_floor_divide(dividend, divisor)
     quotient = opset18.Div(dividend, divisor)
@@ -126,7 +126,7 @@ def _floor_divide(dividend: Any, divisor: Any) -> Any:
 
 
 def _is_below(rest: Any, divisor: Any) -> Any:
-    """Tell where a rest, which has the sign of the dividend, has another one than the divisor."""
+    """Tell where a remainder, which has the dividend's sign, has another one than the divisor."""
     zero = opset18.CastLike(0.0, divisor)
     has_rest = opset18.Not(opset18.Equal(rest, zero))
     differ = opset18.Xor(opset18.Less(rest, zero), opset18.Less(divisor, zero))

@@ -33,7 +33,7 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
         The fault of its model.
     fault : callable
         Exports the program as it is now, and describes the fault of the model; None where it
-        gives the torch numbers.
+        agrees with torch.
 
     Returns
     -------

@@ -238,7 +238,7 @@ class PartOp:
     runs : list
         The sizes that went in and the results, of each call that was seen.
     numbers : bool
-        Return the Python numbers as tensors.
+        Return Python numbers as tensors.
     """
 
     def __init__(

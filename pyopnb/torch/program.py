@@ -349,7 +349,7 @@ def where_of(node: Any) -> str:
 
 
 def runs_foreign_code(program: Any) -> bool:
-    """Tell whether a program calls ops that are neither the torch nor pyopnb's.
+    """Tell whether a program calls ops that belong to neither torch nor pyopnb.
 
     They may be C++ that reads its inputs without checks: integers that are not in range, or
     float64 where it was written for float32, can end the process.

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _SCRIPT = Path(__file__).with_name("plain_run.py")
-# How ONNX Runtime says which versions it takes.
+# The versions that ONNX Runtime takes, in its errors.
 _NEWEST_IR = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET = re.compile(r"support for domain (\S+) is till opset (\d+)")
 _ERRORS = "errors.txt"
@@ -165,7 +165,7 @@ class OtherProcess:
         feeds : sequence of mapping
             The runs of each session.
         sessions : sequence of (sequence of str, str)
-            Of each the tensors that it gives, and its level of optimization.
+            For each, its output tensors and its level of optimization.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class OtherProcess:
 
     def _start(self) -> subprocess.Popen[str]:
         """Start a process that reads folders from stdin and does the jobs in them."""
-        # Beside it, Python would take modules of this room for its own.
+        # In this folder, Python would import modules of this room instead of its own.
         script = shutil.copy(_SCRIPT, self._folder)
         environment = dict(os.environ)
         if self.python.path != Path(sys.executable):
@@ -244,7 +244,7 @@ class OtherProcess:
         where = f"trace on {sanitize(self.python.on)}"
         got = one_line(sanitize(error, 600))
         install = f"{self.python.path} -m pip install"
-        # Each says what to type where the run can be helped.
+        # Each has an advice, where there is one.
         if stage == "import":
             expected = "a Python with onnxruntime and NumPy"
             advice = sanitize(f"{install} onnxruntime")
@@ -275,7 +275,7 @@ class _Job:
         sessions: Sequence[tuple[Sequence[str], str]],
     ) -> None:
         self.folder = folder
-        # Names of tensors may hold anything, so that files number them.
+        # Names of tensors may hold any character, so files have numbers.
         for number, arrays in enumerate(feeds):
             members = {str(n): storable(*feed) for n, feed in enumerate(arrays.items())}
             np.savez(folder / f"feeds-{number}.npz", **members)  # type: ignore[arg-type]  # all keys are digits
@@ -375,7 +375,7 @@ def storable(name: str, value: Any) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind == "O":
         texts = array.astype(str)
-        # The NumPy texts lose NULs at their ends.
+        # NumPy texts lose NULs at their ends.
         if not np.array_equal(texts, array):
             raise InputError(
                 f"feed {sanitize(name)}",
@@ -498,7 +498,7 @@ def trace_elsewhere(
 
 
 def _readable(model: ModelProto, names: Sequence[str]) -> list[str]:
-    """Select the tensors that can come back as the NumPy arrays.
+    """Select the tensors that can come back as NumPy arrays.
 
     Sequences and dtypes that NumPy lacks cannot.
     """

@@ -108,7 +108,7 @@ def like_onnxruntime(value: Any) -> Any:
 
     That is an array of objects for strings, and an array for a scalar.
     """
-    # The evaluator gives the NumPy scalars where ONNX Runtime gives arrays of no axes.
+    # The evaluator gives NumPy scalars where ONNX Runtime gives arrays of no axes.
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "UT":

@@ -200,7 +200,7 @@ def train(
 
 
 def _check_numbers(**numbers: tuple[int | None, int]) -> None:
-    """Refuse numbers below their least one."""
+    """Refuse numbers below their minimum."""
     for name, (number, least) in numbers.items():
         if number is not None and number < least:
             expected = f"a number from {least} on"

@@ -2,7 +2,7 @@
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Split-1. Differs: a node with neither sizes nor an
 attribute is refused: it is split evenly among its outputs, whose number an op cannot know. Tested
-against the NumPy slices, exactly.
+against NumPy slices, exactly.
 """
 
 import numpy as np

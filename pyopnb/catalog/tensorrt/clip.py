@@ -23,5 +23,5 @@ class Clip_TRT:
         return x
 
     def compute(self, x):
-        # NumPy takes the Python numbers in the dtype of the array, but for bfloat16.
+        # NumPy takes Python numbers in the dtype of the array, but for bfloat16.
         return x.clip(*self.limits).astype(x.dtype)

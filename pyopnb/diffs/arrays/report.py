@@ -46,7 +46,7 @@ def text(parts: Sequence[Part], worst: Part) -> str:
 
 
 def headline(parts: Sequence[Part], worst: Part) -> list[str]:
-    """Say what to read first: the verdict, where the worst part differs, and by how much."""
+    """Write the headline: the verdict, where the worst part differs, and by how much."""
     lines = part_lines(worst)
     # One pair of arrays needs no count of verdicts.
     if len(parts) == 1:
@@ -196,7 +196,7 @@ def _is_unrelated(facts: ArrayStats) -> bool:
 
 
 def _passing(facts: ArrayStats) -> list[str]:
-    """List tolerances of which each alone would make the two close."""
+    """List tolerances, each of which alone would make the two close."""
     frontier = facts.frontier
     # Integers.
     if not frontier.corners and not frontier.at_zero:

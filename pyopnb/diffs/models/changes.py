@@ -250,7 +250,7 @@ class GraphComparison:
                     path = ", ".join(filter(None, (outer, path_of_body(self.a.nodes[i], name))))
                     yield _Level(path, body, bodies_b[name], self.values)
 
-    # ---- what has no partner
+    # ---- without a partner
 
     def _unpaired(self) -> Iterator[Change]:
         for group_a, group_b in group_unpaired(self.matching):

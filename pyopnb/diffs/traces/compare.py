@@ -300,7 +300,7 @@ class TraceComparison:
         return isolation.results(segments, self.tolerances, precisions)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
-        """Measure how far isolation is off the runs themselves, where it exceeds the tolerance.
+        """Measure the difference between isolation and the runs, where it exceeds the tolerance.
 
         Nodes with a state or random numbers differ for that reason, so they are skipped.
         """
@@ -410,7 +410,7 @@ class TraceComparison:
 
 
 def _is_more_than_rounding(trace: Trace) -> bool:
-    """Tell whether an output is off from a plain run by much of its largest element."""
+    """Tell whether an output differs from a plain run by a large part of its largest element."""
     if trace.exposure is None:
         return False
     for name, most in trace.exposure.differing.items():

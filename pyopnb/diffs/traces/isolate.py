@@ -250,7 +250,8 @@ def as_made(value: Any) -> Any:
 
 def runner(trace: Trace) -> Run:
     """Return a function that runs a model the way the trace was run."""
-    # Isolated nodes run at the level of optimization of the trace, or they would differ for it.
+    # Isolated nodes run at the level of optimization of the trace, or they would differ for that
+    # reason.
     level = trace.runtime.rpartition(", ")[2].removesuffix(" optimizations")
     other_python = trace.other_python
     if other_python is not None:

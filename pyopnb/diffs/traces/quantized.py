@@ -22,7 +22,7 @@ class QuantizedTensor:
         Whether it is a weight.
     sqnr : float or None
         The signal to quantization noise ratio in dB, as `onnxruntime.quantization.qdq_loss_debug`
-        computes it between two models; None of nothing but zeros.
+        computes it between two models; None for all zeros.
     alone : float or None
         The same for the float model's own numbers after this tensor's scale alone, without the
         errors from before; for a weight, its ``sqnr``. None for a tensor without a scale.

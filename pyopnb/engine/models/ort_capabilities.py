@@ -133,7 +133,7 @@ def kernel_refusal(node: NodeProto, types: Sequence[TypeProto], version: int) ->
 def takes_empty() -> bool:
     """Tell whether kernels of the installed onnxruntime can be trusted with empty tensors.
 
-    To try it may end the process, so the version decides. In 1.25 TopK divides by the number of
+    Trying it may end the process, so the version decides. In 1.25 TopK divides by the number of
     elements, and MatMul leaves its result uninitialized. 1.32 was tried and does neither.
     """
     import onnxruntime
@@ -169,7 +169,7 @@ def compares_int64() -> bool:
 def newest_opset() -> int:
     """Return the newest version of the ONNX operators that onnxruntime loads and onnx knows.
 
-    Both are those that are installed.
+    Both as installed.
     """
     return next(
         (n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _loads(n, newest_ir_version())),
@@ -210,7 +210,7 @@ def newest_version(domain: str) -> int | None:
         None if the runtime has no operator of that domain.
     """
     domain = canonical_domain(domain)
-    # The list of operators is the upper end, and what loads decides.
+    # The list of operators gives the upper end; loading a model decides.
     listed = schema_domains().get(domain)
     if listed is None:
         return None

@@ -1,4 +1,4 @@
-"""Convert the Python numbers, which carry no dtype, to arrays of the declared dtype.
+"""Convert Python numbers, which carry no dtype, to arrays of the declared dtype.
 
 The dtype must have their values. An int must be there exactly. A float is rounded to a float dtype,
 as NumPy rounds a Python float beside an array, unless it is beyond that dtype, or would become a

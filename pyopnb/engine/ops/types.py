@@ -238,7 +238,7 @@ def _is_plain(dims: object) -> bool:
 
 
 def _shape(dims: object, where: str) -> tuple[Dim, ...]:
-    """Check dimensions, and convert the NumPy integers."""
+    """Check dimensions, and convert NumPy integers."""
     if not isinstance(dims, (tuple, list)):
         raise InputError(
             f"type {where}, shape",
