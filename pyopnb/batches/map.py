@@ -39,7 +39,7 @@ class Batches(Displayable, Sequence[Any]):
     """
 
     def __init__(self, runs: Iterable[BatchRun], total: int) -> None:
-        # Chunks that were cancelled leave gaps, so a run is found by its number
+        # Chunks that were canceled leave gaps, so a run is found by its number
         # and not by position.
         self.runs = tuple(sorted(runs, key=lambda run: run.number))
         self.total = total
@@ -167,7 +167,7 @@ def map(
     -------
     Batches
         After an interrupt, the batches that were finished; batches that the executor has not
-        started are cancelled.
+        started are canceled.
 
     Raises
     ------

@@ -63,7 +63,7 @@ _ROWS = 8
 # the largest gain on.
 _LEAST_GAIN = 1.0
 _PART = 0.5
-# So many nodes are few, even if they are more than half of all.
+# This many nodes are few, even if they are more than half of all.
 _FEW = 2
 
 

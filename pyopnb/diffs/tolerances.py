@@ -36,7 +36,7 @@ class Tolerance(NamedTuple):
         Absolute, for numbers near 0 in a `pyopnb.diff` without a tolerance.
     gradient : float
         Relative to the largest derivative, for a gradient against differences of function values:
-        those are off by about the third root of the dtype's own rounding.
+        these are off by about the third root of the dtype's own rounding.
     """
 
     rtol: float
@@ -59,7 +59,7 @@ TOLERANCES = MappingProxyType(
 EXPOSED = 1e-2
 """How far outputs may differ, relative to the largest element, if a runtime fuses other nodes.
 
-That is float16's tolerance and then some.
+It is somewhat more than the tolerance of float16.
 """
 
 SAME_VALUES_ULPS = 1024

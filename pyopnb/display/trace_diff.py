@@ -23,7 +23,7 @@ from pyopnb.errors import ModelError
 
 __all__ = ["view_trace_diff"]
 
-# So many origins are shown with their pictures.
+# This many origins are shown with their pictures.
 _MOST_ORIGINS = 4
 _VERDICTS = {
     "origin": "✗ origin",

@@ -43,7 +43,7 @@ _SCANS = ("logcumsumexp",)
 _MAGNITUDES = [0.0, 1e-40, 1e-30, 1e-18, 1e-4, 0.1, 0.5, 1.0, 1.5, 2.5, 7.0, 30.0, 90.0, 130.0]
 _MAGNITUDES += [700.0, 1e4, 5e7, 1e10, 1e18, 1e30, 3e38, np.inf]
 _NUMBERS = (*_MAGNITUDES, *(-value for value in _MAGNITUDES), np.nan)
-# So many at once, which for two inputs are all pairs.
+# This many at once, which for two inputs are all pairs.
 _COUNT = len(_NUMBERS) ** 2
 
 _judged: dict[str, str] = {}

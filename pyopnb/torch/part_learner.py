@@ -38,7 +38,7 @@ __all__ = ["Learner", "Submodule", "replaced"]
 # The sizes of the arguments of a submodule, and its results.
 _Call = tuple[list[int], Results]
 
-# So many other sizes of dimensions are learned from, beside 1.
+# This many other sizes of dimensions are learned from, beside 1.
 _FURTHER_SIZES = 4
 
 

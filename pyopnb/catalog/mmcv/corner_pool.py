@@ -14,7 +14,7 @@ TOP, BOTTOM, LEFT, RIGHT = range(4)
 
 
 class MMCVCornerPool:
-    """Take the running maximum along rows or columns, towards the side that ``mode`` names."""
+    """Take the running maximum along rows or columns, toward the side that ``mode`` names."""
 
     def __init__(self, mode: Literal[0, 1, 2, 3]):
         self.mode = mode

@@ -18,7 +18,7 @@ class Div_1(OldArithmetic):
     def combine(self, a, b):
         if a.dtype.kind == "f":
             return a / b
-        # NumPy's // goes down; C++ goes towards zero.
+        # NumPy's // goes down; C++ goes toward zero.
         result = np.abs(a) // np.abs(b)
         result = result * np.sign(a)
         result = result * np.sign(b)

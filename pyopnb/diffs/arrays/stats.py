@@ -484,9 +484,9 @@ def _text(value: Any) -> str:
 
 # ---- strings
 
-# So many characters are shown on each side of the first difference.
+# This many characters are shown on each side of the first difference.
 _CONTEXT = 12
-# So many strings are compared between two reports of progress.
+# This many strings are compared between two reports of progress.
 _STRINGS = 2**15
 
 
@@ -526,6 +526,6 @@ def _cut(text: Any, position: int) -> str:
     """Write part of a string in ASCII escapes, so that lookalikes can be told apart."""
     start = max(0, position - _CONTEXT)
     stop = position + _CONTEXT
-    # The NumPy strings have another representation.
+    # NumPy strings have another representation.
     part = ascii(str(text[start:stop]) if isinstance(text, str) else bytes(text[start:stop]))
     return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}"

@@ -30,7 +30,7 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     (np.float32(0.0078125), np.uint32(1))
     """
     patterns = np.arange(2**16, dtype=np.uint16).astype(f"u{kind.itemsize}")
-    # Signalling NaN patterns warn when they are widened.
+    # Signaling NaN patterns warn when they are widened.
     with np.errstate(invalid="ignore"):
         values = patterns.view(kind).astype(np.float32)
     ordered = np.where(np.isnan(values), 0, values)

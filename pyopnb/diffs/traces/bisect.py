@@ -94,7 +94,7 @@ def first_divergence(
 
     Notes
     -----
-    The search goes back from an output that differs towards the feeds. It misses a node whose error
+    The search goes back from an output that differs toward the feeds. It misses a node whose error
     is hidden by later nodes, and finds only one of several origins, not always the first. ONNX
     Runtime does not optimize recorded tensors away, so recording can change how other tensors are
     rounded.

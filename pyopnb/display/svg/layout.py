@@ -40,7 +40,7 @@ _ROUNDS = 6
 _SWEEPS, _LINKS_SWEPT = 24, 75_000
 # Times the widest layer that a picture may be wide before long straight lines are given up.
 _SPREAD = 2.5
-# So many vertices may share one x; the shorter lengths are for pictures that get too wide.
+# This many vertices may share one x; the shorter lengths are for pictures that get too wide.
 _BLOCK_LENGTHS = (1_000_000, 4, 1)
 # A line may cross this many layers, however many lines there are.
 _SHORT = 3
@@ -372,7 +372,7 @@ def _horizontal(graph: _Layers) -> list[float]:
 def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
     """Align four times, and take the mean of each vertex's two middle coordinates.
 
-    Each alignment is compacted towards one side.
+    Each alignment is compacted toward one side.
 
     The paper lets links that cross long lines give way, which changed nothing in the networks that
     were tried. Vertices have different widths, so blocks are compacted by longest paths instead of
@@ -382,7 +382,7 @@ def _brandes_koepf(graph: _Layers, longest: int) -> np.ndarray:
     for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):
         root, roots = _align(layers, links, longest)
         candidates.append(np.array(_compact(graph, layers, root, roots)))
-        # Compacting towards the other side is the same in a mirror.
+        # Compacting toward the other side is the same in a mirror.
         mirrored = [layer[::-1] for layer in layers]
         root, roots = _align(mirrored, links, longest)
         candidates.append(-np.array(_compact(graph, mirrored, root, roots)))

@@ -1,7 +1,8 @@
 """Explain why the runtime refused a model, with the node at fault and a remedy.
 
-The ONNX Runtime text names neither. A model is examined only after the runtime has refused it, so
-a model that it takes is never refused here. A reason counts only if the runtime text mentions it.
+The ONNX Runtime error names neither. A model is examined only after the runtime has refused it, so
+a model that it takes is never refused here. A reason counts only if the error of the runtime
+mentions it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     Parameters
     ----------
     said : str
-        The runtime text.
+        The text of the runtime's error.
     filled : bool
         Whether `fill` was applied already, so that it is not advised.
 

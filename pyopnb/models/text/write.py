@@ -258,7 +258,7 @@ def _with_one_nan(tensor: TensorProto) -> np.ndarray:
     parts = array.reshape(-1)
     if array.dtype.kind == "c":
         parts = parts.view(parts.real.dtype)
-    # A signalling NaN makes NumPy warn.
+    # A signaling NaN makes NumPy warn.
     with np.errstate(invalid="ignore"):
         is_nan = np.isnan(parts.astype(np.float64))
     if is_nan.any():
