@@ -491,7 +491,7 @@ def _results(trace: Trace) -> Iterator[tuple[str, Any]]:
 def _first_node(diff: TraceDiff) -> str:
     """Name the first nondeterministic node, or else the first one beyond the tolerance."""
     random = [step for step in diff.steps if step.nondeterministic]
-    over = [step for step in diff.steps if step.verdict != "same"]
+    over = [step for step in diff.steps if step.verdict not in ("same", "hides")]
     first = next(iter((*random, *diff.origins, *over)), None)
     if first is None:
         return ""

@@ -46,10 +46,15 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "in isolation": (
             "b's node was run alone on a's inputs, so that errors of earlier nodes do not count."
         ),
-        "propagates": (
-            "The outputs are outside the tolerance, and the node is not proven to add an error."
+        "amplifies": (
+            "The error of the node's outputs is 10 times the error of its inputs, or leaves the "
+            "tolerance."
         ),
-        "unaffected": "The outputs are within the tolerance.",
+        "propagates": (
+            "Inputs and outputs are outside the tolerance, and the node adds no error of its own."
+        ),
+        "hides": "Inputs are outside the tolerance and outputs within.",
+        "unaffected": "Inputs and outputs are within the tolerance.",
         "paired by": (
             "Why two tensors are compared: the same computation (structure), equal values, "
             "or the same name."

@@ -27,7 +27,9 @@ __all__ = ["view_trace_diff"]
 _MOST_ORIGINS = 4
 _VERDICTS = {
     "origin": "✗ origin",
+    "amplifies": "▲ amplifies",
     "propagates": "→ propagates",
+    "hides": "▽ hides",
     "same": "✓ unaffected",
 }
 
@@ -156,7 +158,7 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
     if thing.quantization:
         yield _quantization_table(thing.quantization)
     rows = [_step_row(step) for step in thing.steps]
-    head: tuple[str, ...] = ("node", "effect", "|a-b|", "in isolation", "versions")
+    head: tuple[str, ...] = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
     keys: list[tuple[str, ...]] = []
     for step in thing.steps:
         keys.append(tuple(tensor.b for tensor in step.outputs))
@@ -201,7 +203,11 @@ def _step_row(step: ComparedStep) -> tuple[str, ...]:
         alone = "not run"
     else:
         alone = _error(step.isolated)
-    return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, versions
+    if step.amplification is None:
+        factor = ""
+    else:
+        factor = format_number(step.amplification)
+    return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, factor, versions
 
 
 def _error(error: float) -> str:

@@ -182,7 +182,9 @@ def test_the_origin_has_its_line_submodule_and_cause(in_torch):
     )
     assert lines[2].startswith("how much: ")
     assert all(
-        step.verdict in ("propagates", "same") for step in found.steps if step is not found.origin
+        step.verdict in ("propagates", "amplifies", "hides", "same")
+        for step in found.steps
+        if step is not found.origin
     )
     picture = pyopnb.show(found).svg
     assert "block.norm2 (LayerNorm)" in picture

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import count_verdicts, summarize
+from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import (
     ToleranceDiff,
     fit_lines,
@@ -134,7 +134,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
         if self.feeds_differ:
             return None
         # Isolation may prove nothing of any node: then the first that is off is the best answer.
-        over = (step for step in self.steps if step.verdict != "same")
+        over = (step for step in self.steps if step.verdict not in ("same", "hides"))
         return next(over, None)
 
     @property
@@ -235,14 +235,14 @@ class TraceDiff(NamedItems, ToleranceDiff):
         counts = Counter(step.verdict for step in self.steps)
         if counts.keys() - {"same"}:
             effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
-            lines += [f"nodes: {', '.join(effects)}", *self._output_lines()]
+            lines += [f"nodes: {', '.join(effects)}", *self._amplification(), *self._output_lines()]
         evidence = Counter(tensor.by for tensor in self.tensors)
         if evidence.keys() - {"structure", "given"}:
             texts = [f"{by} {count}" for by, count in evidence.items()]
             lines.append(f"paired by: {', '.join(texts)}")
         unproven = []
         for step in self.steps:
-            if step.inconclusive and step.verdict == "propagates":
+            if step.inconclusive and step.verdict in ("amplifies", "propagates"):
                 unproven.append(step.name)
         remarks = {
             "isolation proves nothing, because it differs as much from their own runs": unproven,
@@ -280,6 +280,13 @@ class TraceDiff(NamedItems, ToleranceDiff):
                 result = summarize(tensor.diff.worst)
             yield f"output {sanitize(tensor.b, 80)}: {result}"
 
+    def _amplification(self) -> Iterator[str]:
+        amplifying = [step for step in self.steps if step.verdict == "amplifies"]
+        most = max(amplifying, key=lambda step: step.amplification or 0.0, default=None)
+        if most is not None and most.amplification:
+            factor = format_number(most.amplification)
+            yield f"most amplified: {most.name}, {factor} × the error of its inputs"
+
     # ---- another tolerance, JSON -----------------------------------------------------------------
 
     def _judged(self, tolerances: Tolerances) -> TraceDiff:
@@ -314,7 +321,9 @@ class TraceDiff(NamedItems, ToleranceDiff):
 
 _EFFECTS = {
     "origin": "origin",
+    "amplifies": "amplifying",
     "propagates": "propagating",
+    "hides": "hiding",
     "same": "unaffected",
 }
 

@@ -15,6 +15,7 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.engine.ops.messages import sanitize
 
 __all__ = [
+    "AMPLIFIES",
     "EFFECTS",
     "ComparedStep",
     "ComparedTensor",
@@ -26,11 +27,14 @@ __all__ = [
     "same_values",
 ]
 
-EFFECTS = ("origin", "propagates", "same")
+EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 """The effects of a node on a difference, the most interesting first."""
 
-# An error in isolation counts from this many times on of how far isolation itself is off.
-_CLEARLY = 10.0
+AMPLIFIES = 10.0
+"""A node amplifies if its error is at least this many times its inputs' largest error.
+
+A decimal digit is lost then.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class ComparedTensor:
         # ONNX Runtime may run a node differently in the graph than alone: that is no fault of
         # the node.
         offset = max(map(largest_error, self.own), default=0.0)
-        return not math.isinf(offset) and largest_error(self.alone) >= _CLEARLY * offset
+        return not math.isinf(offset) and largest_error(self.alone) >= AMPLIFIES * offset
 
     def judged(self, tolerances: Tolerances) -> ComparedTensor:
         """Apply another tolerance.
@@ -158,6 +162,18 @@ class ComparedStep:
         return any(tensor.alone is not None and not tensor.alone.ok for tensor in self.outputs)
 
     @property
+    def incoming(self) -> float:
+        """Return the largest error of its inputs."""
+        return max((largest_error(tensor.diff) for tensor in self.inputs), default=0.0)
+
+    @property
+    def amplification(self) -> float | None:
+        """Return ``accumulated / incoming``; None if the inputs are equal or infinitely off."""
+        if not self.incoming or math.isinf(self.incoming):
+            return None
+        return self.accumulated / self.incoming
+
+    @property
     def nondeterministic(self) -> bool:
         """Tell whether a second run gave another result: the node is random or has a state."""
         return any(tensor.steady is False for tensor in self.outputs)
@@ -166,11 +182,15 @@ class ComparedStep:
     def verdict(self) -> str:
         """Say how the node changes the difference between the runs.
 
-        - ``origin``: in isolation on the inputs of a, its error is over the tolerance, and ten
-          times the difference between isolation and each run's own record; or its inputs are the
-          same in both runs and its outputs are not,
-        - ``propagates``: its outputs are over the tolerance, and the node is not proven at fault,
-        - ``same``: its outputs are within the tolerance.
+        - ``origin``: in isolation on the inputs of a, its error is over the tolerance, and
+          `AMPLIFIES` times the difference between isolation and each run's own record; or its
+          inputs are the same in both runs and its outputs are not,
+        - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is
+          `AMPLIFIES` times theirs,
+        - ``propagates``: its outputs are over the tolerance as its inputs are,
+        - ``hides``: its inputs are over the tolerance and its outputs within,
+        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, even if
+          it differs in isolation.
         """
         tensors = (*self.inputs, *self.outputs)
         if all(tensor.diff.verdict == "bit-identical" for tensor in tensors):
@@ -179,16 +199,23 @@ class ComparedStep:
             return "same"
         if any(tensor.introduced for tensor in self.outputs):
             return "origin"
-        if all(tensor.diff.ok for tensor in self.outputs):
+        # Decide by the tensors over the tolerance before and after the node.
+        bad_inputs = not all(tensor.diff.ok for tensor in self.inputs)
+        bad_outputs = not all(tensor.diff.ok for tensor in self.outputs)
+        if not bad_outputs:
+            if bad_inputs:
+                return "hides"
             return "same"
-        if not all(tensor.diff.ok for tensor in self.inputs):
+        if bad_inputs:
+            if (self.amplification or 0.0) >= AMPLIFIES:
+                return "amplifies"
             return "propagates"
         # Inputs within the tolerance that grew beyond it: an origin only if they were the same.
         exact = all(same_values(tensor.diff) for tensor in self.inputs)
         not_isolated = any(tensor.alone is None for tensor in self.outputs)
         if exact or not_isolated:
             return "origin"
-        return "propagates"
+        return "amplifies"
 
     @property
     def worst(self) -> ComparedTensor:

@@ -39,7 +39,7 @@ def test_one_attribute_of_a_transformer_block_is_the_only_origin() -> None:
     assert found.origin is not None and found.origin.changes == (
         "attr approximate: 'none' → 'tanh'",
     )
-    assert found.origin.isolated == found.origin.accumulated > 0
+    assert found.origin.isolated == found.origin.accumulated > 0 == found.origin.incoming
     assert effects(found)["logits"] == "propagates" and effects(found)["probs"] == "same"
     assert all(step.isolated == 0 for step in found.steps if step is not found.origin)
     assert found.verdict == "different" and not found.ok
@@ -72,13 +72,13 @@ def test_what_the_runtime_fused_is_compared_where_it_corresponds(tmp_path: Any) 
     assert [step.outputs[0].a for step in found.origins] == ["b0.bent"]
 
 
-def test_a_difference_that_ends_has_its_origin() -> None:
+def test_a_node_hides_a_difference() -> None:
     text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  b = Floor(a)  y = Neg(b) }"
     one, other = (
         trace(parsed(text % by), x=np.float32([1.1, 2.2]), **QUICK) for by in ("2.0", "2.1")
     )
     found = diff(one, other)
-    assert effects(found) == {"a": "origin", "b": "same", "y": "same"}
+    assert effects(found) == {"a": "origin", "b": "hides", "y": "same"}
     assert found.origin.name == "a (Mul)"
 
 
@@ -93,11 +93,13 @@ def test_two_origins_that_make_up_for_each_other_are_both_found() -> None:
     assert found["y"].diff.verdict == "bit-identical" and found["y"].alone.verdict == "different"
 
 
-def test_an_error_that_grows_is_no_origin() -> None:
+def test_an_error_that_grows_is_amplified() -> None:
     text = "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
     one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("0.5", "0.75"))
     found = diff(one, other)
-    assert effects(found) == {"a": "origin", "b": "propagates", "y": "propagates"}
+    assert effects(found) == {"a": "origin", "b": "amplifies", "y": "propagates"}
+    assert found.steps[1].amplification == 1000 and found.steps[2].amplification == 1
+    assert "most amplified: b (Mul), 1000 × the error of its inputs" in str(found)
 
 
 def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> None:
