@@ -116,14 +116,18 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
                 f"convert, {shown}",
                 expected="numbers or texts",
                 got=f"{type(value).__name__} {sanitize(repr(value), 40)} among them",
-                next=f"{_as_column(shown, value)} before fit",
+                next=f"{_as_column(shown, value, texts)} before fit",
             )
     return texts
 
 
-def _as_column(column: str, value: Any) -> str:
-    """Write the line that makes numbers or texts of a column with such values."""
+def _as_column(column: str, value: Any, values: np.ndarray) -> str:
+    """Write the line that makes numbers or texts of a column with such a value among others."""
+    # The rows may be a list of lists, and in a table each column is named.
+    array = "np.asarray(X)" if column == "X" else column
     if value is None or str(value) in ("nan", "NaT", "<NA>"):
+        if column == "X":
+            return 'X = pd.DataFrame(X).fillna("").to_numpy()'
         return f'{column} = {column}.fillna("")'
     if isinstance(value, datetime.date):
         return f'{column} = pd.to_datetime({column}).astype("int64")'
@@ -132,12 +136,16 @@ def _as_column(column: str, value: Any) -> str:
     if hasattr(value, "ordinal"):  # a period of pandas, which is not imported here
         return f'{column} = {column}.astype("int64")'
     if isinstance(value, Number):
-        return f"{column} = {column}.astype(float)"
+        try:
+            values.astype(float)
+        except ValueError:  # there are texts that are no numbers
+            return f"{column} = {array}.astype(str)"
+        return f"{column} = {array}.astype(float)"
     if isinstance(value, (list, tuple, np.ndarray)) and column != "X":
         name = column[2:-1]
         table = f"pd.DataFrame({column}.tolist(), X.index).add_prefix({name})"
         return f"X = X.drop(columns={name}).join({table})"
-    return f"{column} = {column}.astype(str)"
+    return f"{column} = {array}.astype(str)"
 
 
 def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:

@@ -220,7 +220,9 @@ def _mean_square(
 def _other_labels(name: str, labels: np.ndarray, expected: TensorType) -> str | None:
     """Write how to make labels fit an output; None if another dtype or axis is not enough."""
     if expected.dtype is not None and labels.dtype != expected.dtype.numpy:
-        return f'"{name}": {name}.astype(np.{expected.dtype.name})'
+        # The user's may be a list.
+        is_number = labels.dtype.kind in "biuf"
+        return f'"{name}": np.asarray({name}, np.{expected.dtype.name})' if is_number else None
     if expected.accepts_shape((*labels.shape, 1)):
         return f'"{name}": {name}[:, None]'
     return None

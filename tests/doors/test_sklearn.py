@@ -286,6 +286,27 @@ def test_the_advice_for_a_column_of_other_values_works(column):
     assert_agrees(door.convert(estimator.fit(table), table), estimator, table)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1, "a"], ["b", 2]],
+        np.array([[1, "a"], ["b", 2]], object),
+        np.array([[1, "2"], ["3", 4]], object),
+        np.array([["a", None], ["b", "c"]], object),
+        np.array([["a", np.nan], ["b", "c"]], object),
+        [[1, None], [2, 3]],
+    ],
+    ids=str,
+)
+def test_the_advice_for_rows_of_numbers_and_texts_works(rows):
+    estimator = OneHotEncoder(sparse_output=False).fit(np.array(rows, object).astype(str))
+    with pytest.raises(pyopnb.errors.ModelError, match="X: expected numbers or texts") as raised:
+        door.convert(estimator, np.array(rows, object))
+    names = {"X": rows, "pd": pd, "np": np}
+    exec(raised.value.next.removesuffix(" before fit"), names)
+    assert door.convert(OneHotEncoder(sparse_output=False).fit(names["X"]), names["X"])
+
+
 def test_a_clusterer_gives_labels_and_distances():
     results = run(door.convert(Birch(n_clusters=3).fit(X), X), X)
     assert [array.dtype for array in results] == [np.int64, np.float32]

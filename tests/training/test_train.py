@@ -404,6 +404,14 @@ def test_labels_of_another_rank_are_refused_for_mse(line, samples):
         train(line, {"x": samples["x"], "target": samples["target"][:, None]}, loss="mse")
 
 
+def test_the_advice_for_labels_in_a_list_works(line, samples):
+    target = samples["target"].tolist()
+    with pytest.raises(InputError, match="labels target: expected float32") as raised:
+        train(line, {"x": samples["x"], "target": target}, loss="mse")
+    labels = eval("{" + raised.value.next + "}", {"np": np, "target": target})
+    assert train(line, {"x": samples["x"], **labels}, loss="mse").steps
+
+
 def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples):
     line.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 20
     line = pyopnb.model(
@@ -609,7 +617,9 @@ def test_labels_that_lack_an_axis_are_not_cast() -> None:
     x = np.ones((4, 3), np.float32)
     with pytest.raises(InputError, match=r'got float32\[4\]. Try: "t": t\[:, None\]$'):
         train(model, {"x": x, "t": np.ones(4, np.float32)}, loss="mse")
-    with pytest.raises(InputError, match=r'got float64\[4,1\]. Try: "t": t.astype\(np.float32\)$'):
+    with pytest.raises(
+        InputError, match=r'got float64\[4,1\]. Try: "t": np.asarray\(t, np.float32\)$'
+    ):
         train(model, {"x": x, "t": np.ones((4, 1))}, loss="mse")
     with pytest.raises(InputError, match=r"got float32\[4,2\]\.$"):
         train(model, {"x": x, "t": np.ones((4, 2), np.float32)}, loss="mse")

@@ -1,12 +1,19 @@
-"""Operators that combine elements of any number of tensors."""
+"""Operators that compute each element by itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyopnb.catalog.cores.precision import widen
 
-__all__ = ["mean"]
+__all__ = ["dropout_10", "mean"]
+
+
+def dropout_10(data: np.ndarray, ratio: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """Drop nothing, with the mask of ONNX Runtime, as ONNX does not say what it is."""
+    return data.copy(), np.zeros(data.shape, bool)
 
 
 def mean(first: Any, *others: Any) -> Any:

@@ -46,6 +46,7 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "ConvTranspose": ((1, _NEWEST, convolution.conv_transpose),),
     "Det": ((11, _NEWEST, shaping.determinant),),
     "GatherElements": ((11, _NEWEST, indexing.gather_elements),),
+    "Dropout": ((10, 10, elementwise.dropout_10),),
     "DequantizeLinear": ((10, _NEWEST, quantization.dequantize_linear),),
     "Flatten": ((1, _NEWEST, indexing.flatten),),
     "GRU": ((7, _NEWEST, recurrent.gru),),
