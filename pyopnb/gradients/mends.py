@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx import NodeProto, helper
-from onnx_ad import rules
-from onnx_ad._build import attribute
-from onnx_ad.rules import REVERSE
-
-from pyopnb.gradients.limits import bound
+from onnx_ad.rules import WEIGHTED_REDUCTIONS
 
 __all__ = ["RULES", "Refused", "refuse"]
+
+Rule = Callable[[Any, NodeProto, Sequence[Any]], Any]
 
 
 class Refused(Exception):
@@ -32,6 +30,13 @@ def refuse(ctx: Any, node: NodeProto) -> None:
         message = check(ctx, node)
     if message:
         raise Refused(message)
+
+
+def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
+    for field in node.attribute:
+        if field.name == name:
+            return helper.get_attribute_value(field)
+    return default
 
 
 # ---- refusals: each returns the reason, or an empty string -----------------------------------
@@ -55,7 +60,7 @@ def _one_hot(ctx: Any, node: NodeProto) -> str:
 
 
 def _space_to_depth(ctx: Any, node: NodeProto) -> str:
-    if attribute(node, "mode", "DCR") != "DCR":
+    if _attribute(node, "mode", b"DCR") != b"DCR":
         return "onnx-ad derives it as if its mode were DCR"
     return ""
 
@@ -73,13 +78,14 @@ def _reduction_of_nothing(ctx: Any, node: NodeProto) -> str:
         # Empty axes mean all of them, but onnx-ad reads them as none.
         return "its axes are empty: leave them out" if ctx.integers(node.input[1]) == [] else ""
     # ONNX says that nothing is reduced; ONNX Runtime takes the reduction of each single element.
-    if not attribute(node, "axes") and attribute(node, "noop_with_empty_axes", 0):
+    if not _attribute(node, "axes") and _attribute(node, "noop_with_empty_axes", 0):
         return "runtimes disagree on its result with noop_with_empty_axes=1 and no axes"
     return ""
 
 
 def _einsum(ctx: Any, node: NodeProto) -> str:
-    specs, output, _ = rules._einsum_parts(node)
+    terms, _, output = _attribute(node, "equation").decode().partition("->")
+    specs = terms.split(",")
     for number, (name, spec) in enumerate(zip(node.input, specs, strict=True)):
         elsewhere = "".join([output, *specs[:number], *specs[number + 1 :]])
         summed = [letter for letter in spec if letter.isalpha() and letter not in elsewhere]
@@ -91,8 +97,8 @@ def _einsum(ctx: Any, node: NodeProto) -> str:
 
 def _pad(ctx: Any, node: NodeProto) -> str:
     # onnx-ad slices the gradient by the pads, so it is too small if they are negative.
-    before, after = rules._pad_widths(ctx, node)
-    return "negative pads: Slice cuts off as well" if min(*before, *after, 0) < 0 else ""
+    pads = ctx.integers(node.input[1]) or ()
+    return "negative pads: Slice cuts off as well" if min(pads, default=0) < 0 else ""
 
 
 _CHECKS: Mapping[str, Callable[[Any, NodeProto], str]] = {
@@ -101,79 +107,81 @@ _CHECKS: Mapping[str, Callable[[Any, NodeProto], str]] = {
     "OneHot": _one_hot,
     "Pad": _pad,
     "SpaceToDepth": _space_to_depth,
-    **dict.fromkeys(("ReduceSum", "ReduceMean", *rules.WEIGHTED_REDUCTIONS), _reduction_of_nothing),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", *WEIGHTED_REDUCTIONS), _reduction_of_nothing),
 }
 
 
-# ---- rules of our own; onnx-ad 0.3.0 is the newest, so no version ends them yet --------------
+# ---- mends of rules in onnx-ad; 0.3.0 is the newest, so no version ends them yet ---------------
 
 
-def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive Conv or AveragePool with the pads at both ends as the node has them."""
-    # onnx-ad's rule appends the ConvTranspose that spreads the gradient back over the windows.
+def _conv(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive a Conv in its input, where onnx-ad needs the whole shape and forgets uneven pads."""
+    x, w, y = node.input[0], node.input[1], node.output[0]
+    wanted = ctx.wanted
+    if x not in wanted:
+        return rule(ctx, node, grads)
+    shape = ctx.shapes.shape(x)
+    if None in shape[2:]:
+        raise Refused("the shape of its input is not declared")
+    if x in node.input[1:]:
+        raise Refused("its input is its weight as well")
+    ctx.wanted = wanted - {x}
+    contributions = rule(ctx, node, grads)
+    ctx.wanted = wanted
+    spatial = len(shape) - 2
+    ones = [1] * spatial
+    attributes = {
+        "group": _attribute(node, "group", 1),
+        "strides": _attribute(node, "strides", ones),
+        "dilations": _attribute(node, "dilations", ones),
+        "pads": _attribute(node, "pads", [0, 0] * spatial),
+    }
+    kernel = ctx.shapes.shape(w)[2:]
+    padding = _unreached(shape[2:], kernel, attributes)
+    grad = ctx.squeeze(ctx.full(grads[0], y), [ctx.rank(y)])
+    spread = ctx.b.op("ConvTranspose", [grad, w], output_padding=padding, **attributes)
+    return [ctx.unsqueeze(spread, [ctx.rank(x)]), *contributions[1:]]
+
+
+def _average_pool(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive an AveragePool with the pads at both ends as the node has them."""
+    # The rule appends the ConvTranspose that spreads the gradient back over the windows. Its
+    # output_shape makes ONNX Runtime ignore its pads.
     first = len(ctx.b.nodes)
-    rule = _conv if node.op_type == "Conv" else REVERSE[node.op_type]
     contributions = rule(ctx, node, grads)
     for emitted in ctx.b.nodes[first:]:
-        if emitted.op_type == "ConvTranspose":
-            _replace_output_shape(ctx, node, emitted)
+        attributes = {field.name: helper.get_attribute_value(field) for field in emitted.attribute}
+        if emitted.op_type == "ConvTranspose" and "output_shape" in attributes:
+            shape = attributes.pop("output_shape")
+            kernel = _attribute(node, "kernel_shape")
+            attributes["output_padding"] = _unreached(shape, kernel, attributes)
+            del emitted.attribute[:]
+            emitted.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
     return contributions
 
 
-def _replace_output_shape(ctx: Any, node: NodeProto, transposed: NodeProto) -> None:
-    """Replace a ConvTranspose's output_shape, which makes ONNX Runtime ignore its pads."""
-    shape = attribute(transposed, "output_shape")
-    if shape is None:
-        return
+def _unreached(
+    shape: Sequence[int], kernel: Sequence[int | None], attributes: Mapping[str, Any]
+) -> list[int]:
+    """Count the elements of a padded input that the last window does not reach, for each axis."""
     spatial = len(shape)
-    kernel = attribute(node, "kernel_shape") or ctx.shapes.shape(node.input[1])[2:]
-    strides = attribute(transposed, "strides", [1] * spatial)
-    dilations = attribute(transposed, "dilations", [1] * spatial)
-    pads = attribute(transposed, "pads", [0] * (2 * spatial))
-    padding = []
-    for axis in range(spatial):
-        if kernel[axis] is None:
+    ones = [1] * spatial
+    strides, dilations = attributes.get("strides", ones), attributes.get("dilations", ones)
+    pads = attributes.get("pads", [0, 0] * spatial)
+    counts = []
+    for axis, size in enumerate(kernel):
+        if size is None:
             raise Refused("the size of its kernel is not declared")
-        covered = (kernel[axis] - 1) * dilations[axis] + 1
-        # The elements of the padded input that the last window does not reach.
-        padding.append((shape[axis] + pads[axis] + pads[spatial + axis] - covered) % strides[axis])
-    remaining = [field for field in transposed.attribute if field.name != "output_shape"]
-    remaining.append(helper.make_attribute("output_padding", padding))
-    del transposed.attribute[:]
-    transposed.attribute.extend(remaining)
+        covered = (size - 1) * dilations[axis] + 1
+        counts.append((shape[axis] + pads[axis] + pads[spatial + axis] - covered) % strides[axis])
+    return counts
 
 
-def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive a Conv with a free number of samples, where onnx-ad needs the whole shape."""
-    x, w, y = node.input[0], node.input[1], node.output[0]
-    shape = ctx.shapes.shape(x)
-    if not ctx.asked_for(x) or shape is None or None not in shape or None in shape[2:]:
-        return REVERSE["Conv"](ctx, node, grads)
-    # This follows onnx-ad's rule, but does not tell the ConvTranspose the number of samples.
-    attrs, spatial = rules._conv_attributes(ctx, node)
-    seeded = ctx.full(grads[0], y)
-    transposed = {**attrs, "output_shape": list(shape[2:])}
-    transposed.pop("kernel_shape", None)
-    folded = rules._fold_seed_into_batch(ctx, seeded, y)
-    product = ctx.b.op("ConvTranspose", [folded, w], stem="a_conv", **transposed)
-    contributions = [
-        rules._unfold_batch_into_seed(ctx, product, x, ctx.rank(x)),
-        rules._conv_weight_adjoint(ctx, node, attrs, spatial, seeded),
-    ]
-    bias = node.input[2] if len(node.input) > 2 else ""
-    if bias and ctx.asked_for(bias):
-        # The bias is added to every sample and position of its channel.
-        outside = [axis for axis in range(ctx.rank(y)) if axis != 1]
-        summed = ctx.reduce_sum(seeded, outside, keepdims=0)
-        contributions.append(ctx.reshape_like(summed, bias))
-    return contributions
-
-
-def _matmul(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+def _matmul(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive the product of two matrices with two products, without the axis of directions."""
     a, b = node.input
     if ctx.opset < 11 or ctx.rank(a) != 2 or ctx.rank(b) != 2:
-        return REVERSE["MatMul"](ctx, node, grads)
+        return rule(ctx, node, grads)
     grad = ctx.squeeze(ctx.full(grads[0], node.output[0]), [2])
     products = (
         ctx.b.op("Gemm", [grad, b], transB=1),
@@ -182,18 +190,18 @@ def _matmul(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     contributions = []
     for name, product in zip(node.input, products, strict=True):
         contribution = ctx.unsqueeze(product, [2])
-        ctx.root.declare_exact(contribution, name)
+        ctx.declare_exact(contribution, name)
         contributions.append(contribution)
     return contributions
 
 
-def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+def _softmax(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     """Derive Softmax with zeros for rows that are masked as a whole.
 
     The softmax of such a row is NaN, which attention replaces by zeros. A NaN that nothing reads
     must not reach the gradient.
     """
-    axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
+    axis = _attribute(node, "axis", -1) % ctx.rank(node.input[0])
     grad, y = ctx.full(grads[0], node.output[0]), ctx.lift(node.output[0])
     zero = ctx.constant(0.0, ctx.dtype(node.output[0]))
     # A NaN whose gradient is 0 is left out by a Where after it.
@@ -208,40 +216,36 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     return [ctx.b.op("Mul", [y, difference])]
 
 
-def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
-    """Return the direction of a row, and zeros for a row of zeros, where onnx-ad has NaN."""
-    norm = rules._reference(ctx, node, axes, keepdims)
-    # A norm of zero is replaced by one in the divisor.
-    is_zero = ctx.b.op("Equal", [norm, ctx.constant(0.0, dtype)])
-    norm = ctx.b.op("Add", [norm, ctx.b.op("Cast", [is_zero], to=dtype)])
-    return ctx.b.op("Div", [node.input[0], norm])
+def _norm(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+    """Derive a norm with zeros for zeros, where onnx-ad divides zero by zero in a row of them."""
+    zero = ctx.constant(0.0, ctx.dtype(node.input[0]))
+    is_zero = ctx.b.op("Equal", [ctx.lift(node.input[0]), zero])
+    (grad,) = rule(ctx, node, grads)
+    return [ctx.b.op("Where", [is_zero, zero, grad])]
 
 
-def _slice(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+def _slice(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive a Slice whose other axes are free, where onnx-ad needs the whole shape."""
     x = node.input[0]
-    shape = ctx.shapes.shape(x)
-    starts, ends, axes, steps = rules._slice_bounds(ctx, node)
-    is_plain = None not in (shape, starts, ends, axes) and set(steps or ()) <= {1}
-    if not is_plain or any(shape[axis] is None for axis in axes):
-        return REVERSE["Slice"](ctx, node, grads)
-    before, after = [0] * len(shape), [0] * len(shape)
-    for axis, start, end in zip(axes, starts, ends, strict=True):
-        start, end, _ = slice(start, end).indices(shape[axis])
-        before[axis], after[axis] = start, shape[axis] - max(start, end)
-    # The last axis is one that onnx-ad adds, for several directions.
-    padded = rules._pad(ctx, ctx.full(grads[0], node.output[0]), [*before, 0], [*after, 0])
-    return [padded] + [None] * (len(node.input) - 1)
+    shape, starts = ctx.shapes.shape(x), ctx.integers(node.input[1])
+    axes = range(len(starts or ()))
+    if len(node.input) > 3 and node.input[3]:
+        axes = ctx.integers(node.input[3])
+    if axes is None or any(shape[axis] is None for axis in axes):
+        return rule(ctx, node, grads)
+    # Of the axes that are not sliced, the rule reads nothing else.
+    ctx.shapes.declare(x, [1 if size is None else size for size in shape])
+    contributions = rule(ctx, node, grads)
+    ctx.shapes.declare(x, shape)
+    return contributions
 
 
-RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
-    "AveragePool": _convolution,
-    "Conv": _convolution,
-    "ReduceL2": bound(
-        REVERSE["ReduceL2"], WEIGHTED_REDUCTIONS={**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm}
-    ),
+RULES: Mapping[str, Callable[[Rule, Any, NodeProto, Sequence[Any]], Any]] = {
+    "AveragePool": _average_pool,
+    "Conv": _conv,
     "MatMul": _matmul,
+    "ReduceL2": _norm,
     "Slice": _slice,
     "Softmax": _softmax,
 }
-"""Rules by op type that replace onnx-ad's."""
+"""Rules by op type that replace the rule of onnx-ad, which they get first."""

@@ -1,33 +1,26 @@
-"""Derive a model in reverse, by onnx-ad's passes."""
+"""Derive a model in reverse, by onnx-ad."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
-from onnx_ad import UnsupportedOperator
-from onnx_ad._build import Builder, Context
-from onnx_ad._graph import node_reads, reachable
-from onnx_ad.lower import lower
-from onnx_ad.recurrent import expand_recurrent
-from onnx_ad.unroll import inline_constant_ifs
+import onnx_ad
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.nodes import type_of_proto
+from pyopnb.engine.models.nodes import nodes_in
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.gradients.limits import expand_functions
+from pyopnb.gradients.limits import costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
-from pyopnb.gradients.rules import Rules
+from pyopnb.gradients.rules import FLOATS, Rules
 
 __all__ = ["PREFIX", "reverse"]
 
 PREFIX = "grad_"
 
-_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 _MAX_CONSTANT = 64
 """The most elements of a floating-point initializer that onnx-ad may take for a constant.
 
@@ -55,27 +48,96 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     """
     graph = model.graph
     types = types_of(graph)
-    inputs, initializers = list(graph.input), list(graph.initializer)
-    rules = Rules(model)
+    taken = {*types, *(name for node in nodes_in(graph) for name in node.output)}
+    influential = _influences(graph, types, loss)
+    _check_names(taken, wrt, influential, loss)
+    inputs, outputs, weights = list(graph.input), list(graph.output), list(graph.initializer)
+    primal = {name for node in graph.node for name in node.output}
+    rules = Rules(model, types)
     hidden = _hide(graph, wrt)
+    for node in list(costly_constants(model)):
+        rules.hide(node)
+    prefix = "adj_"
+    while any(name.startswith(prefix) for name in taken):
+        prefix = f"another_{prefix}"
     try:
-        work = inline_constant_ifs(expand_functions(lower(expand_recurrent(model))))
-        nodes, added, outputs = _passes(work, wrt, loss, types, rules)
-    except UnsupportedOperator as error:
+        with rules.used(_path(graph, wrt, influential)):
+            derived = onnx_ad.reverse(model, list(wrt), [loss], prefix, layout="onnx")
+    except onnx_ad.UnsupportedOperator as error:
         expected, got = "operators that onnx-ad can differentiate", sanitize(str(error))
         raise ModelError("model, gradient", expected=expected, got=got) from None
-    original_names = {tensor.name for tensor in initializers} | hidden
-    folded = [tensor for tensor in work.graph.initializer if tensor.name not in original_names]
-    graph.CopyFrom(work.graph)
-    for field in ("node", "input", "initializer"):
+    rules.restore(derived)
+    nodes = list(derived.graph.node)
+    for name in wrt:
+        axis = f"{prefix}axis_{name}"
+        rank = len(types[name].tensor_type.shape.dim)
+        nodes.append(helper.make_node("Constant", [], [axis], value_ints=[rank]))
+        nodes.append(helper.make_node("Squeeze", [prefix + name, axis], [PREFIX + name]))
+        outputs.append(helper.make_value_info(PREFIX + name, types[name]))
+    nodes = _read_nodes(nodes, primal, {info.name for info in outputs})
+    # ONNX Runtime warns of an unused initializer.
+    read = set().union(*map(reads_of, nodes)) - {tensor.name for tensor in weights} - hidden
+    added = [_seed(prefix + loss, types[loss]), *derived.graph.initializer]
+    for field in ("node", "input", "output", "initializer", "value_info"):
         graph.ClearField(field)
     graph.node.extend(nodes)
     graph.input.extend(inputs)
-    graph.initializer.extend([*initializers, *folded, *added])
     graph.output.extend(outputs)
-    # The types of bodies' nodes are not among them.
-    graph.ClearField("value_info")
-    rules.restore(model)
+    graph.initializer.extend([*weights, *(tensor for tensor in added if tensor.name in read)])
+    del model.opset_import[:]
+    model.opset_import.extend(derived.opset_import)
+
+
+def _seed(name: str, proto: TypeProto) -> TensorProto:
+    """Return the gradient of the loss in itself."""
+    # onnx-ad adds an axis for several directions, and here there is only one.
+    shape = [1] * (len(proto.tensor_type.shape.dim) + 1)
+    dtype = helper.tensor_dtype_to_np_dtype(proto.tensor_type.elem_type)
+    return numpy_helper.from_array(np.ones(shape, dtype), name)
+
+
+def _check_names(
+    taken: Container[str], wrt: Sequence[str], influential: Container[str], loss: str
+) -> None:
+    for name in wrt:
+        if PREFIX + name in taken:
+            raise ModelError(
+                f"tensor '{sanitize(PREFIX + name)}'",
+                expected="the name to be free for the gradient",
+                got="a tensor of the model",
+                next="another name for it",
+            )
+        if name not in influential:
+            raise ModelError(
+                f"wrt '{sanitize(name)}'",
+                expected=f"a tensor that influences the loss '{sanitize(loss)}'",
+                got="none, or only through integers or bools",
+                next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
+            )
+
+
+def _influences(graph: GraphProto, types: Mapping[str, TypeProto], loss: str) -> set[str]:
+    """Return the values that the loss is computed from through floating-point values."""
+    influences = {loss}
+    for node in reversed(graph.node):
+        if influences.intersection(node.output):
+            for name in reads_of(node):
+                # A sequence of tensors has no type of an element.
+                element = types[name].tensor_type.elem_type if name in types else 0
+                if element in (0, *FLOATS):
+                    influences.add(name)
+    return influences
+
+
+def _path(graph: GraphProto, wrt: Sequence[str], influential: set[str]) -> list[NodeProto]:
+    """Return the nodes between inputs and the loss."""
+    varying = set(wrt)
+    path = []
+    for node in graph.node:
+        if reads_of(node) & varying and influential.intersection(node.output):
+            varying.update(node.output)
+            path.append(node)
+    return path
 
 
 def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
@@ -92,138 +154,15 @@ def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
 def _is_weight(tensor: TensorProto) -> bool:
     if is_external(tensor):
         return True
-    return tensor.data_type in _FLOATS and math.prod(tensor.dims) > _MAX_CONSTANT
+    return tensor.data_type in FLOATS and math.prod(tensor.dims) > _MAX_CONSTANT
 
 
-def _passes(
-    work: ModelProto, wrt: Sequence[str], loss: str, types: dict[str, TypeProto], rules: Rules
-) -> tuple[list[NodeProto], list[TensorProto], list[ValueInfoProto]]:
-    """Return all nodes, the new initializers and the new outputs."""
-    ctx = _Context(work, types)
-    builder = ctx.b
-    influential = _influences(work.graph, loss, keep=ctx.is_float)
-    for name in wrt:
-        if name not in influential:
-            raise ModelError(
-                f"wrt '{sanitize(name)}'",
-                expected=f"a tensor that influences the loss '{sanitize(loss)}'",
-                got="none, or only through integers or bools",
-                next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
-            )
-    # Check each node before any is derived, so that the first refusal names a node of the model.
-    varying = reachable(work.graph.node, wrt, keep=ctx.is_float)
-    for node in work.graph.node:
-        if node_reads(node) & varying and influential.intersection(node.output):
-            rules.check(ctx, node)
-    results = {name: _reserve(builder, PREFIX + name) for name in wrt}
-    loss_type = types[loss].tensor_type
-    # onnx-ad adds an axis for several directions, and here there is only one.
-    seed = builder.constant(np.ones([1] * (len(loss_type.shape.dim) + 1)), loss_type.elem_type)
-    ctx.add_seed(seed)
-    ctx._count = builder.ints([1])
-    seeds = {loss: seed}
-    primal, adjoint, gradients = rules.reverse_nodes(ctx, list(work.graph.node), seeds, list(wrt))
-    outputs = []
-    for name in wrt:
-        gradient = gradients.get(name)
-        gradient = ctx.zeros(name) if gradient is None else ctx.full(gradient, name)
-        gradient = ctx.squeeze(gradient, [ctx.rank(name)])
-        if not builder.nodes or builder.nodes[-1].output[0] != gradient:
-            builder.op("Identity", [gradient])
-        builder.nodes[-1].output[0] = results[name]
-        outputs.append(ValueInfoProto(name=results[name], type=types[name]))
-    derivation = _read_nodes([*adjoint, *builder.nodes], {value.name for value in outputs})
-    # ONNX Runtime warns of an unused initializer.
-    read = set().union(*map(node_reads, [*primal, *derivation]))
-    initializers = [tensor for tensor in builder.initializers if tensor.name in read]
-    return [*primal, *derivation], initializers, outputs
-
-
-class _Context(Context):  # type: ignore[misc]
-    """The context of onnx-ad, with fewer nodes where free sizes have names, which it forgets."""
-
-    def __init__(self, model: ModelProto, types: Mapping[str, TypeProto]) -> None:
-        super().__init__(model)
-        self._exact: dict[str, tuple[int | str | None, ...]] = {}
-        self._sizes: dict[str, tuple[int | str | None, ...]] = {}
-        for name, proto in types.items():
-            shape = type_of_proto(proto).shape
-            if shape is not None and None not in shape:
-                self._sizes[name] = shape
-        self._unsqueezed: dict[str, tuple[str, list[int]]] = {}
-        self._targets: dict[tuple[int | str | None, ...], str] = {}
-
-    def declare_exact(self, value: str, primal: str) -> None:
-        """Note that a gradient has the sizes of what it is derived in."""
-        if primal in self._sizes:
-            self._exact[value] = self._sizes[primal]
-
-    def full(self, value: Any, primal: str) -> Any:
-        """Expand a gradient to the sizes of what it is derived in."""
-        sizes = self._sizes.get(primal)
-        if sizes is None:
-            return super().full(value, primal)
-        if self._exact.get(value) == sizes:
-            return value
-        if sizes not in self._targets:
-            expanded = super().full(value, primal)
-            self._targets[sizes] = self.b.nodes[-1].input[1]
-        else:
-            expanded = self.b.op("Expand", [value, self._targets[sizes]], stem="full")
-        self._exact[expanded] = sizes
-        return expanded
-
-    def unsqueeze(self, value: Any, axes: Sequence[int]) -> Any:
-        """Add axes of size 1."""
-        result = super().unsqueeze(value, axes)
-        self._unsqueezed[result] = value, list(axes)
-        return result
-
-    def squeeze(self, value: Any, axes: Sequence[int]) -> Any:
-        """Drop axes of size 1."""
-        plain, added = self._unsqueezed.get(value, (None, None))
-        return plain if added == list(axes) else super().squeeze(value, axes)
-
-    def unbroadcast(self, value: Any, source_rank: int, target: str) -> Any:
-        """Sum a gradient over the axes along which an operand was broadcast."""
-        sizes, result = self._sizes.get(target), self._sizes.get(self.node.output[0])
-        if sizes and result and len(sizes) == len(result) and self.node.op_type != "Einsum":
-            # Two matrices are multiplied, and only the axes before theirs are broadcast.
-            count = len(sizes) - 2 * (self.node.op_type == "MatMul")
-            if 1 not in sizes[:count] and sizes[:count] == result[:count]:
-                return value
-        reduced = super().unbroadcast(value, source_rank, target)
-        if sizes and self.b.nodes[-1].op_type == "Reshape" and reduced != value:
-            self.declare_exact(reduced, target)
-        return reduced
-
-
-def _read_nodes(nodes: Sequence[NodeProto], names: set[str]) -> list[NodeProto]:
-    """Drop the nodes with unused outputs, as rules also derive in unwanted inputs."""
-    names = set(names)
+def _read_nodes(nodes: Sequence[NodeProto], primal: set[str], names: set[str]) -> list[NodeProto]:
+    """Drop derived nodes with unused outputs; the nodes of the model itself stay."""
+    names = names | primal
     read = []
     for node in reversed(nodes):
         if names.intersection(node.output):
-            names |= node_reads(node)
+            names |= reads_of(node)
             read.append(node)
     return read[::-1]
-
-
-def _reserve(builder: Builder, name: str) -> str:
-    if name in builder._taken:
-        raise ModelError(
-            f"tensor '{sanitize(name)}'",
-            expected="the name to be free for the gradient",
-            got="a tensor of the model",
-            next="another name for it",
-        )
-    return str(builder.name(name))
-
-
-def _influences(graph: GraphProto, loss: str, keep: Callable[[str], bool]) -> set[str]:
-    """Return the values that the loss is computed from through floating-point values."""
-    influences = {loss}
-    for node in reversed(graph.node):
-        if influences.intersection(node.output):
-            influences.update(filter(keep, node_reads(node)))
-    return influences

@@ -1,23 +1,24 @@
-"""Find reverse rules while `grad` works: our ops', onnx-ad's, and refusals for all others.
+"""Find reverse rules while `grad` works: for our ops, from onnx-ad, and refusals for all others.
 
-onnx-ad looks a rule up by the op type alone, for every domain. So each node that is not one of
-the ONNX operators gets an op type of its own meanwhile. Nothing is registered with onnx-ad, and
-nothing in its modules is changed, which would need a lock: the functions of its reverse pass are
-bound again, to find this table where they look for their own.
+onnx-ad looks a rule up by the op type alone, for every domain, in one table of the process. So
+each node that is not one of the ONNX operators gets an op type of its own meanwhile, and for each
+op type a rule is registered once that asks the `Rules` of the `grad` that it works for. For all
+other callers of onnx-ad, it is the rule that was there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from onnx import ModelProto, NodeProto
-from onnx_ad import UnsupportedOperator, _passes
-from onnx_ad._build import FLOAT_TYPES
-from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx_ad import UnsupportedOperator
+from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
-from pyopnb.engine.models.nodes import first_output, full_name, type_of_proto, walk
+from pyopnb.engine.models.nodes import bodies, first_output, full_name, type_of_proto, walk
 from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain, split_name
 from pyopnb.engine.ops.op import Op
@@ -25,13 +26,17 @@ from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
-from pyopnb.gradients.limits import bound
+from pyopnb.gradients.sizes import NamedSizes, SizedContext
 
-__all__ = ["Rules"]
+__all__ = ["FLOATS", "Rules"]
+
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+"""Types that carry a gradient."""
 
 _DOMAIN = "pyopnb.gradients"
-
-_Rule = Callable[[Any, NodeProto, Sequence[Any]], Any]
+_NODE = "PyopnbNode"
+_NUMBER = "pyopnb_number"
+_GRADIENT = "PyopnbGradient"
 
 _NO_PATH: Mapping[str, tuple[int, ...]] = {
     "CastLike": (1,),
@@ -42,45 +47,45 @@ _NO_PATH: Mapping[str, tuple[int, ...]] = {
 
 
 class Rules:
-    """The rules for one model, by op type.
+    """The rules for one model.
 
     Parameters
     ----------
     model : ModelProto
-        It is changed: nodes of other domains than ONNX's, and nodes that an op of the registry
-        serves, get op types of their own.
-
-    Attributes
-    ----------
-    reverse_nodes : callable
-        The reverse pass of onnx-ad over nodes, by these rules, also in bodies.
+        It is changed: nodes of other domains, and nodes that an op of the registry
+        serves, get an op type of their own.
+    types : mapping of str to TypeProto
+        The types of its tensors.
     """
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, types: Mapping[str, TypeProto]) -> None:
+        self._sizes = NamedSizes(types)
         self._free_input = _free_input(model)
-        self._nodes: dict[str, NodeProto] = {}
-        self._ops: dict[str, Op | None] = {}
+        self._path: Sequence[NodeProto] = ()
+        self._nodes: list[tuple[str, str, Op | None]] = []
         for site in list(walk(model)):
             op = registry.find(site.node.domain, site.node.op_type)
             if op is not None or canonical_domain(site.node.domain):
-                self._rename(site.node, op)
-        if self._nodes:
-            # Shape inference gives up at a node of a domain that is not imported.
-            model.opset_import.add(domain=_DOMAIN, version=1)
-        self.reverse_nodes: Callable[..., Any] = bound(_passes.reverse_nodes, REVERSE=self)
-        # Rules of If, Loop and Scan derive their bodies, which must also find this table.
-        self._control: dict[str, _Rule] = {}
-        for op_type, rule in REVERSE.items():
-            code = getattr(rule, "__code__", None)
-            if code is not None and "reverse_nodes" in code.co_names:
-                self._control[op_type] = bound(rule, reverse_nodes=self.reverse_nodes)
+                self.hide(site.node, op)
+        # Shape inference gives up at a node of a domain that is not imported.
+        model.opset_import.add(domain=_DOMAIN, version=1)
 
-    def _rename(self, node: NodeProto, op: Op | None) -> None:
-        alias = f"n{len(self._nodes)}"
-        original = NodeProto()
-        original.CopyFrom(node)
-        self._nodes[alias], self._ops[alias] = original, op
-        node.domain, node.op_type = _DOMAIN, alias
+    def hide(self, node: NodeProto, op: Op | None = None) -> None:
+        """Give a node an op type of its own, which onnx-ad neither evaluates nor expands."""
+        number = helper.make_attribute(_NUMBER, len(self._nodes))
+        self._nodes.append((node.domain, node.op_type, op))
+        node.domain, node.op_type = _DOMAIN, _NODE
+        node.attribute.append(number)
+
+    @contextmanager
+    def used(self, path: Sequence[NodeProto]) -> Iterator[None]:
+        """Have onnx-ad find these rules, for the nodes between ``wrt`` and the loss."""
+        self._path = path
+        token = _rules.set(self)
+        try:
+            yield
+        finally:
+            _rules.reset(token)
 
     def restore(self, model: ModelProto) -> None:
         """Give nodes their op types back, and gradient nodes the type of a gradient op."""
@@ -89,72 +94,83 @@ class Rules:
                 del model.opset_import[position]
                 break
         for site in walk(model):
-            if site.node.domain != _DOMAIN:
+            node = site.node
+            if node.domain != _DOMAIN:
                 continue
-            alias, grad, _ = site.node.op_type.partition("Grad")
-            original, op = self._nodes[alias], self._ops[alias]
-            site.node.domain, site.node.op_type = original.domain, original.op_type
-            if grad and op is not None and op.current.gradient is not None:
-                site.node.domain, site.node.op_type = split_name(op.current.gradient.op)
+            is_gradient = node.op_type == _GRADIENT
+            node.domain, node.op_type, op = self._take_number(node)
+            if is_gradient and op is not None and op.current.gradient is not None:
+                node.domain, node.op_type = split_name(op.current.gradient.op)
 
-    def _original(self, node: NodeProto) -> NodeProto:
-        return self._nodes[node.op_type] if node.domain == _DOMAIN else node
+    def _take_number(self, node: NodeProto) -> tuple[str, str, Op | None]:
+        number = 0
+        for position, attribute in enumerate(node.attribute):
+            if attribute.name == _NUMBER:
+                number = attribute.i
+                del node.attribute[position]
+                break
+        return self._nodes[number]
+
+    def _original(self, node: NodeProto) -> tuple[NodeProto, Op | None]:
+        if node.domain != _DOMAIN:
+            return node, None
+        original = NodeProto()
+        original.CopyFrom(node)
+        original.domain, original.op_type, op = self._take_number(original)
+        return original, op
 
     def where(self, node: NodeProto) -> str:
         """Name a node as messages do."""
         name = f"the node of output '{sanitize(first_output(node))}'"
         if node.name:
             name = f"node '{sanitize(node.name)}'"
-        return f"{name} ({sanitize(full_name(self._original(node)))})"
+        return f"{name} ({sanitize(full_name(self._original(node)[0]))})"
 
-    def __contains__(self, op_type: object) -> bool:
-        # For an op type that is not there, the rule is a refusal.
-        return True
-
-    def __getitem__(self, op_type: str) -> _Rule:
-        return partial(self._apply, op_type)
-
-    def check(self, ctx: Any, node: NodeProto) -> None:
-        """Refuse a node between ``wrt`` and the loss that has no rule or outputs of unknown rank.
-
-        Raises
-        ------
-        ModelError
-        """
-        if node.domain == _DOMAIN:
-            self._check_op(node)
-        elif node.op_type not in REVERSE and node.op_type not in mends.RULES:
-            raise self._refusal(node, "no rule in onnx-ad, and no backward")
-        for name in node.output:
-            if name and ctx.is_float(name) and ctx.shapes.shape(name) is None:
-                raise ModelError(
-                    f"{self.where(node)}, output {sanitize(name)}",
-                    expected="a known rank, for its gradient",
-                    got="an unknown one",
-                    next="declare the shapes of the inputs; in an op, def infer(self, x): return x",
-                )
-
-    def _apply(self, op_type: str, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    def apply(self, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+        """Derive a node, or refuse it."""
+        # onnx-ad begins at the loss, where ranks are unknown because of nodes before it.
+        path, self._path = self._path, ()
+        for earlier in (*path, node):
+            self._check_ranks(ctx, earlier)
+        # A rule of If, Loop or Scan hands its context on.
+        if not bodies(node):
+            ctx = SizedContext(ctx, node, self._sizes)
         try:
             if node.domain == _DOMAIN:
                 return self._of_op(ctx, node, grads)
-            self.check(ctx, node)
+            rule = _ONNX_AD.get(node.op_type)
+            if rule is None:
+                raise mends.Refused(_NO_RULE)
             mends.refuse(ctx, node)
-            ctx.node = node
-            rule = mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
-            contributions = rule(ctx, node, grads)
+            mend = mends.RULES.get(node.op_type)
+            contributions = mend(rule, ctx, node, grads) if mend else rule(ctx, node, grads)
         except (UnsupportedOperator, mends.Refused) as error:
             raise self._refusal(node, sanitize(str(error))) from None
         except ModelError:
             raise
         except Exception as error:
-            # A rule of onnx-ad's that does not expect the node.
+            # A rule of onnx-ad that does not expect the node.
             got = f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}"
             raise self._refusal(node, got) from error
         # Control flow gives pairs instead of a list, each from a rule that was asked inside.
         if type(contributions) is list:
             self._check_complete(ctx, node, contributions)
         return contributions
+
+    def _check_ranks(self, ctx: Any, node: NodeProto) -> None:
+        """Refuse a node with outputs of unknown rank."""
+        if node.domain == _DOMAIN:
+            self._check_op(node)
+        for name in node.output:
+            if name and ctx.is_float(name) and ctx.shapes.shape(name) is None:
+                if node.domain != _DOMAIN and node.op_type not in _ONNX_AD:
+                    raise self._refusal(node, _NO_RULE)
+                raise ModelError(
+                    f"{self.where(node)}, output {sanitize(name)}",
+                    expected="a known rank, for its gradient",
+                    got="an unknown one",
+                    next="declare the shapes of the inputs; in an op, def infer(self, x): return x",
+                )
 
     def _check_complete(self, ctx: Any, node: NodeProto, contributions: Sequence[Any]) -> None:
         """Refuse a rule that gives nothing for an input with influence, which counts as zero."""
@@ -169,7 +185,7 @@ class Rules:
                 raise self._refusal(node, got)
 
     def _refusal(self, node: NodeProto, got: str) -> ModelError:
-        name = sanitize(self._original(node).op_type)
+        name = sanitize(self._original(node)[0].op_type)
         advice = f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward'
         if "declared" in got and self._free_input:
             tool = "onnxruntime.tools.onnx_model_utils.make_input_shape_fixed"
@@ -184,7 +200,7 @@ class Rules:
     # ---- our ops -----------------------------------------------------------------------------
 
     def _check_op(self, node: NodeProto) -> Op:
-        op = self._ops[node.op_type]
+        _, op = self._original(node)
         if op is None:
             raise self._refusal(node, "no rule in onnx-ad, and no op in the registry")
         schema = op.current.schema
@@ -229,7 +245,7 @@ class Rules:
             contributions.append(names[-1] if is_wanted else None)
         while names and not names[-1]:
             names.pop()
-        gradient = NodeProto(op_type=f"{node.op_type}Grad", domain=_DOMAIN)
+        gradient = NodeProto(op_type=_GRADIENT, domain=_DOMAIN)
         if node.name:
             gradient.name = f"{node.name}_grad"
         gradient.input.extend([*inputs, *outputs, *adjoints])
@@ -259,4 +275,25 @@ def _is_variadic(schema: Schema) -> bool:
 def _only_integers(ctx: Any, node: NodeProto) -> bool:
     """Tell whether no output of a node can carry a gradient."""
     dtypes = {ctx.shapes.dtype(name) for name in node.output if name}
-    return not dtypes.intersection(FLOAT_TYPES)
+    return not dtypes.intersection(FLOATS)
+
+
+# ---- the table of onnx-ad ----------------------------------------------------------------------
+
+_ONNX_AD: Mapping[str, mends.Rule] = dict(REVERSE)
+_NO_RULE = "no rule in onnx-ad, and no backward"
+_rules: ContextVar[Rules | None] = ContextVar("pyopnb.gradients.rules", default=None)
+
+
+def _derive(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    rules = _rules.get()
+    if rules is not None:
+        return rules.apply(ctx, node, grads)
+    rule = _ONNX_AD.get(node.op_type)
+    if rule is None:
+        raise UnsupportedOperator(f"no reverse rule for {node.op_type}")
+    return rule(ctx, node, grads)
+
+
+_operators = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+reverse_rule(_NODE, *_operators, *_ONNX_AD)(_derive)

@@ -206,24 +206,31 @@ def test_from_a_file(define, tmp_path):
     assert np.array_equal(one, other)
 
 
-# ---- nothing stays with onnx-ad ----------------------------------------------------------------------------------------------
+# ---- onnx-ad and its other callers ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_registered_with_onnx_ad_and_it_is_imported_on_demand():
+def test_onnx_ad_is_imported_on_demand_and_gives_others_what_it_gave_them():
     code = """
         import sys
         import numpy as np, onnx, pyopnb
-        model = pyopnb.parse("(float[N] x) => (float l) { l = ReduceSum<keepdims = 0>(x) }")
+        model = pyopnb.parse("(float[4] x) => (float l) { s = Softmax(x)  l = ReduceL2<keepdims = 0>(s) }")
         assert "onnx_ad" not in sys.modules
+        import onnx_ad
+        lost = pyopnb.parse("(float[1,2,2] x) => (float[1] l) { l = Det(x) }")
+        unknown = pyopnb.parse("(float[4] x) => (float[4] l) { s = SequenceConstruct(x)  l = ConcatFromSequence<axis = 0>(s) }")
+        before = [onnx_ad.reverse(m).SerializeToString() for m in (model, lost)]
         pyopnb.grad(model, "x")
-        from onnx_ad import _passes, rules
-        assert _passes.REVERSE is rules.REVERSE
-        print(len(rules.REVERSE) == len(rules.FORWARD))
+        print([onnx_ad.reverse(m).SerializeToString() for m in (model, lost)] == before)
+        try:
+            onnx_ad.reverse(unknown)
+        except onnx_ad.UnsupportedOperator as error:
+            print(str(error)[:38])
         """
     done = subprocess.run(
         [sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    said = "True\nno reverse rule for ConcatFromSequence\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
 @pytest.mark.parametrize(
