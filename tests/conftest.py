@@ -115,7 +115,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in the lists above."""
+    """Mark the tests in the lists above."""
     for place in set().union(*LISTS.values()):
         assert place.exists(), f"{place} is in a list of tests/conftest.py, and is not there"
     for item in items:
@@ -163,7 +163,7 @@ def clean_registry() -> Iterator[None]:
     scope="session", params=["sample", pytest.param("all", marks=pytest.mark.everywhere)]
 )
 def node_tests(request: pytest.FixtureRequest) -> dict[str, TestCase]:
-    """ONNX's own node tests by name."""
+    """The ONNX node tests by name."""
     from node_tests import cases, sample  # seconds, for those who ask for it
 
     return cases() if request.param == "all" else sample()

@@ -1,6 +1,6 @@
 """The cost of a call of ``compute``: small tensors in a long chain, and large ones in one node.
 
-The op returns its input, so that the time is that of the boundary and not NumPy's. All get
+The op returns its input, so that only the boundary takes time, and not NumPy. All get
 the same chain. The slope between 1 and 101 nodes is the cost of one more node, without the
 fixed cost of a run.
 """

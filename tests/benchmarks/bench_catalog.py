@@ -41,7 +41,7 @@ def in_session(
     attrs: Mapping[str, object] = MappingProxyType({}),
     **options: object,
 ) -> partial:
-    """Return a call of one node in a session of its own; `options` are those of `pyopnb.model`."""
+    """Return a call of one node in a session of its own; `options` are as for `pyopnb.model`."""
     names, types, feeds = [], {}, {}
     for number, array in enumerate(inputs):
         names.append("" if array is None else f"x{number}")

@@ -1,6 +1,6 @@
-"""SoftClip in C++, on a million numbers: beside ONNX Runtime's own Div, Tanh and Mul on one thread, and on two threads.
+"""SoftClip in C++, on a million numbers: beside Div, Tanh and Mul of ONNX Runtime on one thread, and on two threads.
 
-Where ONNX Runtime's own kernels do not reach the bar of two threads either, the row says something
+Where the kernels of ONNX Runtime do not reach the bar of two threads either, the row says something
 of the machine: another process had a core of it, or, for Relu, the memory is the limit. How often a
 thread sleeps until another lets it go on does not depend on that: a lock in the way of a call would
 make it do so about once a call.

@@ -171,7 +171,7 @@ def _resident() -> float:
 
 
 def _others(a: np.ndarray, b: np.ndarray, count: str, repeats: int, loops: int) -> Iterator[Row]:
-    """What ours costs beside what each of the others does; of few elements the facts wait until somebody asks."""
+    """The cost of ours beside each of the others; for few elements the facts wait for the first access."""
     calls = {name: make(a, b) for name, (_, make) in PEERS.items() if find_spec(name)}
     best = timed({"ours": lambda: pyopnb.diff(a, b).verdict, **calls}, repeats, loops)
     said, found = (micro, "the verdict") if a.size < 10**6 else (milli, "all facts")

@@ -1,4 +1,4 @@
-"""How many of ONNX's own node tests load and pass, without and with ``fill``: figures by reason, not seconds."""
+"""How many of the ONNX node tests load and pass, without and with ``fill``: figures by reason, not seconds."""
 
 from __future__ import annotations
 

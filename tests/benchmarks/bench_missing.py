@@ -1,4 +1,4 @@
-"""What ``missing`` costs on a model of 100,000 nodes: the bar is two seconds. ONNX's shape inference is beside it.
+"""The cost of ``missing`` on a model of 100,000 nodes: the bar is two seconds. The ONNX shape inference is beside it.
 
 A chain of 300,000 nodes is listed in 10 s and written as text in 20 s; pictures, files and diffs of it are beside these.
 """
@@ -40,7 +40,7 @@ LONG = 300_000
 
 
 def chain(kinds: tuple[str, ...], count: int = NODES) -> onnx.ModelProto:
-    """Nodes of these kinds in turn, one after the other; those of two inputs take a constant of their own."""
+    """Nodes of these kinds in turn, one after the other; nodes of two inputs take a constant of their own."""
     nodes, last = [], "x"
     for number, kind in zip(range(count), itertools.cycle(kinds), strict=False):
         inputs = [last]

@@ -52,7 +52,7 @@ def _export() -> Row:
 
 
 def _filled(size: int) -> Row:
-    """A filled op's run without the price of a node, which a run of an op that does nothing is, in calls of torch's op."""
+    """A filled op's run without the price of a node, which a run of an op that does nothing is, in calls of the torch op."""
     import torch
 
     class Inverse(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""What training costs: 60 Adam steps of a net on digits beside eager torch's, and a step beside the bare run of its graph."""
+"""The cost of training: 60 Adam steps of a net on digits beside eager torch, and a step beside the bare run of its graph."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How far each operator of the catalog is from its references, and how long both take.
 
-The examples and the references are those of tests/catalog: its tests run here, and what they call
+The examples and the references come from tests/catalog: its tests run here, and what they call
 and compare is written down. catalog.csv beside this file keeps the table, and the page of the
 catalog shows it. This alone: ``python tests/benchmarks/catalog_agreement.py``.
 """
@@ -142,7 +142,7 @@ def _as_tuple(result) -> tuple[np.ndarray, ...]:
 
 
 def _maker_of(array: object, calls: list[Call]) -> Call | None:
-    """Return the call of which an array is an output; None for what was computed in another way."""
+    """Return the call of which an array is an output; None if it was computed in another way."""
     for call in reversed(calls):
         if isinstance(array, np.ndarray) and call.returned(array):
             return call
@@ -225,7 +225,7 @@ def measure(tests: Path = TESTS) -> list[dict[str, str]]:
             partial(recorder.compare, np.testing.assert_array_equal),
         ),
     ):
-        # Plugins may be imported before: anyio, by what the other benchmarks use.
+        # Plugins may be imported before: anyio, by other benchmarks.
         warnings = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         arguments = ["-q", "-p", "no:cacheprovider", *warnings, str(tests)]
         code = pytest.main(arguments, plugins=[recorder])

@@ -123,7 +123,7 @@ BOMBS = {
 
 
 # They take two thirds of the time: 25 functions are refused by the same count, and depth is counted
-# in test_functions.py as well.
+# also in test_functions.py.
 LONG = (
     "1,000 functions that call the next one twice",
     "a chain of 2,000 functions",

@@ -21,7 +21,7 @@ _SITE = Path(pyopnb.__file__).parents[1]
 _SHARED = Path(__file__).parents[1] / "shared"
 
 # What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that
-# is only onnxruntime's.
+# belongs to onnxruntime only.
 _PRELUDE = """
 import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
@@ -125,7 +125,7 @@ def together(fresh):
     def run(parts):
         texts = json.dumps([textwrap.dedent(part) for part in parts.values()])
         done = fresh(f"PARTS = {texts!r}\n{_TOGETHER}")
-        if done.code or done.err:  # then nobody knows which part it was
+        if done.code or done.err:  # then it is unknown which part it was
             return dict.fromkeys(parts, done)
         return {
             name: Outcome(done.code, *got)

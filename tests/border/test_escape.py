@@ -1,8 +1,8 @@
-"""What an op kept of an input in a later call can be read whatever became of run, feed and session."""
+"""A part of an input that an op kept in a later call can still be read without run, feed and session."""
 
 import pytest
 
-pytestmark = pytest.mark.one_python  # of ONNX Runtime's memory, and of one rule in C++
+pytestmark = pytest.mark.one_python  # about memory of ONNX Runtime, and one rule in C++
 
 # Arrays so large that their memory goes back to the system when it is freed: reading it
 # then ends the process.
@@ -107,7 +107,7 @@ NAMES = [
 ]
 
 
-# Two of the options at once, after one for one; and what a run in parallel comes by as well.
+# Two of the options at once, after one for one; and the options that a run in parallel meets.
 MARKS = {
     "bare, in parallel, without an arena": pytest.mark.everywhere,
     "in a session": pytest.mark.plain,
@@ -126,7 +126,7 @@ def test_what_was_kept_can_be_read(fresh, way):
         assert set(said.values()) == {"copied"}
     elif way == "in a session":
         assert set(said.values()) == {"EscapedInput"}
-    elif way == "bare":  # nobody says who owns a feed
+    elif way == "bare":  # the owner of a feed is unknown
         assert [said[name] for name in NAMES] == [
             "copied",
             "Fail",

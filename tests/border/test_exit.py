@@ -273,7 +273,7 @@ def test_a_fork_and_both_go_on(fresh, make):
     """).clean("[-2.  4. -6.] [-3.  6. -9.]\nchild ended with 0\n[-2.  4. -6.] [-3.  6. -9.]\n")
 
 
-@pytest.mark.plain  # of ONNX Runtime's threads
+@pytest.mark.plain  # about threads of ONNX Runtime
 def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
     fresh("""
         op("exit::Twice", lambda self, x: x * 2)
@@ -390,7 +390,7 @@ def test_ctrl_c_in_compute(fresh):
 
 @pytest.mark.plain
 def test_ctrl_c_between_ops_that_run_no_python(fresh):
-    # compute is numpy's own function, and no node is new: no bytecode runs in which Python
+    # compute is a NumPy function, and no node is new: no bytecode runs in which Python
     # would look for signals.
     fresh(
         """

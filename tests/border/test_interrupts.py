@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.plain  # the lines at which it interrupts are Python's
+pytestmark = pytest.mark.plain  # it interrupts at lines of Python
 
 SCRIPT = """
 import warnings

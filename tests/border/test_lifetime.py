@@ -70,7 +70,7 @@ def whole(kept):
 
 
 # How a thing is kept, how its bytes are read, and which elements those are. The number of
-# references alone tells the bridge that something was kept, so one row stands for all
+# references alone tells the bridge that something was kept, so one row covers all
 # containers. Nothing that is not instrumented may read under a sanitizer, so everything ends in
 # tobytes() or bytes().
 KEPT = {
@@ -247,7 +247,9 @@ def test_kept_in_a_later_call_fails_that_run(name, raising, source):
     assert f"node 'keeper' (keep::Keep): {SAID} after it returned" in said
     assert len([line for line in said.splitlines() if SAID in line]) == 1
     kept.poison()  # from now on there are copies, and runs are right
-    got = read(kept.thing)  # of what has a pointer of its own, only that it can be read is promised
+    got = read(
+        kept.thing
+    )  # of things with a pointer of their own, only that they can be read is promised
     assert len(got) == values.nbytes
     if name in DIRECT:
         assert got == values.tobytes()

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-# Each class is an op between two of ONNX's own: y = Neg(op(Abs(x))). After each case a run of a
+# Each class is an op between two ONNX operators: y = Neg(op(Abs(x))). After each case a run of a
 # good op must give good numbers.
 CLASSES = """
 class Slotted(Exception):
@@ -405,7 +405,7 @@ PARTS = {
         "3\n4\n",
     ),
     # The refusal's own frames hold the result, here a view of the input; the op keeps nothing and
-    # goes on getting views.
+    # still gets views.
     "a refused result is no escape": (
         """
         ways = [lambda x: x.view(np.int32), lambda x: x[None], lambda x: (x, x), lambda x: [x, x[1:]], lambda x: x]

@@ -1,6 +1,6 @@
-"""Ops of other domains that are called as ONNX's are: ONNX Runtime looks at op types without domains in places.
+"""Ops of other domains with names of ONNX operators: ONNX Runtime looks at op types without domains in places.
 
-Over an ``Add`` of one input, whoever's it is, it ended the process, as over 12 other op types; an
+For an ``Add`` of one input in any domain, it ended the process, as over 12 other op types; an
 ``Identity`` it left out.
 """
 
@@ -41,7 +41,7 @@ def test_in_sessions_of_pyopnb(fresh):
 
 @pytest.mark.one_python
 def test_in_bare_sessions(fresh):
-    # The runtime counts inputs before it looks at op types; it is told that an Add
+    # The runtime counts inputs before it looks at op types; it learns that an Add
     # has two at the least.
     fresh("make = bare\n" + SCRIPT).clean("True True True True\n")
 

@@ -1,4 +1,4 @@
-"""Runs inside runs without end: ONNX Runtime recurses on the C stack, which no RecursionError of Python's guards.
+"""Runs inside runs without end: ONNX Runtime recurses on the C stack, which no RecursionError of Python guards.
 
 Apart from test_misbehavior.py, because each level unwinds through all outer ones, which takes
 minutes where every allocation is traced.
@@ -33,13 +33,13 @@ for op in ("case::OwnSession", "case::OneSession"):
 
 def test_in_sessions_of_pyopnb(fresh):
     # Two notes, not sixty: of the innermost run, which did not reach compute, and of all around
-    # it, with what went in.
+    # it, with its inputs.
     ended = "RecursionError 2 runs are nested 60 deep: compute runs a session wh\n[ 2. -1.  4.]\n"
     fresh("make = pyopnb.Session\n" + SCRIPT).clean(ended * 2)
 
 
 def test_in_bare_sessions(fresh):
-    # The text of the 60th run stands in the text of the 59th …: the end is cut.
+    # The text of the 60th run is inside the text of the 59th …: the end is cut.
     done = fresh("make = bare\n" + SCRIPT)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()

@@ -119,7 +119,7 @@ class Lab:
 
 @contextlib.contextmanager
 def lab(root, base_url="/", token=None):
-    """Start a server on a folder; stop it and all its processes at the end, whatever happens."""
+    """Start a server on a folder; always stop it and all its processes at the end."""
     token = secrets.token_hex(16) if token is None else token
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
         home, port = Path(folder), _free_port()
@@ -142,7 +142,7 @@ def lab(root, base_url="/", token=None):
 
 
 def _free_port():
-    """A port below those that the system gives to whoever asks for any, such as the kernels of other tests."""
+    """A port below the ones that the system gives on request, such as to the kernels of other tests."""
     while True:
         port = random.randrange(10_000, 32_768)
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -263,7 +263,7 @@ def _stat(pid):
 
 
 def executable():
-    """The system's Chromium; None lets playwright use its own. The search order is that of tests/lanes/chromium.sh."""
+    """The system's Chromium; None lets playwright use its own. The search order is as in tests/lanes/chromium.sh."""
     names = (os.environ.get("PYOPNB_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
     paths = (path for name in names if name and (path := shutil.which(name)))
     return next(
@@ -317,11 +317,11 @@ class Tab:
         self.page.wait_for_function(_RESTORED)
 
     def command(self, name: str, **args: Any) -> None:
-        """Run one of JupyterLab's commands and wait for it."""
+        """Run a command of JupyterLab and wait for it."""
         self._wait_for(self.start(name, **args))
 
     def start(self, name: str, **args: Any) -> int:
-        """Run one of JupyterLab's commands."""
+        """Run a command of JupyterLab."""
         return self._begin("window.jupyterapp.commands.execute(...argument)", [name, args])
 
     def _begin(self, promise: str, argument: Any = None) -> int:
@@ -349,7 +349,7 @@ class Tab:
             self.wait_idle()
 
     def open_in_notebook(self, path: str) -> None:
-        """Open a notebook in Notebook 7, the other front end built from JupyterLab's parts, and wait for its kernel."""
+        """Open a notebook in Notebook 7, the other front end built from parts of JupyterLab, and wait for its kernel."""
         path = self.server.path(path)
         self.go(f"notebooks/{path}")
         self.page.wait_for_function(_OPENED, arg=path)

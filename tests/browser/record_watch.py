@@ -37,7 +37,7 @@ session = pyopnb.Session(model)
 pyopnb.watch(session, x=np.linspace(-6, 6, 121, dtype=np.float32))"""
 OPS, WATCHED = 1, 2
 WIDTH, HEIGHT = 900, 656
-STATUS = 30  # the height of JupyterLab's line at the bottom
+STATUS = 30  # the height of the line at the bottom of JupyterLab
 COLORS = 64
 # Milliseconds: of a letter, of a picture that is read, and of the last one before
 # the loop begins again.

@@ -1,4 +1,4 @@
-"""Python's colors in ``%%pyop`` cells of JupyterLab, and of exported HTML with the setting that the documentation names."""
+"""The colors of Python in ``%%pyop`` cells of JupyterLab, and of exported HTML with the setting that the documentation names."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def visible(locator):
 
 
 def assert_live(page, value, *texts):
-    """Slider and picture show one value, nothing says otherwise, and the watch is live as well."""
+    """Slider and picture show one value, nothing says otherwise, and the watch is also live."""
     shown = page.output(MOVED)
     expect(shown.get_by_role("slider")).to_have_attribute("aria-valuenow", f"{value:.1f}")
     expect(shown.get_by_text(f"limit = {value} ·")).to_be_visible()
@@ -42,7 +42,7 @@ def assert_live(page, value, *texts):
 
 
 def assert_kept(page, *texts):
-    """What a file gets, and a page without the kernel shows, comes by another message than what the widget shows."""
+    """What a file gets, and a page without the kernel shows, comes by another message than for the widget."""
     assert page.eventually(lambda: all(text in page.html(MOVED) for text in texts)), page.html(
         MOVED
     )
@@ -138,7 +138,7 @@ def test_after_a_restart_it_says_that_it_is_not_live(page):
     page.theme("JupyterLab Dark")
     page.screenshot("live-dark")
     page.theme("JupyterLab Light")
-    # What ipywidgets logs of a model that it looked for, at some time after that; nobody sees it.
+    # ipywidgets logs a model that it looked for, at some time after that; users do not see it.
     page.console_errors[:] = [
         error for error in page.console_errors if "widget model not found" not in error
     ]

@@ -125,7 +125,7 @@ def test_a_file_opens_from_the_file_browser(page, server):
     page.screenshot("netron-file")
 
 
-@pytest.mark.everywhere  # test_graph.py has those of a trace
+@pytest.mark.everywhere  # test_graph.py has the ones of a trace
 def test_traces_and_diffs_have_their_colors(page):
     page.open_notebook("colored.ipynb")
     page.run_all()

@@ -27,7 +27,7 @@ def test_packed_attention_is_attention_without_padding(dtype, bias_batch, scale)
     result = run(
         "com.microsoft::PackedAttention", rows, weights, bias, offsets, begins, *extra, **attrs
     )
-    # ONNX Runtime's Attention, one sentence at a time.
+    # The ONNX Runtime Attention, one sentence at a time.
     wide = [array.astype(np.float32) for array in (rows, weights, bias)]
     tolerance = 1e-5 if dtype == "float32" else 5e-3
     projected = wide[0] @ wide[1] + wide[2]
@@ -205,7 +205,7 @@ def test_paged_attention_reads_and_writes_blocks(interleaved, window, has_sink, 
                 expected = weights[: len(pages)] @ values
                 shown = result[token, head * size :][:size]
                 near(shown, expected, 1e-2, 1e-2)
-    # Blocks of nobody stay as they were.
+    # Unowned blocks stay as they were.
     equal(new_keys[[2, 4]], caches[0][[2, 4]])
 
 

@@ -136,7 +136,7 @@ def test_the_catalog_is_a_table_that_can_be_searched(shell):
     (row,) = pyopnb.catalog("rotated TRTBatched").rows
     assert row[:2] == ("TRTBatchedRotatedNMS", "mmdeploy")
     assert not pyopnb.catalog("no such operator").rows
-    # What cannot run is listed with what to do about it.
+    # Operators that cannot run are listed with an advice.
     assert "cannot run" in str(pyopnb.catalog("SentencepieceTokenizer"))
     display = shell.display_formatter.format(pyopnb.catalog)[0]
     assert "EfficientNMS_TRT" in display["text/plain"] and "<table" in display["text/html"]
@@ -145,7 +145,7 @@ def test_the_catalog_is_a_table_that_can_be_searched(shell):
 
 
 def test_an_output_without_a_type_is_filled():
-    """torch's exporter declares none for the output of an operator that it does not know."""
+    """The torch exporter declares none for the output of an operator that it does not know."""
     size = onnx.numpy_helper.from_array(np.int64([4, 4]), "size")
     node = onnx.helper.make_node(
         "adaptive_avg_pool2d", ["x", "size"], ["y"], domain="org.pytorch.aten"

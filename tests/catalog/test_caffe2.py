@@ -1,4 +1,4 @@
-"""Operators of Caffe2 that detectron2 exports, against loops by their definitions and ONNX Runtime's kernels."""
+"""Operators of Caffe2 that detectron2 exports, against loops by their definitions and ONNX Runtime kernels."""
 
 import numpy as np
 import pytest

@@ -21,7 +21,7 @@ def test_a_file_is_one_operator_that_says_where_it_is_defined(entry):
     assert classes == [entry.op_class]
     assert entry.op_class.__doc__
     # The page of the catalog lists which version or commit of which file each follows, where it
-    # knowingly differs, by what it was tested, and how well it agrees.
+    # knowingly differs, the reference of its tests, and how well it agrees.
     story, _, tested = module.__doc__.replace("\n", " ").partition("Tested against ")
     _, _, story = story.partition("Defined ")
     defined, *differs = story.split("Differs: ")

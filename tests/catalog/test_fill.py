@@ -12,7 +12,7 @@ import pyopnb
 
 
 def detector(domain="TRT", **attrs):
-    """The end of a YOLO file, with what its exporter writes: a plugin's attrs and no shapes of outputs."""
+    """The end of a YOLO file, as its exporter writes it: a plugin's attrs and no shapes of outputs."""
     attrs = {"score_threshold": 0.25, "iou_threshold": 0.45, "max_output_boxes": 5} | attrs
     outputs = ["num_dets", "det_boxes", "det_scores", "det_classes"]
     node = helper.make_node(
@@ -106,7 +106,7 @@ def test_a_namesake_with_other_attrs_or_inputs_is_refused(attrs, inputs, said):
     with pytest.warns(pyopnb.errors.Filled, match=said):
         pyopnb.fill(model)
     assert not pyopnb.missing(model)[0].is_in_catalog
-    # Without fill=True, nobody is told to try what would not help.
+    # Without fill=True, there is no advice that would not help.
     with pytest.raises(pyopnb.PyopError, match=f"skeleton MODEL NODE.*{said}"):
         pyopnb.Session(model)
 
@@ -114,7 +114,7 @@ def test_a_namesake_with_other_attrs_or_inputs_is_refused(attrs, inputs, said):
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 @pytest.mark.parametrize("domain", ["", "org.pytorch.aten"])
 def test_a_bag_of_embeddings_runs_as_dlrm_has_it(domain, outputs):
-    """torch's exporter writes three inputs, attributes of aten's names, and four outputs; optimizers drop some."""
+    """The torch exporter writes three inputs, attributes with aten names, and four outputs; optimizers drop some."""
     text = """<ir_version: 6, opset_import: ["": 11, "org.pytorch.aten": 1]>
         g (int64[N] i, int64[B] o) => (float[B,3] z) <float[4,3] w = {0,1,2, 3,4,5, 6,7,8, 9,10,11}> {
             y, a, b, c = org.pytorch.aten.ATen<operator = "embedding_bag", mode = 0, sparse = 0>(w, i, o)

@@ -70,7 +70,7 @@ def test_efficient_nms_looks_at_5000_candidates():
 
 
 def test_a_threshold_of_zero_is_refused():
-    # Every box overlaps every other one by at least 0, which ONNX's operator can't say.
+    # Every box overlaps every other one by at least 0, which the ONNX operator cannot say.
     with pytest.raises(pyopnb.errors.NotLowered, match="an IoU threshold of 0"):
         lowered("TRT::EfficientNMS_TRT", boxes(1, 4), scores(1, 4, 2), iou_threshold=0.0)
 

@@ -1,4 +1,4 @@
-"""Smaller entries of the catalog, against ONNX Runtime's kernels and formulas written out."""
+"""Smaller entries of the catalog, against ONNX Runtime kernels and formulas written out."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Operators of ONNX's opsets 1 to 6 in the versions that differ, against today's kernels of ONNX Runtime."""
+"""Operators of ONNX opsets 1 to 6 in the versions that differ, against today's kernels of ONNX Runtime."""
 
 import warnings
 
@@ -85,7 +85,7 @@ def test_comparisons_broadcast_from_an_axis(op):
 
 
 def test_flags_that_the_file_declares_as_integers_are_bool():
-    """PyTorch 0.3 declared what Equal computes as int8, in ONNX's own test data, too."""
+    """PyTorch 0.3 declared the result of Equal as int8, also in the ONNX test data."""
     model = old_model("Equal", 2, [np.int32([1, 2]), np.int32([1, 3])])
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
     with pytest.warns(pyopnb.errors.Filled, match="declares its output as int8, and it is bool"):
@@ -311,7 +311,7 @@ def test_the_tiles_of_a_tile_are_part_of_its_form():
 
 
 def test_an_old_version_is_not_run_by_an_op_of_its_name():
-    """AveragePool-1 asks ONNX Runtime's kernel of today, also where a skeleton has defined ::AveragePool."""
+    """AveragePool-1 asks today's ONNX Runtime kernel, also where a skeleton has defined ::AveragePool."""
     x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
 
     class AveragePool:

@@ -1,4 +1,4 @@
-"""Plugins of detectors, torch's functions and vendors' quantizers, against ONNX Runtime's kernels and loops."""
+"""Plugins of detectors, torch functions and vendors' quantizers, against ONNX Runtime kernels and loops."""
 
 import ml_dtypes
 import numpy as np

@@ -22,7 +22,7 @@ def nbits(outputs, columns, bits, block=32):
 
 
 def kernel_product(x, weights, bits, bias=None, block=32):
-    """ONNX Runtime's MatMulNBits."""
+    """MatMulNBits of ONNX Runtime."""
     packed, scales = weights
     attrs = {"K": x.shape[-1], "N": len(packed), "bits": bits, "block_size": block}
     product = pyopnb.call("com.microsoft::MatMulNBits", x, packed, scales, **attrs)

@@ -1,4 +1,4 @@
-"""Sampling, regions and deformable convolutions of the catalog against ONNX Runtime's kernels and loops."""
+"""Sampling, regions and deformable convolutions of the catalog against ONNX Runtime kernels and loops."""
 
 import numpy as np
 import pytest
@@ -111,7 +111,7 @@ def loop_of_maxima(x, rois, samples, aligned):
 
 @pytest.mark.parametrize("clockwise", [0, 1])
 def test_a_region_that_is_turned_is_that_of_a_turned_image(clockwise):
-    """A quarter of a turn of the region is a quarter of a turn of what it gives."""
+    """A quarter of a turn of the region is a quarter of a turn of its result."""
     random = np.random.default_rng(0)
     x = random.standard_normal((1, 2, 20, 20), np.float32)
     attrs = {"output_height": 3, "output_width": 3, "sampling_ratio": 2, "clockwise": clockwise}

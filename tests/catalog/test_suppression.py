@@ -1,4 +1,4 @@
-"""The suppressions of the catalog against ONNX Runtime's NonMaxSuppression and against loops by the definition."""
+"""The suppressions of the catalog against the ONNX Runtime NonMaxSuppression and against loops by the definition."""
 
 import ml_dtypes
 import numpy as np
@@ -106,7 +106,7 @@ def test_a_suppression_is_ready_for_use_at_any_shape_and_in_threads(name, number
 
 
 def onnx_suppression(boxes, scores, score_threshold, iou_threshold, most):
-    """ONNX Runtime's own kernel."""
+    """The ONNX Runtime kernel."""
     return pyopnb.call(
         "NonMaxSuppression",
         boxes,

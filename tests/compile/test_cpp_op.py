@@ -436,7 +436,7 @@ def test_more_than_memory_has_room_for_is_an_error_and_ends_no_process():
         [sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    # An output that is wanted and whose size is a number is ONNX Runtime's to allocate.
+    # ONNX Runtime allocates an output that is wanted and whose size is a number.
     cases = (
         "False y MemoryError",
         "False y z True",

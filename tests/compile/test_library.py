@@ -81,7 +81,7 @@ def test_plain_onnxruntime_runs_it_without_pyopnb(library, tmp_path):
         np.testing.assert_allclose(got, want[name], rtol=1e-6)
 
 
-# The slots of OrtApi are those of the public header; ours declares what the bridge uses, which no
+# The slots of OrtApi follow the public header; ours declares what the bridge uses, which no
 # session is made with.
 PROGRAM = r"""
 #include <dlfcn.h>

@@ -29,7 +29,7 @@ def entry(name: str) -> Callable[[Maker], Maker]:
 
 
 def names() -> list[str]:
-    """All that were entered: those of the modules that have been imported."""
+    """All that were entered, by the modules that have been imported."""
     return list(_MAKERS)
 
 

@@ -1,4 +1,4 @@
-"""Models out of onnx's own package, and what onnxruntime's own tools make of them: these need what the tests have anyway."""
+"""Models out of the onnx package, and from the tools of onnxruntime: these need only packages of the tests."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _quantized() -> Made:
     from onnxruntime.quantization import quantize_dynamic
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it finds in the model
+        warnings.simplefilter("ignore")  # about its findings in the model
         return _rewritten(quantize_dynamic), _words()
 
 

@@ -1,4 +1,4 @@
-"""The ways that every model of the corpus goes. Each raises AssertionError with what is wrong, or what pyopnb itself raised."""
+"""The ways that every model of the corpus goes. Each raises AssertionError with the fault, or the exception of pyopnb itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Feeds = dict[str, Any]
 
 
 def _plain(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
-    """What onnxruntime's own session gives."""
+    """The result of a plain onnxruntime session."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
@@ -51,7 +51,7 @@ def _exposed(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are equal to the bit: arrays, and lists and maps of what onnxruntime gives."""
+    """Whether two values are equal to the bit: arrays, and lists and maps of results of onnxruntime."""
     if isinstance(a, list) or isinstance(b, list):
         return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict) or isinstance(b, dict):
@@ -71,7 +71,7 @@ def _assert_same(got: dict[str, Any], want: dict[str, Any]) -> None:
 
 
 def session(model: ModelProto, feeds: Feeds) -> None:
-    """Sessions give what onnxruntime's give, to the bit."""
+    """Sessions agree with plain onnxruntime, to the bit."""
     _assert_same(dict(pyopnb.Session(model)(feeds).items()), _plain(model, feeds))
 
 
@@ -94,14 +94,14 @@ def show(model: ModelProto, feeds: Feeds) -> None:
 
 
 def missing(model: ModelProto, feeds: Feeds) -> None:
-    """Of what onnxruntime has just run nothing is missing, and nothing is filled."""
+    """In a model that onnxruntime has just run, nothing is missing, and nothing is filled."""
     rows = pyopnb.missing(model)
     assert not rows, f"said to be missing: {', '.join(row.op for row in rows)}"
     assert pyopnb.fill(model).graph == model.graph, "the model was changed"
 
 
 def reference(model: ModelProto, feeds: Feeds) -> None:
-    """ONNX's reference evaluator, as a trace has it, gives what onnxruntime gives, but for rounding."""
+    """The ONNX reference evaluator, as a trace has it, agrees with onnxruntime, but for rounding."""
     got, want = pyopnb.trace(model, feeds, on="reference"), _plain(model, feeds)
     wrong = [name for name in want if not _close(got[name], want[name], _digits(model))]
     assert not wrong, f"other values: {', '.join(wrong[:5])}"
@@ -123,7 +123,7 @@ def skeletons(model: ModelProto, feeds: Feeds) -> None:
         try:
             if said := _through_skeleton(model, node, feeds, want):
                 wrong.append(f"{op_type}: {said}")
-        except Exception as error:  # each operator's own failure is told
+        except Exception as error:  # each operator's own failure is reported
             wrong.append(f"{op_type}: {type(error).__name__}: {_brief(error)}")
     assert not wrong, "; ".join(wrong)
 
@@ -165,7 +165,7 @@ def _without_tensor(model: ModelProto) -> set[str]:
 
 
 def _refused(model: ModelProto, node: NodeProto) -> str:
-    """Empty if the skeleton of a node that no op can stand in for is refused, and the message says why."""
+    """Empty if the skeleton of a node that no op can replace is refused, and the message says why."""
     try:
         cell = pyopnb.skeleton(model, node)
     except pyopnb.errors.ModelError as error:
@@ -179,7 +179,7 @@ def _refused(model: ModelProto, node: NodeProto) -> str:
 
 
 def _digits(model: ModelProto) -> float:
-    """The part of the largest number by which rounding may be off: that of float16 where weights are float16."""
+    """The part of the largest number by which rounding may be off: as for float16 where weights are float16."""
     coarse = {TensorProto.FLOAT16, TensorProto.BFLOAT16} & {
         tensor.data_type for tensor in model.graph.initializer
     }
@@ -187,7 +187,7 @@ def _digits(model: ModelProto) -> float:
 
 
 def _close(got: Any, want: Any, digits: float) -> bool:
-    """Whether a result agrees, but for what rounding does: errors are judged by the largest number of the tensor."""
+    """Whether a result agrees, but for rounding: errors are judged by the largest number of the tensor."""
     if isinstance(want, (list, tuple)):
         return len(got) == len(want) and all(
             _close(one, other, digits) for one, other in zip(got, want, strict=True)
@@ -288,7 +288,7 @@ def _far(a: Any, b: Any) -> bool:
 
 
 def _weights(model: ModelProto) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What may be changed: float tensors of initializers and constants, and floats of a node; those in bodies as well."""
+    """The parts that may be changed: float tensors of initializers and constants, and floats of a node, also in bodies."""
     graphs = list(_graphs(model.graph))
     nodes = [node for graph in graphs for node in graph.node]
     constants = [

@@ -1,4 +1,4 @@
-"""Saved diffs of every kind: what is read is what was written, and what somebody broke is refused."""
+"""Saved diffs of every kind: they read back as written, and broken ones are refused."""
 
 from __future__ import annotations
 

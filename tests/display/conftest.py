@@ -11,7 +11,7 @@ import pytest
 
 from pyopnb.display.html import MAX_BYTES
 
-# The part of JupyterLab's allow-list (4.6, apputils' sanitizer) that we mean to use.
+# The part of the JupyterLab allow-list (4.6, apputils' sanitizer) that we mean to use.
 TAGS = {
     "div",
     "span",

@@ -1,4 +1,4 @@
-"""Words of pictures: whatever is drawn, from the smallest to an absurd size, none covers another and none is cut."""
+"""Words of pictures: in all drawings, from the smallest to an absurd size, none covers another and none is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as a picture: what is in it, what is folded, what is said of broken and hostile ones."""
+"""A model as a picture: its contents, folded parts, and remarks on broken and hostile ones."""
 
 import base64
 import gzip

@@ -40,7 +40,7 @@ def test_what_nothing_draws(thing: Any) -> None:
 
 
 class Tensor:
-    """A tensor that gives no array while it records, as torch's."""
+    """A tensor that gives no array while it records, as in torch."""
 
     requires_grad = True
 

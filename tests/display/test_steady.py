@@ -20,7 +20,7 @@ def pictures(html: str) -> list[str]:
 
 
 def numbers(picture: str) -> list[float]:
-    """The texts of a picture that are numbers: those of its scale."""
+    """The texts of a picture that are numbers: the ones of its scale."""
     return [float(text) for text in re.findall(r">(-?[\d.]+(?:e-?\d+)?)</text>", picture)]
 
 

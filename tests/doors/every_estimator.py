@@ -1,4 +1,4 @@
-"""Every estimator of scikit-learn, fitted on what suits it."""
+"""Every estimator of scikit-learn, fitted on suitable data."""
 
 import inspect
 import warnings

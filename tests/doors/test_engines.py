@@ -138,7 +138,7 @@ def test_a_worker_without_pyopnb_is_an_error_and_serves_again_once_it_has_it(ses
 
 
 def test_a_worker_that_is_killed_is_replaced_or_its_batches_are_named(session, engine, executor):
-    """Dask runs them elsewhere, and what an engine loses is submitted once more, perhaps to a worker that is gone as well."""
+    """Dask runs them elsewhere, and what an engine loses is submitted once more, perhaps to a worker that is also gone."""
     first = pyopnb.map(session, [np.float32([n]) for n in range(20)], executor)
     pid = int(first.runs[0].worker.removeprefix("process "))
     failure = None

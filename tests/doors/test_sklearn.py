@@ -341,7 +341,7 @@ def test_strings_and_numbers_of_a_table():
 
 
 class LabelPropagationOfNumbers(LabelPropagation):
-    """Somebody's own estimator, which looks at columns by their names."""
+    """A user's estimator, which looks at columns by their names."""
 
     def fit(self, x, y):
         return super().fit(x[["size", "count"]], y)
@@ -788,7 +788,7 @@ def test_a_wrong_converter_is_not_used(converter):
 
 
 class BelowMax(KeepsNothing):
-    """Looks at all rows together, and takes no NaN, which ONNX Runtime's ReduceMax leaves out."""
+    """Looks at all rows together, and takes no NaN, which ReduceMax in ONNX Runtime leaves out."""
 
     def transform(self, X):
         if not np.isfinite(X).all():
@@ -816,7 +816,7 @@ def test_what_was_not_verified_says_so(converter):
 
 
 class Capped(KeepsNothing):
-    """Caps numbers, in a table that has texts as well."""
+    """Caps numbers, in a table that also has texts."""
 
     def transform(self, X):
         return np.minimum(np.asarray(X), np.float32(50))

@@ -1,6 +1,6 @@
 """``python mutants.py fuzz SECONDS`` or ``python mutants.py kept``: mutated models through every function of `takers`.
 
-Exits with 1 where a function raised what is neither pyopnb's, nor onnx's or ONNX Runtime's, nor
+Exits with 1 where a function raised an exception that belongs neither to pyopnb, onnx or ONNX Runtime, nor
 about the run itself; with the mutation's number and the traceback. The random numbers are seeded
 with PYOPNB_FUZZ_SEED, 0 if it is not set.
 """

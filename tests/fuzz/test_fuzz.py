@@ -1,4 +1,4 @@
-"""Mutated models into every public function: what comes out is a result, an error of pyopnb, or one of ONNX Runtime's or onnx's own.
+"""Mutated models into every public function: out comes a result, or an error of pyopnb, ONNX Runtime or onnx.
 
 Bytes are mutated, and so are messages, field by field: a valid model with one wrong thing in it
 goes deeper than noise. Each batch runs in a process of its own, which must end alive, and what it

@@ -1,4 +1,4 @@
-"""Derivatives by central differences of the eighth order, which tell nine digits of what is computed in float64."""
+"""Derivatives by central differences of the eighth order, which are exact to nine digits in float64."""
 
 import numpy as np
 import onnx
@@ -27,7 +27,7 @@ def assert_gradients(model, feeds, wrt, loss="loss", tolerance=1e-9, step=2e-3, 
     The tests judge the gradients themselves: what `grad` compares is the subject of test_verify.
     """
     derived = pyopnb.grad(model, wrt, loss, verify=False)
-    if not fill:  # onnx has no words for what stands in
+    if not fill:  # onnx has no words for stand-ins
         onnx.checker.check_model(derived, full_check=True)
     session = pyopnb.Session(model, fill=fill)
     plain = session(feeds)

@@ -147,7 +147,7 @@ def test_what_is_smooth_has_no_kinks(define, compute, backward, x):
 
 
 def test_an_op_that_rounds_inside_is_judged_as_that(define):
-    """In float64 the differences would be those of the steps of float32."""
+    """In float64 the differences would show the steps of float32."""
     for inside in (
         "np.tanh(x.astype(np.float32)).astype(x.dtype)",
         "np.tanh(x).astype(np.float32).astype(x.dtype)",
@@ -203,7 +203,7 @@ def test_one_wrong_element_of_three_thousand_is_found(define, compute, right, hi
     ],
 )
 def test_right_ones_pass_whose_kinks_and_rounding_lie_close_together(define, compute, right, dtype):
-    """Rounding of what a step does not change hid kinks; that of a product of float16 is larger than the tolerance."""
+    """Rounding of numbers that a step does not change hid kinks; for a product of float16 it is larger than the tolerance."""
     name = op(define, compute.replace("T", f'"{dtype}[...]"', 1), right)
     for seed in range(2):
         x = np.random.default_rng(seed).normal(size=(30, 40)).astype(dtype)

@@ -421,7 +421,7 @@ def test_bounds_of_one_clip_have_no_gradient(wrt):
 
 
 def square_loss(inputs, node, opset=18):
-    """A model whose loss is the sum of squares of what a node gives."""
+    """A model whose loss is the sum of squares of a node's results."""
     kind = "double" if "double" in inputs else "float"
     return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
         g ({inputs}) => ({kind} loss) {{ y = {node}  s = Mul(y, y)  loss = ReduceSum<keepdims = 0>(s) }}""")
@@ -432,7 +432,7 @@ def square_loss(inputs, node, opset=18):
     "node", ["AveragePool<{}>(x)", "AveragePool<{}, count_include_pad = 1>(x)", "Conv<{}>(x, w)"]
 )
 def test_windows_keep_pads_that_differ_between_begin_and_end(node, pads, strides):
-    """Not those that ONNX Runtime's ConvTranspose makes of an output_shape."""
+    """Not the pads that ConvTranspose in ONNX Runtime makes of an output_shape."""
     attrs = f"kernel_shape = [3, 3], strides = [{strides}], pads = [{pads}]"
     samples = "N" if "Conv" in node else "1"  # pools need their number
     model = square_loss(f"float[{samples},2,5,4] x, float[3,2,3,3] w", node.format(attrs))

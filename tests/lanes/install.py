@@ -1,6 +1,6 @@
 """Installs into a lane's environment: with uv, which takes a fifth of pip's time, or else with pip.
 
-Usage: install.py ENVIRONMENT ARGUMENT..., where the arguments are those of ``pip install``, or
+Usage: install.py ENVIRONMENT ARGUMENT..., where the arguments are as for ``pip install``, or
 install.py ENVIRONMENT --wheel FOLDER OPTION..., which builds a wheel of this folder, with a Python
 that has pip, and uv where that can be had. uv does not read how pip is configured, so it is told in
 its own words; where pip is told what uv has no word for, or uv fails, pip does it. A page of
@@ -70,7 +70,7 @@ def words(settings: dict[str, str]) -> dict[str, str] | None:
 
 
 def reachable(arguments: list[str]) -> list[str]:
-    """Return the arguments without the pages that nobody answers for."""
+    """Return the arguments without the pages that do not answer."""
     kept: list[str] = []
     for argument in arguments:
         if kept and kept[-1] == "--find-links" and argument.startswith("https:"):

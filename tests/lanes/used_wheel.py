@@ -46,7 +46,7 @@ def check_place() -> None:
     assert package.is_relative_to(sys.prefix), package
     sources = [*package.rglob("*.cpp"), *package.rglob("CMakeLists.txt")]
     assert not sources, sources
-    assert (package / "compile" / "include" / "pyopnb.h").is_file()  # for whoever has a compiler
+    assert (package / "compile" / "include" / "pyopnb.h").is_file()  # for users with a compiler
 
 
 def check_notebook(shell: InteractiveShell, x: np.ndarray) -> None:

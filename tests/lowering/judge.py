@@ -30,7 +30,7 @@ FLOATS = (np.float16, np.float32, np.float64)
 INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 _WIDER = {"float16": np.float64, "float32": np.float64, "float64": np.longdouble}
 _MOVES = 8  # a remainder modulo 3 of a huge sum is the same by chance in 4 of them, once in 81
-_OWN_ERRORS = 16  # how many times NumPy's own error
+_OWN_ERRORS = 16  # how many times the error of NumPy itself
 _UNITS = 64  # of the last place of the result
 
 
@@ -190,7 +190,7 @@ def _wrong_others(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
 
 
 def _wide(subject: Subject, inputs: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Run the body in wider floats; small integers, of which NumPy makes narrow floats, as float64 as well."""
+    """Run the body in wider floats; small integers, of which NumPy makes narrow floats, also as float64."""
     wide = [
         array.astype(_WIDER[array.dtype.name]) if array.dtype.kind == "f" else array
         for array in inputs
@@ -213,7 +213,7 @@ def _wrong_floats(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
     narrow = [array.dtype for array in inputs if array.dtype.kind == "f"]
     if any(array.dtype.kind in "iu" and array.dtype.itemsize == 2 for array in inputs):
         narrow.append(np.dtype(np.float32))  # which NumPy makes of them
-    if narrow:  # what computes in a narrower dtype than that of its result
+    if narrow:  # it computes in a narrower dtype than its result has
         unit = max(np.finfo(dtype).eps for dtype in narrow)
         tiny = max(
             (np.finfo(dtype).smallest_normal for dtype in narrow if dtype != np.float16), default=0

@@ -1,4 +1,4 @@
-"""Each line of a body is shown with the ONNX operators that it became, or with what keeps it in Python."""
+"""Each line of a body is shown with the ONNX operators that it became, or with the reason why it stays in Python."""
 
 import traceback
 
@@ -52,7 +52,7 @@ def test_each_line_has_the_operators_that_it_became(norm):
     assert line(forms.source, "np.exp(centered)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
     assert line(forms.source, "shape = x.shape").operators == ()
     assert not any(item.reason for item in lines)
-    # The lines of what compute calls follow.
+    # The lines of functions that compute calls follow.
     assert line(forms.source, "return x / 2").operators == ("Div",)
     assert lines[0].text.startswith("def compute(")
     assert lines[-1].text.strip() == "return x / 2"

@@ -406,7 +406,7 @@ def test_a_model_runs_in_plain_onnxruntime(network, tmp_path):
     pyopnb.testing.assert_close(plainly(lowered, x=x)[0], expected, rtol=1e-6)
     onnx.checker.check_model(lowered, full_check=True)
     written = pyopnb.text(lowered)
-    pyopnb.registry.clear()  # as whoever reads the text has it
+    pyopnb.registry.clear()  # as for a reader of the text
     np.testing.assert_array_equal(plainly(pyopnb.parse(written), x=x)[0], plainly(lowered, x=x)[0])
     # In a process that has no pyopnb:
     onnx.save(lowered, tmp_path / "lowered.onnx")
@@ -524,7 +524,7 @@ def test_an_operator_that_raises_where_the_op_does_not_is_refused(op):
 def test_an_overflow_of_float16_hides_no_wrong_number(op, monkeypatch):
     from pyopnb.lowering.rules import TABLE
 
-    # NumPy's float16 overflows in the deviation, ONNX Runtime's does not.
+    # In NumPy, float16 overflows in the deviation, in ONNX Runtime it does not.
     name = op("def compute(self, x):\n    return np.stack([np.tanh(x), x * 0 + np.std(x * 300)])")
     x = np.random.default_rng(0).normal(size=60).astype(np.float16)
     pyopnb.lower(name, x)

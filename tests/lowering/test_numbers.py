@@ -45,7 +45,7 @@ def lowered(expression: str, *arrays: np.ndarray, init: str = "", **attrs: float
 
 
 def is_numpys(expression: str, *arrays: np.ndarray) -> None:
-    """Compare a lowered expression with NumPy's own result, element by element."""
+    """Compare a lowered expression with the NumPy result, element by element."""
     with np.errstate(all="ignore"):
         want = eval(expression, {"np": np, "x": arrays[0], "y": arrays[-1]})
     got = lowered(expression, *arrays)

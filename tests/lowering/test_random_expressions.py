@@ -1,4 +1,4 @@
-"""Bodies that nobody thought of: what is traced gives NumPy's results in all dtypes, or is refused."""
+"""Random bodies: a traced one gives the NumPy results in all dtypes, or is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A class may write its own form in ONNX's operators, which lower takes after it has compared it."""
+"""A class may write its own form in ONNX operators, which lower takes after it has compared it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Mistakes in ``%%pyop`` cells: in the class, and in what its ``compute`` returns."""
+"""Mistakes in ``%%pyop`` cells: in the class, and in the results of its ``compute``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in models that only ONNX Runtime sees: built with ``onnx.helper``, or of what the installed one lacks."""
+"""Mistakes in models that only ONNX Runtime sees: built with ``onnx.helper``, or with operators that the installed one lacks."""
 
 from __future__ import annotations
 

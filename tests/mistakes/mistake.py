@@ -46,7 +46,7 @@ class Mistake:
         return _split(_SLOT.sub(r"\1", dedent(self.typed)))
 
     def corrected(self, message: str) -> list[str]:
-        """The cells with what the message advises."""
+        """The cells with the advice of the message."""
         found = re.search(self.advice, message)
         assert found is not None, f"no advice like {self.advice} in: {message}"
         advice = found[1]

@@ -41,7 +41,7 @@ def kernel():
         resources={"metadata": {"path": str(ROOT)}},
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # for what the client itself leaves open
+        warnings.simplefilter("default")  # for files that the client itself leaves open
         with client.setup_kernel():
             for at, cell in enumerate(list(notebook.cells)):
                 client.execute_cell(cell, at)

@@ -1,4 +1,4 @@
-"""IPython compiles the body itself: labels, line numbers, sources and code names are those of any cell."""
+"""IPython compiles the body itself: labels, line numbers, sources and code names are as in any cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's own node tests, run: what `tests/onnx_reference/test_fill.py` asserts and ``tests/benchmarks/bench_fill.py`` prints.
+"""The ONNX node tests, run: what `tests/onnx_reference/test_fill.py` asserts and ``tests/benchmarks/bench_fill.py`` prints.
 
 A case counts as passed where the model loads, runs on every data set of the case, and each result
 has the expected dtype and shape, and values within the tolerances of the case.
@@ -83,7 +83,7 @@ EXCEPTIONS: dict[str, str] = {
 """The cases that fail after `fill`, each with its reason. They pass where the caller asks for the reference: ``fill(model, nodes=…)``."""
 
 NO_REFERENCE = {"test_scan_sum", "test_scatter_with_axis", "test_scatter_without_axis"}
-"""ONNX's reference gave up the old Scatter, and its Scan 8 does not leave out the input that the node leaves out."""
+"""The ONNX reference gave up the old Scatter, and its Scan 8 does not leave out the input that the node leaves out."""
 
 _CARRIED_BY_NUMPY = {
     row.name for row in DTYPES if row.numpy.isbuiltin == 1 and row.name != "string"
@@ -96,7 +96,7 @@ def cases():
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
-        )  # some of ONNX's cases compute with infinities and warn while they are made
+        )  # some ONNX cases compute with infinities and warn while they are made
         made = collect_testcases(
             *[None] * bool(inspect.signature(collect_testcases).parameters)
         )  # onnx 1.19 wants an op type
@@ -214,7 +214,7 @@ def data_sets(case):
 
 
 def _value(value):
-    """Arrays as they are; what NumPy has no dtype for stands in the case as a TensorProto."""
+    """Arrays as they are; without a NumPy dtype, the case has a TensorProto."""
     if isinstance(value, TensorProto):
         return numpy_helper.to_array(value)
     if value is None or isinstance(value, (np.ndarray, dict)):
@@ -229,7 +229,7 @@ def outcome(case, way):
             got = way(case.model, feeds)
         except (
             Exception
-        ) as error:  # any exception at all is a failure of the case, and is told in the table
+        ) as error:  # any exception at all is a failure of the case, and is in the table
             return f"{type(error).__name__}: {error}"
         if len(got) != len(expected):
             return f"{len(got)} results, expected {len(expected)}"

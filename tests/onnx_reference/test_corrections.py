@@ -1,4 +1,4 @@
-"""Operators that onnx's reference implementation computes wrongly, against ONNX Runtime's kernels."""
+"""Operators that the onnx reference computes wrongly, against ONNX Runtime kernels."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def model(
 
 
 def same(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
-    """The trace on the reference, whose tensors are those of ONNX Runtime."""
+    """The trace on the reference, whose tensors agree with ONNX Runtime."""
     on_reference = pyopnb.trace(proto, feeds, on="reference")
     diff = pyopnb.diff(on_reference, pyopnb.trace(proto, feeds, optimized=False))
     assert diff.ok and diff.origin is None, str(diff)
@@ -116,7 +116,7 @@ def test_a_type_error_of_an_op_in_a_body_arrives_as_itself():
         pyopnb.trace(proto, {"x": np.ones(2, np.float32), "c": np.array(True)}, on="reference")
 
 
-# ---- what onnx's own classes get wrong ---------------------------------------------------------------------------------------
+# ---- mistakes of the onnx classes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [3, 4, 5])
@@ -186,7 +186,7 @@ def test_the_probabilities_of_a_support_vector_machine(classes):
     x = RANDOM.normal(size=(20, 3)).astype(np.float32)
     proto = model("", {"x": x}, "l p")
     proto.graph.node.append(node)
-    # For three classes and more, onnx's class is wrong, and a kernel of the
+    # For three classes and more, the onnx class is wrong, and a kernel of the
     # runtime takes its place.
     trace = same(proto, {"x": x})
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

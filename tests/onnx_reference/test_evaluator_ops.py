@@ -1,4 +1,4 @@
-"""Ops in onnx's own reference evaluator."""
+"""Ops in the reference evaluator of onnx."""
 
 from __future__ import annotations
 

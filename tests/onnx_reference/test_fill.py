@@ -1,4 +1,4 @@
-"""Models that the runtime cannot run, filled: what stands in, what it gives, what is said, and ONNX's node tests."""
+"""Models that the runtime cannot run, filled: the stand-ins, their results, the warnings, and the ONNX node tests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def celu(alpha: float = 2.0, **named: Any) -> ModelProto:
 CELU = [-2 * (1 - np.exp(-0.5)), 2.0]
 
 
-# ---- what stands in ----------------------------------------------------------------------------------------------------------
+# ---- stand-ins ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_said() -> None:
@@ -109,7 +109,7 @@ def test_nodes_that_are_asked_for() -> None:
 
 @pytest.fixture
 def older_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The installed onnxruntime as if it loaded ONNX's operators up to a version that every supported onnx is past."""
+    """The installed onnxruntime as if it loaded ONNX operators up to a version that every supported onnx is past."""
     loads, newest = ort_capabilities._loads, 22
     lists = newest_opset, ort_capabilities.newest_version
 
@@ -311,7 +311,7 @@ def test_recurrent_layers_of_float64(op: str, gates: int) -> None:
     np.testing.assert_allclose(run("float64"), run("float32"), rtol=1e-4, atol=1e-6)
 
 
-# ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
+# ---- the ONNX node tests -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.one_python

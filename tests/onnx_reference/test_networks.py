@@ -51,7 +51,7 @@ NETWORKS = {
 }
 
 
-# The others' op types are those of the node tests; these have one of each kind: windows, weights of
+# The node tests have the op types of the others; these have one of each kind: windows, weights of
 # a node, many inputs.
 SHORT = ("squeezenet Concat", "squeezenet Softmax", "shufflenet BatchNormalization", "MaxPool2d")
 
@@ -73,7 +73,7 @@ def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
 
 
 def normalized(x: np.ndarray, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
-    """LRN as ONNX's text defines it."""
+    """LRN as the ONNX text defines it."""
     square, sums = x.astype(np.float64) ** 2, np.zeros(x.shape)
     for c in range(x.shape[1]):
         sums[:, c] = square[:, max(0, c - (size - 1) // 2) : c + math.ceil((size - 1) / 2) + 1].sum(
@@ -84,7 +84,7 @@ def normalized(x: np.ndarray, size: int, alpha: float, beta: float, bias: float)
 
 @pytest.mark.parametrize("batch", [1, 5, 7])
 def test_lrn_is_that_of_its_definition(batch: int) -> None:
-    # onnx's own class loops over the batch where it means the channels.
+    # The onnx class loops over the batch where it means the channels.
     x = np.random.default_rng(0).standard_normal((batch, 5, 9, 9), np.float32) * 50
     attrs = {"size": 3, "alpha": 0.01, "beta": 0.75, "bias": 1.0}
     expected = normalized(x, **attrs)

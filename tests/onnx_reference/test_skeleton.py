@@ -164,7 +164,7 @@ def test_a_node_in_a_body_and_one_in_a_function() -> None:
     ],
 )
 def test_a_node_in_the_graph_and_in_a_function(op: str, nodes: str) -> None:
-    """Nothing is known of types inside a function, where skl2onnx's KNNImputer has nodes of the graph's operators."""
+    """Nothing is known of types inside a function, where the KNNImputer of skl2onnx has nodes of the graph's operators."""
     model = pyopnb.parse(f"""<opset_import: ["" : 17, "local" : 1]>
         (float[N,3] x) => (float[M,K] z, float[P,Q] y) {{ z = local.F(x)  {nodes} }}
         <domain: "local", opset_import: ["" : 17]> F (x) => (y) {{ {nodes} }}""")
@@ -510,7 +510,7 @@ def test_the_check_of_statements_can_fail() -> None:
         statements("%%pyop\nclass A:\n    def compute(self, x):\n        return __import__('os')\n")
 
 
-# ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
+# ---- the ONNX node tests -------------------------------------------------------------------------------------------------------
 
 
 def through_skeleton(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:

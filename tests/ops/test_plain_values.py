@@ -1,4 +1,4 @@
-"""Python's numbers as arrays: whatever is taken has kept its value, and what has not is named."""
+"""Python numbers as arrays: each accepted one keeps its value, and the others are named."""
 
 from __future__ import annotations
 

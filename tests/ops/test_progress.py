@@ -1,4 +1,4 @@
-"""Bars are told what can be seen, and the front end makes them."""
+"""Bars get visible facts, and the front end makes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyopnb.engine.ops import progress
 
 @pytest.fixture
 def told():
-    """What a front end is told."""
+    """The calls that a front end gets."""
     seen = []
     progress.set_bar(lambda what, since: lambda done, total: seen.append((done, total, what)))
     yield seen

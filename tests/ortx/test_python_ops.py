@@ -366,7 +366,7 @@ def test_a_decorated_function_is_saved_with_a_model(tmp_path, monkeypatch):
     folder = tmp_path / "elsewhere"
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[8.0, 10.0]\n"), done.stderr
-    # The text of what does not run is not written.
+    # A text that does not run is not written.
     saved.body = abs
     with pytest.raises(pyopnb.errors.DefinitionError, match="not the function under its decorator"):
         pyopnb.save(made, tmp_path / "m.onnx")

@@ -139,7 +139,7 @@ def session_model(name, **attrs):
 
 
 def round_trip(session):
-    """What this process sends back of what it was sent."""
+    """The answers of this process to its requests."""
     return pickle.loads(pickle.dumps(session))
 
 

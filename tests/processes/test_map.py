@@ -384,7 +384,7 @@ def test_an_exception_of_the_notebook_arrives_as_itself(processes, run, shell):
 
 
 def test_every_task_of_an_engine_is_another(session, processes):
-    """Dask would give the second the result of the first, whatever state the op has."""
+    """Dask would give the second the result of the first, for any state of the op."""
     sent = []
 
     def submit(function, text, names):

@@ -71,7 +71,7 @@ def shift(run):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch, remote):
-    """A function that writes a module with an op, and imports it here; the other process finds it as well."""
+    """A function that writes a module with an op, and imports it here; the other process also finds it."""
     folder = tmp_path / "modules"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))

@@ -41,7 +41,7 @@ def import_graph():
             ".__init__"
         )
         modules[name] = ast.parse(path.read_text(encoding="utf-8"))
-    # The top level imports everything at first use, so that whoever imports it closes
+    # The top level imports everything at first use, so that a module that imports it closes
     # a circle on purpose.
     modules.pop("pyopnb")
     return {name: imported(tree, modules) - {name} for name, tree in modules.items()}

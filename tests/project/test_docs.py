@@ -78,7 +78,7 @@ def anchors(text):
 
 
 def broken_links(page):
-    """Relative links of a page on GitHub that lead nowhere; those of docs/ are for ``make docs``."""
+    """Relative links of a page on GitHub that lead nowhere; links inside docs/ are for ``make docs``."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         parts = urlsplit(target)
         if parts.scheme or parts.netloc:

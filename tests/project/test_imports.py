@@ -21,7 +21,7 @@ MODULES = ["pyopnb", *(f"pyopnb.{name}" for name in LIGHT)]
 
 
 def heavy_after(statements, cwd):
-    """Those of `HEAVY` that a fresh process holds after each of the statements, which it runs in turn."""
+    """The modules of `HEAVY` that a fresh process holds after each of the statements, which it runs in turn."""
     code = f"import sys\nfor each in {statements}:\n    exec(each)\n    print(*(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=True

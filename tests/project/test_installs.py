@@ -1,4 +1,4 @@
-"""What is installed beside pyopnb: too old, missing, or one of onnxruntime's other builds."""
+"""What is installed beside pyopnb: too old, missing, or another build of onnxruntime."""
 
 from __future__ import annotations
 

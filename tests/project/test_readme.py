@@ -1,4 +1,4 @@
-"""README.md is one notebook of Python blocks, and the first page and that of features are another: both run here as cells."""
+"""README.md is one notebook of Python blocks, and the first page and the page of features are another: both run here as cells."""
 
 import re
 from pathlib import Path

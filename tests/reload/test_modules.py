@@ -1,4 +1,4 @@
-"""Ops in modules that are edited, reloaded or replaced: the text is that of what runs."""
+"""Ops in modules that are edited, reloaded or replaced: the text matches the running code."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_file_of_same_time_and_size_is_no_other_text(module, tmp_path, monkeypat
     ops.load()
     ops.write(TEXT.replace("1 * self", "7 * self"))
     os.utime(ops.path, (1e9, 1e9))
-    importlib.reload(sys.modules["rl_ops"])  # Python's own cache has not noticed the change
+    importlib.reload(sys.modules["rl_ops"])  # the cache of Python has not noticed the change
     assert run() == [1.0]
     assert newest() is None
     assert "Op (" in saved(tmp_path)

@@ -278,7 +278,9 @@ def test_in_the_place_of(name):
     pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x + np.float32(100)}), name)
     assert run(bare(model(name)), x=X)[0].tolist() == (X + 100).tolist()
     pyopnb.registry.clear()
-    plain = run(bare(model(name)), x=X)[0]  # a session made afterwards has the runtime's own again
+    plain = run(bare(model(name)), x=X)[
+        0
+    ]  # a session made afterwards has the one of the runtime again
     assert plain[0, 0] < 2
 
 

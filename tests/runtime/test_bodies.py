@@ -185,7 +185,7 @@ def test_a_bare_session_in_compute(op):
         return
     with pytest.raises(Exception, match="KeyError: 'inner'") as caught:
         session(X)
-    assert type(caught.value).__name__ == "Fail"  # it is the runtime's own error
+    assert type(caught.value).__name__ == "Fail"  # it is an error of the runtime
 
 
 # Instances

@@ -1,4 +1,4 @@
-"""ONNX's own node tests, each node replaced by an op whose ``compute`` asks the ONNX reference implementation.
+"""The ONNX node tests, each node replaced by an op whose ``compute`` asks the ONNX reference implementation.
 
 What is proved is the way of the tensors: dtypes, shapes, attrs, optional ports and bodies go
 through ONNX Runtime into ``compute`` and back without a change.

@@ -22,7 +22,7 @@ FUNCTION = """<domain: "l", opset_import: ["": 20]>
 
 
 def parsed(body, functions=""):
-    # onnx's own parser leaves the nodes without names.
+    # The onnx parser leaves the nodes without names.
     from onnx.parser import parse_model
 
     return parse_model(f"{HEAD} {THREE} {{ {body} }} {functions}")

@@ -1,4 +1,4 @@
-"""A Session where code has an ``onnxruntime.InferenceSession``: what it takes and says beside what other tests have."""
+"""A Session where code has an ``onnxruntime.InferenceSession``: arguments and texts that other tests do not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def identity(dtype=TensorProto.STRING):
 
 
 class Exported:
-    """What torch's exporter returns, as far as it matters."""
+    """The result of the torch exporter, as far as it matters."""
 
     def __init__(self, model: Any) -> None:
         self.model_proto = model
@@ -107,7 +107,7 @@ def test_a_trace_runs_with_the_initializers_that_options_have(tmp_path, kind, le
     traces = [session.trace(x=np.float32([n, n]), level=level) for n in (1, 2)]
     assert traces[0]["y"].tolist() == [11, 21]
     assert list(traces[0].summaries) == ["x", "y"]
-    # It was no part of the model, so that nobody can ask the trace for it.
+    # It was no part of the model, so that the trace cannot have it.
     with pytest.raises(pyopnb.errors.ModelError, match="initializer w"):
         traces[0].initializers["w"]
     assert "already in the feeds" in str(pyopnb.diff(*traces)) and "of 1 node" in repr(

@@ -82,7 +82,7 @@ def test_external_data_beside_a_path(folder, monkeypatch):
     "form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"]
 )
 def test_external_data_in_memory_needs_its_folder(folder, form, monkeypatch):
-    monkeypatch.chdir(folder)  # the current directory is nobody's permission
+    monkeypatch.chdir(folder)  # the current directory gives no permission
     with pytest.raises(pyopnb.errors.ModelError, match=r"initializer w.*base_dir"):
         pyopnb.Session(form(weighted("w.bin", W)))
     assert pyopnb.Session(form(weighted("w.bin", W)), base_dir=folder)(X)["y"].tolist() == WANT
@@ -256,7 +256,7 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset):
     assert z.tolist() in (
         [0] * 4,
         [3, 4, 5, 6],
-    )  # which of the two runs first is ONNX Runtime's affair
+    )  # ONNX Runtime decides which of the two runs first
 
 
 def test_an_output_that_is_bound_beside_an_input():
@@ -312,7 +312,7 @@ def test_relu_after_conv_is_not_fused_away(level):
 
 
 def test_another_librarys_op_of_the_same_domain_in_the_same_options():
-    """Another library owns domain t in these options: a bare registration stands for it."""
+    """Another library owns domain t in these options: a bare registration simulates it."""
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(pyopnb.get_library_path())
     standing_in("t::Second", lambda self, x: -x)

@@ -1,4 +1,4 @@
-"""Models in versions newer than the runtime's, as ``onnx.helper.make_model`` writes them by default, in all that takes a model."""
+"""Models in versions newer than the installed runtime takes, as ``onnx.helper.make_model`` writes them by default, in all that takes a model."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet):
 
 @pytest.mark.one_python
 def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests, quiet):
-    """Over those of ONNX's own node tests that are too new for the runtime."""
+    """Over the ONNX node tests that are too new for the runtime."""
     import node_tests as ways
 
     lowered = 0

@@ -1,4 +1,4 @@
-"""Feeds that are no arrays of NumPy's: Python's values, tables, pictures and tensors of others, in all that runs a model."""
+"""Feeds that are no NumPy arrays: Python values, tables, pictures and tensors of others, in all that runs a model."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Exported:
 
 
 class Recording:
-    """A tensor as torch's: no array while it records gradients, and one that shares its memory when detached."""
+    """A tensor as in torch: no array while it records gradients, and one that shares its memory when detached."""
 
     requires_grad = True
 

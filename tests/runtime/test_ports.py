@@ -30,7 +30,7 @@ def one(
     ins=None,
     outs=None,
 ):
-    """A model of one node; ``ins`` and ``outs`` are the node's own lists, with '' for what is left out."""
+    """A model of one node; ``ins`` and ``outs`` are the node's own lists, with '' for omitted ones."""
     names = list(outputs) if not isinstance(outputs, str) else outputs.split()
     return pyopnb.model([pyopnb.node("t::Op", ins or list(inputs), outs or names)], inputs, outputs)
 
@@ -330,7 +330,7 @@ def laid_out(array, layout):
 CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
 
 
-@pytest.mark.one_python  # 6 % of what the oldest versions run
+@pytest.mark.one_python  # 6 % of the lane with the oldest versions
 @settings(max_examples=60)
 @given(
     row=st.sampled_from(CARRIED),
@@ -419,7 +419,7 @@ def test_an_unknown_rank_is_no_scalar():
 
 
 class Cut:
-    """Rows of its first input, whose dtype is not that of all inputs: only the op can say which one the output has."""
+    """Rows of its first input, whose dtype is not the same for all inputs: only the op can say which one the output has."""
 
     def compute(self, x: "float32[...]", first: "int64[1]", end: "int64[1]"):
         return x[int(first[0]) : int(end[0])]

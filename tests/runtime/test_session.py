@@ -150,7 +150,7 @@ def test_a_refusal_leads_from_the_users_line_to_no_inside(twice):
         assert {frame.name for frame in inside} <= {
             "__call__",
             "wrapper",
-        }  # "wrapper" is that of hide_internal_frames
+        }  # "wrapper" comes from hide_internal_frames
         assert all(frame.frame.f_locals["__tracebackhide__"] for frame in inside)
 
 

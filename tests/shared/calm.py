@@ -1,6 +1,6 @@
 """Sessions whose idle threads sleep.
 
-ONNX Runtime's threads spin for some 30 ms after each run, in case another follows. Tests make
+Threads of ONNX Runtime spin for some 30 ms after each run, in case another follows. Tests make
 thousands of sessions and run each a few times: on two cores, half of the CPU time of those with
 many sessions went there, and lanes that run at once had less of it.
 """

@@ -67,7 +67,7 @@ NOW = Now()
 
 
 def content(array: Any) -> bytes:
-    """The bytes of an array, or of what was kept of one; of texts, their own."""
+    """The bytes of an array, or of a kept part of one; of texts, their own."""
     array = np.asarray(array)
     return repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
 
@@ -232,7 +232,7 @@ class Epoch:
             def infer(self, x: Any) -> Any:
                 return x.like(dtype=kind)
 
-        # Before the first run that may see it, on whatever thread.
+        # Before the first run that may see it, on any thread.
         self.seen["changes of outputs"] += kind != self.last
         self.shifts[name], self.last = shift, kind
         self.history[name].append((shift, kind))
@@ -342,7 +342,9 @@ class Epoch:
             self.seen["runs"] += 1
             if raised is None or not isinstance(raised, pyopnb.errors.EscapedInput):
                 self.kept += plan.kept
-        del raised  # its frames lead to those of a run outside, and would keep that one's input
+        del (
+            raised
+        )  # its frames lead to the frames of a run outside, and would keep that one's input
         if plan.kept and x.size:
             x[...] = x.reshape(-1)[0]  # what was kept must not read the caller's array
 

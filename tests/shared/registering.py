@@ -1,4 +1,4 @@
-"""The part of ONNX Runtime's C interface that registers ops, to see what a library asks of it."""
+"""The part of the C interface of ONNX Runtime that registers ops, to see the calls of a library."""
 
 import ctypes
 from collections import Counter
@@ -41,7 +41,7 @@ class Registering:
             function = ctypes.CFUNCTYPE(_POINTER, *parameters)(slots[slot])
             self.kept.append(function)
             self.table[slot] = ctypes.cast(function, _POINTER)
-        # ReleaseStatus is called while an error of Python's is set, so it must not be in Python.
+        # ReleaseStatus is called while a Python error is set, so it must not be in Python.
         self.table[93] = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, _POINTER)
         get_api = ctypes.CFUNCTYPE(_POINTER, ctypes.c_uint32)(
             lambda _: ctypes.addressof(self.table)

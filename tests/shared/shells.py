@@ -32,7 +32,7 @@ def bare(only_shell):
     """The shell without the extension."""
     only_shell.reset(new_session=False)
     registry.clear()
-    # The next reset collects garbage, 20 ms of IPython's modules if they were not left out.
+    # The next reset collects garbage, 20 ms of modules of IPython if they were not left out.
     gc.freeze()
     yield only_shell
     only_shell.extension_manager.unload_extension("pyopnb")

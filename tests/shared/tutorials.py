@@ -18,7 +18,7 @@ def read(path: Path) -> Any:
 
 
 def with_claims(path: Path) -> Any:
-    """Read a notebook, with what it claims as a last cell, so that a run of it checks that as well."""
+    """Read a notebook, with its claims as a last cell, so that a run of it also checks these."""
     notebook = read(path)
     claims = CLAIMS / f"{path.stem}.py"
     if claims.exists():

@@ -12,7 +12,7 @@ SIZES = {"N": 3, "M": 4, "K": 5}
 
 
 def truncated(x, y):
-    """Divide integers towards zero, as ONNX's Div does."""
+    """Divide integers towards zero, as the ONNX Div does."""
     quotient = np.abs(x.astype(np.int64)) // np.abs(np.int64(y))
     return (quotient * np.sign(x) * np.sign(y)).astype(x.dtype)
 

@@ -118,7 +118,7 @@ class Overflows:
     def compute(self, x): return np.log(np.exp(x) + 1)
 
 class Celu:
-    """Not what ONNX's Celu is."""
+    """Not the Celu of ONNX."""
     def compute(self, x): return np.where(x > 0, x, x * x)
 
 class LRN:
@@ -179,7 +179,7 @@ def test_every_test_has_a_bad_op() -> None:
 
 
 class Sinh:
-    """Not what ONNX's Sinh is, of which the runtime has no kernel of bfloat16."""
+    """Not the Sinh of ONNX, of which the runtime has no kernel of bfloat16."""
 
     def compute(self, x):
         return x

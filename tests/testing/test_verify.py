@@ -11,7 +11,7 @@ from pyopnb.testing.verification import verify as compare
 
 
 def verify(original, converted, examples, *, trials=None, kernel_error=None, **drawn):
-    """Compare two functions on what is drawn from examples."""
+    """Compare two functions on inputs drawn from examples."""
     trials = trials or draw_trials(examples, **drawn)
     return compare(original, converted, trials, kernel_error=kernel_error)
 

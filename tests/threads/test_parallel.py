@@ -17,7 +17,7 @@ BRANCHES = ["y0", "y1", "y2"]
 
 
 def branches(op, **attrs):
-    """Branches in which the op comes first and last, with nodes of ONNX Runtime's own between."""
+    """Branches in which the op comes first and last, with ONNX nodes between."""
     nodes = []
     for y in BRANCHES:
         nodes += [

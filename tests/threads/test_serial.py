@@ -19,7 +19,7 @@ SIZE = 1_000_000  # so large that the interpreter's lock is free for a while whe
 
 
 def define(give, *, infer=False):
-    """An op that writes to the same buffer in every call, in whatever node, and gives what ``give`` makes of it."""
+    """An op that writes to the same buffer in every call, in every node, and returns the result of ``give`` on it."""
 
     class Buffer:
         serial = True

@@ -1,6 +1,6 @@
 """Everything at once: runs, definitions, rollbacks, removals, new sessions, pickles, traces and attrs, on many threads.
 
-What each thread sees must be right by itself: every result is that of one version, and no other.
+What each thread sees must be right by itself: every result comes from one version, and no other.
 Set PYOPNB_STRESS_SECONDS to go on for longer: without the GIL, minutes tell more than seconds.
 """
 
@@ -29,7 +29,7 @@ STEPS = range(1, 8)
 
 def make_plus(step):
     class Plus:
-        """Add a number, in a loop of Python's own."""
+        """Add a number, in a Python loop."""
 
         def __init__(self, by: float = 0.0):
             self.by = by

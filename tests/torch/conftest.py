@@ -1,4 +1,4 @@
-"""What the tests of torch's door share. They run in a lane of their own, which has torch."""
+"""The common parts of the tests of `pyopnb.torch`. They run in a lane of their own, which has torch."""
 
 from __future__ import annotations
 

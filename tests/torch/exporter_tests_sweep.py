@@ -1,11 +1,11 @@
-"""The modules of torch's tests of its own exporter through `pyopnb.torch.export`, at their sizes and at others.
+"""The modules in the torch tests of its exporter through `pyopnb.torch.export`, at their sizes and at others.
 
-``python tests/torch/exporter_tests_sweep.py FOLDER`` takes torch's folder ``test/onnx``, which is
+``python tests/torch/exporter_tests_sweep.py FOLDER`` takes the torch folder ``test/onnx``, which is
 not part of this project, and prints how many of its modules come out right, with parts in torch,
 with sizes that are fixed, refused by which reason, and wrong. It keeps each verdict in
-``build/exporter_tests.jsonl``, and when started again goes on from there.
+``build/exporter_tests.jsonl``, and when started again continues from there.
 
-The tests run with a `run_test` of this file in the place of torch's: eager mode gives the
+The tests run with a `run_test` of this file in place of the torch one: eager mode gives the
 numbers to be met. The axes are open that the test names in ``dynamic_axes``, or all of them
 where it names none.
 """
@@ -41,11 +41,11 @@ FAULTS = ("fixed", "refused", "fails", "wrong", "ended")
 NOT_JUDGED = ("eager", "unavailable", "training", "random")
 
 
-# ---- torch's tests -----------------------------------------------------------------------------
+# ---- the torch tests -----------------------------------------------------------------------------
 
 
 def tests_in(folder):
-    """Import torch's tests without their skips, and without packages that only a few of them need."""
+    """Import the torch tests without their skips, and without packages that only a few of them need."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     parameterized = types.ModuleType("parameterized")
@@ -100,7 +100,7 @@ def judged(folder, name):
         try:
             with mock.patch.multiple(torch.jit, **unscripted):
                 getattr(test, name)()
-        except Exception as error:  # a package that is not there, or torch's own assertions
+        except Exception as error:  # a package that is not there, or assertions of torch
             if not rows:
                 rows.append({"verdict": "unavailable", "reason": text_of(error)})
     verdicts = [row["verdict"] for row in rows]
@@ -243,7 +243,7 @@ def mapped(function, values):
 
 
 def inputs_in(values, count):
-    """List the arrays for so many inputs: the tensors, or the numbers as well."""
+    """List the arrays for so many inputs: the tensors, or also the numbers."""
     import torch
 
     from pyopnb.torch.verify import arrays_of

@@ -1,9 +1,9 @@
-"""Every module of torch's own module database with all sizes open, at two further sizes and each size alone.
+"""Every module of the torch module database with all sizes open, at two further sizes and each size alone.
 
 ``python tests/torch/module_db_sweep.py`` prints how many were exported with every size open that
 the module lets change ("one size" are those with an axis along which the module itself takes no
 other, as Linear does), with others fixed and said, refused by which reason, and wrong. It keeps
-each verdict in ``build/module_db.jsonl``, and when started again goes on from there. One case of
+each verdict in ``build/module_db.jsonl``, and when started again continues from there. One case of
 every module comes first.
 """
 
@@ -23,7 +23,7 @@ VERDICTS = ("general", "one size", "fixed", "refused", "torch", "wrong")
 
 
 def database():
-    """Load torch's entries; their import warns of what torch itself has given up."""
+    """Load the torch entries; their import warns of what torch itself has given up."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_modules import module_db
@@ -151,7 +151,7 @@ def verdict(entry, number):
         feeds = {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)}
         got = session.run(None, feeds)
         if entry.name.startswith("nn.Transformer"):
-            # Torch's fast path of attention has NaN where every key is masked, and its slow path,
+            # The fast path of torch attention has NaN where every key is masked, and its slow path,
             # which is exported, 0.
             arrays = [
                 np.where(np.isnan(theirs) & np.isfinite(mine), mine, theirs)

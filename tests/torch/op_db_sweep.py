@@ -1,13 +1,13 @@
-"""Every op of torch's own op database through `pyopnb.torch.export`, and its numbers in ONNX Runtime against torch's.
+"""Every op of the torch op database through `pyopnb.torch.export`, and its numbers in ONNX Runtime against torch.
 
 ``python tests/torch/op_db_sweep.py`` tries them all, one after the other, and prints how many were
 exported, filled, refused by which reason, and wrong. It keeps each verdict in
-``build/op_db.jsonl``, and when started again goes on from there. One case of every op comes first.
+``build/op_db.jsonl``, and when started again continues from there. One case of every op comes first.
 
 Each op has one sample of the database in float32 and one in int64, which the seed draws. Its
 tensors are the inputs of a module. The model runs with them, and with the same sample of other
 values, as `export` itself has seen the first. A result agrees if it is within `TOLERANCE` of the
-largest number of torch's, which is `export`'s own; whole numbers are the same.
+largest number in torch, as in `export`; whole numbers are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERDICTS = ("exported", "filled", "refused", "wrong")
 
 
 def database():
-    """Load torch's entries; their import warns of what torch itself has given up."""
+    """Load the torch entries; their import warns of what torch itself has given up."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
@@ -49,7 +49,7 @@ def cases():
 
 
 def sample_of(entry, dtype, seed, place=None):
-    """Draw one of the first twenty samples of an op, or take the one at a place; return its place as well."""
+    """Draw one of the first twenty samples of an op, or take the one at a place; also return its place."""
     import torch
 
     torch.manual_seed(seed)
@@ -57,7 +57,7 @@ def sample_of(entry, dtype, seed, place=None):
     drawn = iter(entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
     samples = list(itertools.islice(drawn, 20))
     if hasattr(drawn, "close"):
-        # A generator of torch's calls torch as it ends, which must not be in the
+        # A generator of torch calls torch as it ends, which must not be in the
         # middle of an export.
         drawn.close()
     if place is None:
@@ -103,7 +103,7 @@ def module_of(entry, sample):
 
 
 def eager(module, tensors):
-    """Return torch's results as arrays, or its error's text where it does not take the sample."""
+    """Return the torch results as arrays, or the text of its error where it does not take the sample."""
     import torch
 
     from pyopnb.torch.verify import arrays_of

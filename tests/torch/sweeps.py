@@ -1,4 +1,4 @@
-"""What the sweeps over torch's own databases share: a worker that may end, the rows that are kept, and the comparison."""
+"""The common parts of the sweeps over the torch databases: a worker that may end, the rows that are kept, and the comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES_PER_WORKER = 150
 
 
 def difference(result, expected):
-    """Say how an array differs from torch's, without pyopnb's own comparison."""
+    """Say how an array differs from torch, without the comparison of pyopnb."""
     if result.dtype != expected.dtype or result.shape != expected.shape:
         theirs = f"{expected.dtype}{list(expected.shape)}"
         return f"{result.dtype}{list(result.shape)}, where torch has {theirs}"

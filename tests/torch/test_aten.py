@@ -1,4 +1,4 @@
-"""ATen nodes and torch's functions of the catalog, against torch."""
+"""ATen nodes and torch functions of the catalog, against torch."""
 
 import numpy as np
 import pytest

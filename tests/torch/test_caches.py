@@ -47,7 +47,7 @@ def test_a_decoder_generates_what_transformers_generates():
     session = pyopnb.Session(model)
     cache_names = [entry.name for entry in session.get_inputs()][1:]
     assert len(cache_names) == len(session.get_outputs()) - 1 == 4
-    # From no token on, the cache grows by what each run returns.
+    # From no token on, the cache grows by the result of each run.
     prompt = np.array([[3, 14, 15], [9, 2, 6]])
     cache = [np.zeros((2, 2, 0, 8), np.float32)] * 4
     ids, tokens = prompt, []

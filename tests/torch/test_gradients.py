@@ -1,4 +1,4 @@
-"""Gradients of ops in torch: against torch's own gradcheck, compiled, redefined; and nets that `grad` derives, against torch."""
+"""Gradients of ops in torch: against gradcheck of torch, compiled, redefined; and nets that `grad` derives, against torch."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""No module of torch's own database gives wrong numbers at sizes that are left open."""
+"""No module of the torch module database gives wrong numbers at sizes that are left open."""
 
 import module_db_sweep
 import pytest

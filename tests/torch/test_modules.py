@@ -1,6 +1,6 @@
 """Modules that users write: each agrees with torch at several sizes, and calls in torch what the exporter lacks.
 
-The tolerance is that of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single
+The tolerance is the one of `exported`, 1e-4 of each number and 1e-5, unless a row says another. Single
 ops are in test_op_db.
 """
 
@@ -90,7 +90,7 @@ class InPlace(nn.Module):
 
 
 class Shared(nn.Module):
-    """One layer called three times, whose weight another layer has as well."""
+    """One layer called three times, whose weight another layer also has."""
 
     def __init__(self):
         super().__init__()

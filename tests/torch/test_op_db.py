@@ -1,4 +1,4 @@
-"""No op of torch's own op database gives silently wrong numbers. `make test` draws some, ``make test-all`` tries them all."""
+"""No op of the torch op database gives silently wrong numbers. `make test` draws some, ``make test-all`` tries them all."""
 
 import functools
 import os

@@ -173,7 +173,7 @@ def test_a_recurrent_module_is_onnx_own_at_every_length(module, op_type):
         for mine, theirs in zip(session(input=x), expected, strict=True):
             np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-4, atol=1e-5)
     ops = [node.op_type for node in model.graph.node]
-    # ONNX's LSTM projects no states, and ONNX Runtime's tanh of tiny sums is 0: torch runs such.
+    # The ONNX LSTM projects no states, and in ONNX Runtime tanh of tiny sums is 0: torch runs such.
     assert bool(reports) == (not op_type)
     assert not op_type or ops.count(op_type) == module.num_layers
 

@@ -1,4 +1,4 @@
-"""The page on other tools, as far as torch's lane has them: its table, its code, and what it says does not go."""
+"""The page on other tools, as far as the torch lane has them: its table, its code, and the things that do not work."""
 
 import how_to
 import numpy as np

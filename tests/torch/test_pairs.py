@@ -1,4 +1,4 @@
-"""A wrong form beside an op without a form: the verification finds the first, whatever the second is. ``make test-all`` tries all pairs."""
+"""A wrong form beside an op without a form: the verification finds the first beside any second one. ``make test-all`` tries all pairs."""
 
 import itertools
 

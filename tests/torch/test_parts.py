@@ -432,7 +432,7 @@ def test_results_of_another_rank_are_refused():
 
 
 class Cuts(nn.Module):
-    """Returns a part of what it gets for values that no trial has."""
+    """Returns a part of its input for values that no trial has."""
 
     def forward(self, x):
         return x[:1] if x.max() > 1e30 else x * 2
@@ -463,7 +463,7 @@ def test_a_size_with_results_of_another_rank_is_an_error_and_no_wrong_number():
 
 
 class Doubles(nn.Module):
-    """Has no end for values whose sum is negative, which torch's own run has neither."""
+    """Has no end for values whose sum is negative, neither has the run in torch."""
 
     def forward(self, x):
         steps = 0

@@ -1,4 +1,4 @@
-"""Torch's own numbers against those of a session: the first node that differs is named, with the line of torch that it comes from."""
+"""The numbers of torch against the numbers of a session: the first node that differs is named, with the line of torch that it comes from."""
 
 from __future__ import annotations
 

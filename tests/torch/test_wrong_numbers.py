@@ -261,7 +261,7 @@ def test_complex_calls_that_torch_does_not_keep_are_left_as_they_were(wrong):
 
 
 class BakesItsMean(nn.Module):
-    """The mean leaves torch, so that the exporter makes that of the example a constant."""
+    """The mean leaves torch, so that the exporter makes the mean of the example a constant."""
 
     def forward(self, x):
         with torch.no_grad():
@@ -493,7 +493,7 @@ def test_code_that_is_not_torchs_gets_no_zeros_for_an_example_of_no_rows():
 
 @pytest.mark.parametrize("library", ["walk", "torchvision"])
 def test_code_that_is_not_torchs_sees_no_values_but_the_users(library):
-    """It may be C++ that divides by what it is given, or reads an image by its number."""
+    """It may be C++ that divides by its arguments, or reads an image by its number."""
     seen = []
 
     @torch.library.custom_op(f"{library}::divide", mutates_args=())

@@ -1,4 +1,4 @@
-"""A profile for Perfetto: ONNX Runtime's own events of each run, and the calls of Python at their time."""
+"""A profile for Perfetto: the ONNX Runtime events of each run, and the calls of Python at their time."""
 
 from __future__ import annotations
 

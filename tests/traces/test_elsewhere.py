@@ -21,7 +21,7 @@ import pyopnb
 from pyopnb.errors import InputError, ModelError
 from pyopnb.traces import elsewhere
 
-# Each of them has a second onnxruntime, the oldest, whatever the first is.
+# Each of them has a second onnxruntime, the oldest, beside any first one.
 pytestmark = pytest.mark.one_python
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
@@ -84,7 +84,7 @@ def test_only_and_summaries_are_those_of_any_trace():
 
 
 def test_a_node_that_parts_is_run_alone_on_the_other_runtime(monkeypatch):
-    """Its error would otherwise be that of this process's kernels."""
+    """Its error would otherwise come from the kernels of this process."""
     changed = model("a = Abs(x)  b = Elu<alpha = 1.5>(a)  c = Neg(b)  y = Softmax(c)")
     changed.graph.node[2].op_type = "Identity"
     runs = []
@@ -278,7 +278,7 @@ def test_a_crash_of_windows_is_one():
 
 @pytest.mark.skipif(os.name == "nt", reason="the signal is POSIX's")
 def test_an_interrupt_ends_the_installer_and_leaves_nothing(cache, tmp_path):
-    """What an installer started goes on after it where nobody ends it, as venv's ensurepip does."""
+    """A process that an installer started continues after it if it is not ended, such as ensurepip of venv."""
     onnx.save(model(), tmp_path / "model.onnx")
     code = f"""
 import numpy as np, pyopnb

@@ -1,4 +1,4 @@
-"""What exposing changed is told bit by bit."""
+"""Changes by exposing are reported bit by bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: every microsecond of each run is that of a node, or said to be nobody's; and nothing is there without one."""
+"""Profiles: every microsecond of each run belongs to a node, or is reported as unattributed; and nothing is there without one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def adds_up(found: Profile) -> None:
     np.testing.assert_allclose(
         sum(node.totals for node in found.nodes) + found.unattributed, found.walls, rtol=1e-9
     )
-    # Python's clock and ONNX Runtime's are two, the latter of whole microseconds.
+    # The clocks of Python and ONNX Runtime are two, the latter of whole microseconds.
     assert (found.sessions <= found.walls + 2).all()
     assert (found.unattributed >= -len(found.nodes) - 2).all()
     shares = sum(found.share(node.totals) for node in found.nodes)

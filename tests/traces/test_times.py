@@ -1,4 +1,4 @@
-"""Times of whole networks: every microsecond is that of a node, or said to be nobody's."""
+"""Times of whole networks: every microsecond belongs to a node, or is reported as unattributed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Examples(CalibrationDataReader):
 
 
 def quantized(make: Callable[[], Network], folder: Any) -> Network:
-    """ONNX Runtime's own quantization: QuantizeLinear and DequantizeLinear around every node."""
+    """Quantization by ONNX Runtime: QuantizeLinear and DequantizeLinear around every node."""
     model, fed = make()
     path = folder / "quantized.onnx"
     logging.disable()
@@ -117,7 +117,7 @@ def without_constants(model: ModelProto) -> set[str]:
 
 
 def whole(model: ModelProto, fed: dict[str, np.ndarray], **wanted: Any) -> Times:
-    """The times of a run, nearly all of which is that of some node: every node's, and each node's once."""
+    """The times of a run, nearly all of which belongs to some node: every node's, and each node's once."""
     session = pyopnb.Session(model)
     for _ in range(_NOISE):
         times = session.trace(fed, check=False, **wanted).times

@@ -1,4 +1,4 @@
-"""What `train(resume=…)` refuses of a file from somebody else, and what a full disk leaves."""
+"""The parts of a foreign file that `train(resume=…)` refuses, and the state after a full disk."""
 
 import errno
 import json

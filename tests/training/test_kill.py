@@ -1,4 +1,4 @@
-"""A process that is killed at any moment leaves a checkpoint that loads, and that goes on to the bit."""
+"""A process that is killed at any moment leaves a checkpoint that loads, and from which training continues to the bit."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What skl2onnx makes of scikit-learn's estimators, and onnxmltools of LightGBM's."""
+"""Models from skl2onnx for scikit-learn estimators, and from onnxmltools for LightGBM."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _OTHERS = {
 
 def _converted(estimator: Any, targets: np.ndarray | None) -> Made:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few iterations, and of what scikit-learn will change
+        warnings.simplefilter("ignore")  # of few iterations, and of changes to come in scikit-learn
         estimator.fit(_X, targets)
         return to_onnx(estimator, _X[:1]), {"X": _FED}
 

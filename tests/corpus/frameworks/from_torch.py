@@ -1,4 +1,4 @@
-"""What torch's two exporters make of small networks."""
+"""Small networks from the two torch exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a file holds, arrays come out of it or a InputError."""
+"""Out of every file come arrays or an InputError."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_was_written_is_read(ending: str, tmp_path: Path) -> None:
 @pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 @pytest.mark.filterwarnings(
     "ignore:Reading .*additional header parsing"
-)  # NumPy's, of headers that Python 2 might have written
+)  # from NumPy, about headers that Python 2 might have written
 @pytest.mark.parametrize("ending", ENDINGS)
 @settings(max_examples=100)
 @given(st.data())

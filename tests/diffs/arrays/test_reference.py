@@ -222,7 +222,7 @@ def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: 
 @pytest.mark.one_python  # long arrays in our own C++
 @pytest.mark.parametrize("kind", FLOATS)
 def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
-    """What the native module counts of a block does not depend on what was in the one before."""
+    """The counts of a block in the native module do not depend on the block before."""
     rng = np.random.default_rng(3)
     with np.errstate(all="ignore"):
         near, far, hard = (

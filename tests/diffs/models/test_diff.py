@@ -46,7 +46,7 @@ def made(nodes, inputs=("x",), outputs=("y",)):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-# ---- one edit of a transformer block, whatever its names
+# ---- one edit of a transformer block, under any names
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -297,7 +297,7 @@ def test_weights_at_no_place_in_a_file(tmp_path, offset):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match="external data: expected offset in bytes"):
         pyopnb.diff(tmp_path / "m.onnx", tmp_path / "m.onnx")
-    # In memory, nobody says where its file is.
+    # In memory, the place of its file is unknown.
     assert pyopnb.diff(model, model).verdict == "identical"
 
 

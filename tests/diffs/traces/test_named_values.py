@@ -75,7 +75,7 @@ def test_the_program_comes_first() -> None:
 
 
 def test_a_run_in_torch_is_held_to_a_part_of_the_largest_element() -> None:
-    """Elements that cancel out are off by a part of the largest, as between ONNX Runtime's own levels of optimization."""
+    """Elements that cancel out are off by a part of the largest, as between ONNX Runtime levels of optimization."""
     off = {**VALUES, "y": VALUES["y"] + np.float32(1.2e-5)}
     assert (
         diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).judged(atol=1e-5).verdict

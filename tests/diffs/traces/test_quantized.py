@@ -94,7 +94,7 @@ def test_a_weight_with_the_levels_of_another_scale_is_the_first_row(
 ) -> None:
     model, x = float_model(form), sample(form, 9)
     ending = "_quantized_scale" if name == "b1" else "_scale"
-    # A larger scale could hold the weight nearly as well.
+    # A larger scale could hold the weight nearly as exactly.
     bad = scaled(quantized(model, form, tmp_path), f"{name}{ending}", 1.2)
     rows = diff(trace(model, x=x), trace(bad, x=x)).quantization
     assert rows[0].tensor == name and rows[0].weight and rows[0].alone < 15
@@ -104,7 +104,7 @@ def test_a_weight_with_the_levels_of_another_scale_is_the_first_row(
 def test_an_activation_that_the_scale_does_not_absorb_is_the_first_row(
     form: str, name: str, tmp_path: Path
 ) -> None:
-    """As onnxruntime's quantizer leaves out a Relu behind a Reshape of a Gemm."""
+    """As the quantizer of onnxruntime leaves out a Relu after a Reshape of a Gemm."""
     a, b = two_traces(form, tmp_path)
     bad = scaled(b.model, f"{name}_scale", 2)
     for tensor in bad.graph.initializer:
@@ -181,7 +181,7 @@ def test_every_tensor_of_a_transformer_has_its_counterpart(form: str, tmp_path: 
     matrices = {name for name, array in a.initializers.items() if array.ndim == 2}
     rows = {row.tensor: row for row in found.quantization}
     assert names | matrices <= rows.keys() and found.only_a == ()
-    # A name that is the same in both models pairs nothing wrong; the figures are ONNX Runtime's.
+    # A name that is the same in both models pairs nothing wrong; the figures come from ONNX Runtime.
     for name in names:
         counterpart = rows[name].b
         endings = ("", "_quantized", "_DequantizeLinear_Output")

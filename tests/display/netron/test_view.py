@@ -189,7 +189,7 @@ class TestClicks:
 
 
 def test_marimo_gets_one_drawing():
-    """It drops styles, so the picture that they hide would stand below the frame."""
+    """It drops styles, so the picture that they hide would be below the frame."""
     for embed in (True, False):
         kind, text = pyopnb.netron(pyopnb.parse(SMALL), embed=embed)._mime_()
         assert kind == "text/html"

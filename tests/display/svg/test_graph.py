@@ -1,4 +1,4 @@
-"""Pictures of graphs: XML whatever their texts, everything on the canvas, texts in their boxes, never too long."""
+"""Pictures of graphs: XML for all texts, everything on the canvas, texts in their boxes, never too long."""
 
 import re
 import xml.etree.ElementTree as ET

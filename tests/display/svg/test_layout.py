@@ -1,4 +1,4 @@
-"""Boxes do not overlap, whatever the graph; edges begin and end at their boxes and pass through none."""
+"""Boxes do not overlap in any graph; edges begin and end at their boxes and pass through none."""
 
 import random
 from itertools import combinations, pairwise

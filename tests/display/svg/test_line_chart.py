@@ -33,7 +33,7 @@ def test_missing_numbers_leave_gaps():
     assert line.count("M") == 2
 
 
-# Where the largest floats are the ends of an axis, its ticks overflow; nobody looks at
+# Where the largest floats are the ends of an axis, its ticks overflow; there is no sense in
 # such numbers in a chart.
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
 

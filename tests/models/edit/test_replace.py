@@ -127,7 +127,7 @@ def test_a_default_is_that_of_the_operator_in_its_version() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
     softmax = chain("Softmax", "Neg", kind=KIND)
     model = onnx.ModelProto.FromString(softmax.SerializeToString())
-    model.opset_import[0].version = 11  # where axis is 1 if nobody says another
+    model.opset_import[0].version = 11  # where axis is 1 by default
     for original, axis in ((model, 1), (softmax, -1)):
         replaced = pyopnb.replace(original, "Softmax", "t::Softmax")
         (node,) = (site.node for site in walk(replaced) if site.node.domain == "t")
@@ -154,7 +154,7 @@ def test_ports_of_other_types_than_those_inferred() -> None:
     ):
         pyopnb.registry.define(cls, "t::Op")
         with pytest.raises(pyopnb.errors.ModelError, match=said):
-            pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of t2 and t3
+            pyopnb.replace(MODEL, "n2", "t::Op")  # the types of t2 and t3 are not declared
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_ports_of_other_types_than_those_inferred() -> None:
     ],
 )  # fmt: skip
 def test_outputs_keep_types_that_only_the_operator_knew(body: str, name: str, compute: Any) -> None:
-    """Without hints an output has the first input's dtype; here that is wrong, and nobody declares the right one."""
+    """Without hints an output has the first input's dtype; here that is wrong, and the right one is not declared."""
     pyopnb.registry.define(type("Op", (), {"compute": compute}), "t::Op")
     model = pyopnb.parse(f"(float[2,3] x) => (float[...] y) {{ {body} }}")
     replaced = pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)

@@ -53,12 +53,12 @@ def refusal(model: ModelProto) -> str | None:
             providers=["CPUExecutionProvider"],
             enable_fallback=0,
         )
-    except Exception as error:  # the runtime's exceptions share no base class
+    except Exception as error:  # exceptions of the runtime share no base class
         return str(error)
     return None
 
 
-# ---- ONNX's own node tests ---------------------------------------------------------------------------------------------------
+# ---- the ONNX node tests ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.one_python

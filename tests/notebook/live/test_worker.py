@@ -1,4 +1,4 @@
-"""Work on a thread of its own, whatever interrupts those who wait for it."""
+"""Work on a thread of its own, also when interrupts hit its waiting callers."""
 
 import random
 import signal

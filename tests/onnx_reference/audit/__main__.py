@@ -21,7 +21,7 @@ _NEWS = ("wrong", "raw", "invalid", "not judged", "crash")
 
 
 def outcomes(names: list[str]) -> Iterator[tuple[Any, list[Outcome]]]:
-    """Yield each version with what became of its calls."""
+    """Yield each version with the outcomes of its calls."""
     worker = Worker()
     for number, schema in enumerate(schemas()):
         if names and schema.name not in names:

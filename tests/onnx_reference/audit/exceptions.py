@@ -48,7 +48,7 @@ def _is_resized_to_a_fraction(case: Case) -> bool:
 
 
 def _has_output_shape(case: Case) -> bool:
-    """By ONNX's own tests, the indices count in the shape that the kernel gives."""
+    """By the ONNX tests, the indices count in the shape that the kernel gives."""
     return len(case.inputs) > 2
 
 
@@ -79,7 +79,7 @@ _REASONS: dict[str, Callable[[Case], bool]] = {
 
 
 def kernel_is_wrong(case: Case) -> bool:
-    """Tell whether ONNX Runtime's kernel computes something else than the definition says."""
+    """Tell whether the ONNX Runtime kernel computes something else than the definition says."""
     reason = _REASONS.get(case.op)
     return reason is not None and reason(case)
 

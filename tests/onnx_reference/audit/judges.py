@@ -66,7 +66,7 @@ def model_of(case: Case, constants: bool = False, ir: int = 10) -> tuple[Any, di
 
 
 def kernel_results(case: Case) -> list[Any]:
-    """Return what ONNX Runtime's kernel computes."""
+    """Return the result of the ONNX Runtime kernel."""
     errors = []
     for constants in (False, True):
         model, feeds = model_of(case, constants)
@@ -99,7 +99,7 @@ def _has_strange_dtypes(session: Any, feeds: dict[str, Any]) -> bool:
 
 
 def plain_results(case: Case) -> list[Any]:
-    """Return what onnx's reference computes without pyopnb."""
+    """Return the result of the onnx reference without pyopnb."""
     from onnx.reference import ReferenceEvaluator
 
     model, feeds = model_of(case)

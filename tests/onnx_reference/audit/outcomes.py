@@ -33,7 +33,7 @@ class Outcome:
 
 
 def difference(got: Any, expected: Any, tolerance: float | None = None) -> str:
-    """Say in what a result differs from what is right; empty if it does not."""
+    """Say how a result differs from the right one; empty if it does not."""
     if isinstance(expected, dict) or isinstance(got, dict):
         return "" if got == expected else f"{got} for {expected}"
     if isinstance(expected, list) or isinstance(got, list):
@@ -158,7 +158,7 @@ def _compare(case: Case, results: list[Any], expected: list[Any]) -> str:
 
 
 def judge(case: Case, plainly: bool = False) -> Outcome:
-    """Judge the reference in one case; `plainly` tells whether onnx alone is right as well."""
+    """Judge the reference in one case; `plainly` tells whether onnx alone is also right."""
     try:
         expected, who = _expected(case)
         reason = ""

@@ -41,7 +41,7 @@ def _refusal(message: str) -> str:
 
 
 def write(rows: list[tuple[Any, ...]]) -> None:
-    """Write rows in the place of those of the same versions."""
+    """Replace the rows of the same versions."""
     kept = {key: tuple(row.values()) for key, row in (read() if FILE.exists() else {}).items()}
     kept.update({row[:3]: row for row in rows})
     with FILE.open("w", encoding="utf-8", newline="") as file:

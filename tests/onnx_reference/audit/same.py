@@ -16,7 +16,7 @@ __all__ = ["same_cases"]
 
 
 def same_cases(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], list[Any]]]]:
-    """Yield cases of the same meaning, each with what makes its results those of the case."""
+    """Yield cases of the same meaning, each with a function that converts its results."""
     for rewritten in _in_other_versions(case):
         yield rewritten, list
     yield from _in_other_forms(case)
@@ -274,7 +274,7 @@ _WIDER = {
     "bool": ("uint8", "int32", "int64", "float32"),
 }
 
-# They move elements, count or compute with numbers that a wider dtype holds as well; what depends
+# They move elements, count or compute with numbers that a wider dtype also holds; what depends
 # on the width itself is left out.
 _BY_WIDTH = {
     "Cast",

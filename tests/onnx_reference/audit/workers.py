@@ -18,7 +18,7 @@ _SECONDS = 120
 
 def _work(connection: Any) -> None:
     """Judge the calls of the versions that the connection asks for, one after the other."""
-    # ONNX Runtime writes into it whatever it thinks of old versions.
+    # ONNX Runtime writes its warnings about old versions into it.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     while True:
         number, first = connection.recv()
