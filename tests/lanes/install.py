@@ -2,10 +2,10 @@
 
 Usage: install.py ENVIRONMENT ARGUMENT..., where the arguments are as for ``pip install``, or
 install.py ENVIRONMENT --wheel FOLDER OPTION..., which builds a wheel of this folder, with a Python
-that has pip, and uv where that can be had. uv does not read how pip is configured, so it is told in
-its own words; where pip is told what uv has no word for, or uv fails, pip does it. A page of
+that has pip, and uv where possible. uv does not read the configuration of pip, so it gets its own
+options; if uv has no such option, or fails, pip does it. A page of
 ``--find-links`` that cannot be reached is left out, as pip leaves it out after half a minute.
-Nothing is compiled before it is imported: most of what comes with JupyterLab or torch never is.
+Nothing is compiled before it is imported: most files of JupyterLab or torch never are.
 
 What slows down every process of Jupyter's goes again: see `SLOW`.
 """

@@ -1,6 +1,6 @@
 """Judge what is lowered by other allowances than ``pyopnb.testing.verification``: exact integers, and floats beside a wider run.
 
-A float may be off by what rounding does to NumPy itself: the distance between its result and that
+A float may be off by the rounding of NumPy itself: the distance between its result and that
 of wider floats, and what moving all inputs, and all that functions give, by a unit changes. Where
 such a move changes a whole number or a bool, the body jumps there, and the element says nothing.
 """

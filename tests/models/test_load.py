@@ -285,7 +285,7 @@ def test_the_data_of_a_fitted_estimator_is_one_line(file):
 @pytest.mark.parametrize(
     "source",
     [
-        "class A:\n    x = '\\\n{blob}\n    )\n",  # a string that goes on: what looks like a literal is code
+        "class A:\n    x = '\\\n{blob}\n    )\n",  # a string that does not end: a seeming literal is code
         "class A:\n    stored = (\n{blob}\n        + print('hi')\n    )\n",
         "class A:\n    stored = (\n{blob}'\n    )\n",
     ],

@@ -119,7 +119,7 @@ def test_a_model_deeper_than_a_file_can_be(depth, name, tmp_path):
 
 
 def test_the_deepest_model_is_read():
-    # Not in a session: onnxruntime 1.25 takes for ever over 32 nested Ifs, plainly as well.
+    # Not in a session: onnxruntime 1.25 takes forever over 32 nested Ifs, even without pyopnb.
     model = nested(32)
     assert not pyopnb.missing(model)
     assert pyopnb.diff(model, model).verdict == "identical"

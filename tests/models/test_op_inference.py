@@ -1,4 +1,4 @@
-"""onnx.defs follows the registry, and onnx's own functions know the ops."""
+"""onnx.defs follows the registry, and the functions of onnx know the ops."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def imports(text):
     ],
 )
 def test_imports(define, before, used, wanted):
-    import xml.sax.handler  # noqa: F401  # somebody has imported them: the text must as well
+    import xml.sax.handler  # noqa: F401  # other code has imported them: the text must also do so
 
     text = source_closure(define(before + OP.format(used)))
     assert imports(text) == sorted(

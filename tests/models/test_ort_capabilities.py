@@ -27,7 +27,7 @@ def loads(ir_version: int, opset: int) -> bool:
             providers=["CPUExecutionProvider"],
             enable_fallback=0,
         )
-    except Exception:  # whatever it raises, it does not load
+    except Exception:  # with any exception, it does not load
         return False
     return True
 

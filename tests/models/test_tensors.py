@@ -29,7 +29,7 @@ def paths(kind: Any, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def put(model: ModelProto, path: tuple[str, ...], tensor: TensorProto) -> None:
-    """A tensor at the end of a path, beside whatever is there already."""
+    """A tensor at the end of a path, beside others that are there already."""
     message: Any = model
     for name in path:
         repeated = is_repeated(message.DESCRIPTOR.fields_by_name[name])

@@ -1,4 +1,4 @@
-"""Versions newer than the runtime's: what is lowered, and what is refused because the model needs it."""
+"""Versions newer than the runtime takes: some are lowered, and some refused because the model needs them."""
 
 from __future__ import annotations
 

@@ -16,15 +16,13 @@ LIGHT = sorted(path.stem.removeprefix("light_") for path in (DATA / "light").glo
 
 
 def light(name: str) -> ModelProto:
-    """A light model, each of its ConstantOfShape, which stand for weights, an initializer of random numbers.
+    """A light model, each of its ConstantOfShape, in place of weights, an initializer of random numbers.
 
     Constants would hide a wrong axis.
     """
     model = onnx.load(DATA / "light" / f"light_{name}.onnx")
     graph = model.graph
-    model.ir_version = (
-        8  # before 4, an initializer that is no input has no type for ONNX's inference
-    )
+    model.ir_version = 8  # before 4, an initializer that is no input has no type for inference
     shapes = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
     rng = np.random.default_rng(0)
     for node in [n for n in graph.node if n.op_type == "ConstantOfShape"]:

@@ -1,4 +1,4 @@
-"""Ops in a file beside the notebook, which IPython's %autoreload changes in place."""
+"""Ops in a file beside the notebook, which %autoreload changes in place."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_recurrent_layers(op: str, attrs: dict[str, Any]) -> None:
         return
     is_old = onnxruntime.__version__ != WRITTEN_FOR[1]
     if op == "RNN" and ("activation_beta" in attrs or is_old):
-        # The kernel of RNN reads beyond numbers that its activations do not take; that of
+        # The kernel of RNN reads beyond numbers that its activations do not take; the kernel of
         # onnxruntime 1.25 takes no length 0 either.
         return
     for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):

@@ -1,6 +1,6 @@
 """Every notebook runs from top to bottom, in the pages of docs/ as well, and is saved without what a run leaves in it.
 
-Those that need a framework run where that is: in docs/, which has scikit-learn's door and
+Those that need a framework run where that is: in docs/, which has scikit-learn and
 Dask, and in tests/torch.
 """
 

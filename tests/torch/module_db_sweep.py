@@ -23,7 +23,7 @@ VERDICTS = ("general", "one size", "fixed", "refused", "torch", "wrong")
 
 
 def database():
-    """Load the torch entries; their import warns of what torch itself has given up."""
+    """Load the torch entries; their import warns of deprecated parts of torch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_modules import module_db

@@ -29,7 +29,7 @@ VERDICTS = ("exported", "filled", "refused", "wrong")
 
 
 def database():
-    """Load the torch entries; their import warns of what torch itself has given up."""
+    """Load the torch entries; their import warns of deprecated parts of torch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db

@@ -58,7 +58,7 @@ def test_python_is_inside_its_run(profile, tmp_path):
         assert len(inside) == 3
         for event in inside:
             # ONNX Runtime counts whole microseconds, on a clock that is read a
-            # moment before Python's.
+            # moment before the one of Python.
             assert run["ts"] - 500 <= event["ts"]
             assert event["ts"] + event["dur"] <= run["ts"] + run["dur"] + 500
 

@@ -1,4 +1,4 @@
-"""Traces on another Python's onnxruntime: they are as any other, and nothing is left behind."""
+"""Traces on the onnxruntime of another Python: they are as any other, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SAYS = {
     "string_normalizer.cc": _KERNEL,  # the machine lacks the locale that the kernel asks for
     "is not a registered function/op": {"unknown domain"},
 }
-"""Parts of the runtime's messages over node tests, and the kinds of which a row must be there."""
+"""Parts of runtime messages over node tests, and the kinds of which a row must be there."""
 
 
 def refusal(model: ModelProto) -> str | None:
@@ -67,7 +67,7 @@ def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
     wrong = {}
     for name, case in node_tests.items():
         rows, error = missing(case.model), refusal(case.model)
-        # Kept: protobuf makes another object of a node that nobody holds.
+        # Kept: protobuf makes another object of an unreferenced node.
         sites = list(walk(case.model))
         paths = {id(site.node): site.path for site in sites}
         assert all(row.site is None or paths[id(row.site.node)] == row.path for row in rows)
@@ -84,7 +84,7 @@ def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
 
 
 def one(nodes, inputs, output="y", opset=None, functions=(), **more):
-    """A model; operators that ONNX lacks, which the builder refuses, stand in another domain until it is built."""
+    """A model; operators that ONNX lacks, which the builder refuses, are in another domain until it is built."""
     given = GraphProto(node=[nodes] if isinstance(nodes, onnx.NodeProto) else nodes)
     for node in nodes_in(given):
         too_new = not node.domain and not onnx.defs.has(node.op_type, opset or 999, "")
@@ -102,7 +102,7 @@ def one(nodes, inputs, output="y", opset=None, functions=(), **more):
 
 
 def told(model):
-    """The rows as text, after the runtime was asked whether it refuses the model as well."""
+    """The rows as text, after the runtime has also refused the model."""
     found = missing(model)
     assert bool(found) == (refusal(model) is not None)
     return [(row.node, row.op, row.kind) for row in found]

@@ -59,7 +59,7 @@ def essence(message: Any, path: str = "") -> Any:
 
 
 def assert_comes_back(model: ModelProto, **how: Any) -> str:
-    """Assert that a model computes the same after its text, which onnx's own parser takes as well; return the text."""
+    """Assert that a model computes the same after its text, which the onnx parser also takes; return the text."""
     before = model.SerializeToString(deterministic=True)
     written = pyopnb.text(model, **how)
     assert model.SerializeToString(deterministic=True) == before, "the model was changed"
@@ -80,7 +80,7 @@ def small(*nodes: onnx.NodeProto, **fields: Any) -> ModelProto:
     )
 
 
-# What ONNX's form has no place for
+# Parts without a place in the ONNX form
 
 
 def quantized(model: ModelProto) -> None:
@@ -486,7 +486,7 @@ def test_onnx_own_node_tests_compute_the_same() -> None:
             try:
                 before = ReferenceEvaluator(case.model).run(None, feeds)
             except (RuntimeError, TypeError, NotImplementedError):
-                continue  # onnx's own evaluator does not run every one of its cases.
+                continue  # The onnx evaluator does not run every one of its cases.
             after = ReferenceEvaluator(again).run(None, feeds)
         compared += 1
         for a, b in zip(before, after, strict=True):

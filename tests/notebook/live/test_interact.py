@@ -146,7 +146,7 @@ def test_controls_follow_the_schema(page):
 
 
 def test_numbers_without_a_range_get_sliders(page):
-    """As those of `ipywidgets.interact`, and they reach what is set from Python."""
+    """As in `ipywidgets.interact`, and they reach values that are set from Python."""
     page.run(
         """
         %%pyop -q -d demo
@@ -235,7 +235,7 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     ],
 )
 def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value):
-    """A browser moves such a value to the next step, and sends it back as if somebody had moved the slider."""
+    """A browser moves such a value to the next step, and sends it back as if a user had moved the slider."""
     panel = pyopnb.interact(session, x=X, limit=ends)
     slider = panel.controls["limit"].widget
 

@@ -90,7 +90,7 @@ def in_jupyterlab(clip, monkeypatch):
     monkeypatch.setattr(cells, "PATIENCE", 0.2)
     runs = (
         f"cell {number}" for number in itertools.count()
-    )  # each run is that of a cell of its own
+    )  # each run belongs to a cell of its own
     monkeypatch.setattr(
         clip.shell, "get_parent", lambda: {"metadata": {"cellId": next(runs)}}, raising=False
     )
@@ -148,7 +148,7 @@ def test_an_interrupt_of_a_cell_that_waits_stops_the_run(clip, redefine):
         threading.main_thread().ident, signal.SIGINT
     )
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
-    # The cell has to wait by then: before, the interrupt would be that of whatever runs, as a
+    # The cell has to wait by then: before, the interrupt would hit other code, such as a
     # busy machine showed.
     redefine("time.sleep(1) or interrupt() or [time.sleep(0.01) for _ in range(10_000)] and x")
     assert "stopped after" in repr(watch) and isinstance(watch.error, KeyboardInterrupt)
@@ -283,5 +283,5 @@ def test_a_view_that_draws_with_pyplot(clip):
         "w = pyopnb.watch(session, x=x, view=lambda result: pyplot.plot(result['y']))\nw"
     )
     assert "data:image/png" in clip.html
-    # Else the figure would be shown below the next cell as well.
+    # Else the figure would also be shown below the next cell.
     assert clip.shell.user_ns["pyplot"].get_fignums() == []
