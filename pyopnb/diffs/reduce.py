@@ -211,9 +211,8 @@ def reduce(
     proto = to_model(source)
     # onnx would refuse functions that call themselves in words of its own.
     check_functions(proto)
-    if source.folder is not None:
-        # The parts of the model have no folder.
-        take_in_all(proto, source.folder)
+    # The parts of the model have no folder.
+    take_in_all(proto, source.folder)
     arrays = check_feeds(proto, feeds)
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:

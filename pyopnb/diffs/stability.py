@@ -448,8 +448,7 @@ class _Trials:
         """Run the model in float64 on the reference implementation."""
         source = read_model(self.model)
         model = to_model(source)
-        if source.folder is not None:
-            take_in_all(model, source.folder)
+        take_in_all(model, source.folder)
         feeds = {name: _cast(value, np.float64) for name, value in self.feeds.items()}
         values = Evaluator(widen(model), registry).run(feeds)
         for node in model.graph.node:

@@ -8,10 +8,8 @@ from typing import Any
 
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, read_model
-from pyopnb.engine.models.nodes import type_of_proto
 from pyopnb.engine.ops.arguments import check_arguments, describe
 from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
-from pyopnb.engine.runtime.feeds import check_sizes, shared_dims
 from pyopnb.engine.runtime.one_run import session_for_run
 from pyopnb.engine.runtime.options import check_providers
 from pyopnb.engine.runtime.plan import is_op
@@ -162,10 +160,5 @@ def _feeds_by_name(
 ) -> dict[str, Any]:
     # Up to IR version 3 every weight is also an input.
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
-    types = {}
-    for info in source.proto.graph.input:
-        if info.name not in initializers:
-            types[info.name] = type_of_proto(info.type)
-    named_feeds = feeds_by_name(list(types), feeds, named)
-    check_sizes(named_feeds, types, shared_dims(types))
-    return named_feeds
+    names = [info.name for info in source.proto.graph.input if info.name not in initializers]
+    return feeds_by_name(names, feeds, named)

@@ -56,7 +56,6 @@ def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, A
     del part.graph.input[:]
     del part.graph.output[:]
     part.graph.node.extend(nodes)
-    if folder is not None:
-        take_in_all(part, folder)
+    take_in_all(part, folder)
     computed = Evaluator(part, ()).run({})
     return {name: like_onnxruntime(computed[name]) for name in behind}

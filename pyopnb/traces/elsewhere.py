@@ -464,8 +464,7 @@ def trace_elsewhere(
     selected = [tensor.name for tensor in select_tensors(model, options)]
     names = list(dict.fromkeys([*_readable(model, selected), *outputs]))
     complete = to_model(source)
-    if source.folder is not None:
-        take_in_all(complete, source.folder)
+    take_in_all(complete, source.folder)
     python = other_python(on, complete)
     level = "ORT_ENABLE_ALL" if options.optimized else "ORT_DISABLE_ALL"
     sessions = [(names, level)]

@@ -58,8 +58,7 @@ def trace_on_reference(
         selected = match_names(names, only)
     complete, folder = to_model(source), source.folder
     # The evaluator wants all weights in the model itself.
-    if folder is not None:
-        take_in_all(complete, folder)
+    take_in_all(complete, folder)
     evaluator = Evaluator(complete, ops)
     outputs = [info.name for info in model.graph.output]
     selected.update(outputs)

@@ -234,8 +234,7 @@ def _loss_of(loss: Any) -> str | NodeProto:
 def _read_whole(model: Any) -> ModelProto:
     """Read a model with all its weights, as a training changes them."""
     source = read_model(model)
-    if source.folder is not None:
-        take_in_all(source.proto, source.folder)
+    take_in_all(source.proto, source.folder)
     return to_model(source)
 
 

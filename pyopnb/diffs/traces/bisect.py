@@ -151,7 +151,7 @@ class _Model:
         source = read_model(model)
         proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         folder = source.folder
-        if on != "onnxruntime" and folder is not None:
+        if on != "onnxruntime":
             # The reference evaluator does not look for external data, and it is not in the folder
             # that goes elsewhere.
             take_in_all(proto, folder)

@@ -199,8 +199,10 @@ def taken_in(tensor: TensorProto, data: bytes) -> None:
     tensor.data_location = TensorProto.DEFAULT
 
 
-def take_in_all(model: ModelProto, folder: str | os.PathLike[str]) -> None:
-    """Take all external data of a model into it, which is changed."""
+def take_in_all(model: ModelProto, folder: str | os.PathLike[str] | None) -> None:
+    """Take external data, which a model without a folder has not, into the model itself."""
+    if folder is None:
+        return
     for tensor in filter(is_external, tensors(model)):
         taken_in(tensor, read_data(tensor, folder))
 

@@ -14,12 +14,15 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
 
 from pyopnb.errors import InputError
 from pyopnb.notebook.listeners import ShellListener
+
+if TYPE_CHECKING:
+    from pyopnb.notebook.live.output import LiveOutput
 
 __all__ = [
     "PATIENCE",
@@ -54,13 +57,6 @@ class CellRun:
     count: int
 
 
-class _Output(Protocol):
-    def start(self) -> None: ...
-    def wait(self, seconds: float | None = None) -> bool: ...
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class LiveCells(ShellListener):
     """Close live outputs whose cell is run again or deleted, and refresh the others.
 
@@ -69,11 +65,11 @@ class LiveCells(ShellListener):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._outputs: dict[_Output, CellRun] = {}
-        self._pending: weakref.WeakSet[_Output] = weakref.WeakSet()
+        self._outputs: dict[LiveOutput, CellRun] = {}
+        self._pending: weakref.WeakSet[LiveOutput] = weakref.WeakSet()
         shell.events.register("post_run_cell", self._after_cell)
 
-    def hold(self, output: _Output, run: CellRun) -> None:
+    def hold(self, output: LiveOutput, run: CellRun) -> None:
         """Keep an output alive while its cell shows it.
 
         Outputs of earlier runs of the cell are closed.
@@ -84,12 +80,12 @@ class LiveCells(ShellListener):
         # it.
         self._outputs[output] = run
 
-    def release(self, output: _Output) -> None:
+    def release(self, output: LiveOutput) -> None:
         """Forget an output that was closed."""
         self._outputs.pop(output, None)
         self._pending.discard(output)
 
-    def refresh(self, output: _Output) -> None:
+    def refresh(self, output: LiveOutput) -> None:
         """Refresh an output now, or at the end of the running cell.
 
         The cell may redefine several ops of the output's session, which then runs only once.
@@ -117,7 +113,7 @@ class LiveCells(ShellListener):
         with contextlib.suppress(KeyboardInterrupt):
             wait_for(outputs, in_cell=True)
 
-    def _close(self, outputs: list[_Output]) -> None:
+    def _close(self, outputs: list[LiveOutput]) -> None:
         for output in outputs:
             self._outputs.pop(output, None)
             output.close()
@@ -130,7 +126,7 @@ class LiveCells(ShellListener):
         super().close()
 
 
-def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None:
+def wait_for(outputs: Sequence[LiveOutput], *, in_cell: bool | None = None) -> None:
     """Wait for runs together, for a short time.
 
     If a cell caused them and the front end cannot update its output later, wait until they end.
@@ -153,7 +149,7 @@ def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None
         raise
 
 
-def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
+def _wait(outputs: Sequence[LiveOutput], seconds: float | None) -> None:
     until = time.monotonic() + (seconds or 0.0)
     for output in outputs:
         output.wait(None if seconds is None else max(0.0, until - time.monotonic()))
