@@ -236,7 +236,7 @@ def map(
     return table
 
 
-# ---- in a worker -------------------------------------------------------------------------------
+# ---- in a worker ---------------------------------------------------------------------------------
 
 
 def _begin(session: Session, is_copy: bool) -> tuple[Session, SessionState]:

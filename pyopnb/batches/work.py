@@ -134,7 +134,7 @@ def attach_runs(error: Exception, name: str, runs: Any) -> None:
         add_note(error, text)
 
 
-# ---- in the process that calls -----------------------------------------------------------------
+# ---- in the process that calls -------------------------------------------------------------------
 
 
 @dataclass
@@ -343,7 +343,7 @@ def _copy_feeds(item: Any) -> Any:
     return copy.deepcopy(item)
 
 
-# ---- in a worker -------------------------------------------------------------------------------
+# ---- in a worker ---------------------------------------------------------------------------------
 
 
 # This is text rather than a function of this module, as a worker without pyopnb cannot unpickle

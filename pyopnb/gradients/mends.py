@@ -39,7 +39,7 @@ def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     return default
 
 
-# ---- refusals: each returns the reason, or an empty string -----------------------------------
+# ---- refusals: each returns the reason, or an empty string ---------------------------------------
 
 _DIVIDED = "onnx-ad divides by the elements, which gives NaN where one is 0"
 _POWERS = "onnx-ad gives NaN for a window of zeros"

@@ -197,7 +197,7 @@ class Rules:
             next=advice,
         )
 
-    # ---- our ops -----------------------------------------------------------------------------
+    # ---- our ops ---------------------------------------------------------------------------------
 
     def _check_op(self, node: NodeProto) -> Op:
         _, op = self._original(node)
@@ -278,7 +278,7 @@ def _only_integers(ctx: Any, node: NodeProto) -> bool:
     return not dtypes.intersection(FLOATS)
 
 
-# ---- the table of onnx-ad ----------------------------------------------------------------------
+# ---- the table of onnx-ad ------------------------------------------------------------------------
 
 _ONNX_AD: Mapping[str, mends.Rule] = dict(REVERSE)
 _NO_RULE = "no rule in onnx-ad, and no backward"

@@ -48,7 +48,7 @@ class NumpyNamespace:
         return dir(np)
 
 
-# ---- makers of arrays ---------------------------------------------------------------------------
+# ---- makers of arrays ----------------------------------------------------------------------------
 
 
 # Arguments such as ``order`` and ``device`` are about memory, and change no value.

@@ -328,7 +328,7 @@ class _ModuleText:
                 self._postpones_annotations = True
 
 
-# ---- classes and functions ---------------------------------------------------------------------
+# ---- classes and functions -----------------------------------------------------------------------
 
 
 def _known_source(cls: type) -> str | None:
@@ -395,7 +395,7 @@ def _surrounding_text(functions: Sequence[types.FunctionType], source: str) -> s
     return source
 
 
-# ---- imports and constants ---------------------------------------------------------------------
+# ---- imports and constants -----------------------------------------------------------------------
 
 
 def _imports_itself(submodule: str) -> bool:

@@ -99,7 +99,7 @@ def find_model(text: str) -> Any:
     return text
 
 
-# ---- the functions; each imports its needs at first use -----------------------------
+# ---- the functions; each imports its needs at first use ------------------------------------------
 
 
 def _history(shell: Any, args: Namespace) -> object:

@@ -116,7 +116,7 @@ def _file_state(cls: type) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-# ---- the parts of a class ----------------------------------------------------------------------
+# ---- the parts of a class ------------------------------------------------------------------------
 
 _Parts = dict[tuple[type, str], tuple[Any, ...]]
 
@@ -175,7 +175,7 @@ def _decorators(text: str) -> list[str]:
     return [] if first is None else [ast.unparse(node) for node in first.decorator_list]
 
 
-# ---- left out by IPython -------------------------------------------------------------------
+# ---- left out by IPython -------------------------------------------------------------------------
 
 
 def _mend(cls: type) -> None:

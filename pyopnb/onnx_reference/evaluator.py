@@ -187,7 +187,7 @@ class Evaluator:
             raise
 
 
-# ---- requirements of the onnx evaluator ----------------------------------------------------
+# ---- requirements of the onnx evaluator ----------------------------------------------------------
 
 
 def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:

@@ -193,7 +193,7 @@ class _Filling:
             if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
                 new.entry.version = new.newest
 
-    # ---- stand-ins -----------------------------------------------------------------------------
+    # ---- stand-ins -------------------------------------------------------------------------------
 
     def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
         """Replace each node that has a stand-in."""

@@ -175,7 +175,7 @@ def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
     )
 
 
-# ---- facts from onnx on an operator ------------------------------------------------------------
+# ---- facts from onnx on an operator --------------------------------------------------------------
 
 
 def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
@@ -219,7 +219,7 @@ def lack_of_reference(node: NodeProto, opset: int) -> str:
     return "" if evaluation.exists() else "a definition in words only"
 
 
-# ---- one operator ------------------------------------------------------------------------------
+# ---- one operator --------------------------------------------------------------------------------
 
 
 class Evaluation:

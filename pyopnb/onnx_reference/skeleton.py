@@ -149,7 +149,7 @@ def _op_name(site: Site) -> tuple[str, str]:
         ) from error
 
 
-# ---- the cell ----------------------------------------------------------------------------------
+# ---- the cell ------------------------------------------------------------------------------------
 
 
 def _catalog_cell(entry: Entry, domain: str, op_type: str) -> str:

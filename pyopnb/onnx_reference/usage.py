@@ -116,7 +116,7 @@ class OperatorUsage:
                         "where nodes can have any type",
                     )
 
-    # ---- ports ---------------------------------------------------------------------------------
+    # ---- ports -----------------------------------------------------------------------------------
 
     def _inputs(self) -> list[InputUsage]:
         """Describe the inputs by the operator's definition, or by the nodes."""
@@ -196,7 +196,7 @@ class OperatorUsage:
             return declared
         return inferred_type(inferred)
 
-    # ---- attrs ---------------------------------------------------------------------------------
+    # ---- attrs -----------------------------------------------------------------------------------
 
     def _attrs(self, proto: ModelProto) -> list[AttrUsage]:
         """Describe the attrs that a node has or that the operator's definition lists."""

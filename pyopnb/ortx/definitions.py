@@ -204,7 +204,7 @@ def _full_name(op_type: str) -> str:
     return op_type if "::" in op_type else f"{_DOMAIN}::{op_type}"
 
 
-# ---- declarations -----------------------------------------------------------------------
+# ---- declarations --------------------------------------------------------------------------------
 
 
 def _dtypes(declared: Sequence[int] | None, where: str) -> tuple[int, ...]:
@@ -282,7 +282,7 @@ def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tu
     return tuple(attrs)
 
 
-# ---- the class -------------------------------------------------------------------------------
+# ---- the class -----------------------------------------------------------------------------------
 
 
 def _class_of(

@@ -89,7 +89,7 @@ def _first_difference(
     return ""
 
 
-# ---- promises of the op ------------------------------------------------------------------------
+# ---- promises of the op --------------------------------------------------------------------------
 
 
 def _try_schema(subject: Subject) -> str:

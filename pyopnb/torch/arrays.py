@@ -22,11 +22,11 @@ _DTYPES_OF_ML_DTYPES = {
 }
 _TORCH_DTYPES = {entry[1]: dtype for dtype, entry in _DTYPES_OF_ML_DTYPES.items()}
 
-# Nearly all tensors have one of these, and the general way takes four calls of torch more.
+# Nearly all tensors have one of these, and the general way takes four more torch calls.
 _COMMON = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
 
 
-# Torch warns once in a process of an array that may not be written to, as ONNX Runtime's are.
+# Torch warns once per process of a read-only array, and arrays of ONNX Runtime are read-only.
 # Nothing here writes to them, and to claim that they are writable takes longer than a small op.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

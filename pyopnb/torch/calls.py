@@ -56,7 +56,7 @@ _numbers: Counter[tuple[str, str]] = Counter()
 
 
 class Unwritable(PyopError):
-    """A call that no node can carry out; a reason, and no message to users."""
+    """A call that no node can carry out; the text is a reason, and no message to users."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """Describe the call so that calls which differ in their inputs only have the same key."""
+        """Return a key, which is the same for calls that differ in their inputs only."""
         types: list[str | None] = []
         for value in self.inputs:
             types.append(None if value is None else type(value.meta["val"]).__name__)
@@ -125,7 +125,7 @@ def _parameters(target: Any) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-# ---- names -----------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 
 
 def target_name(target: Any) -> str:
@@ -141,11 +141,11 @@ def op_name(target: Any) -> str:
 
 
 def attr_name(name: str) -> str:
-    """Name the attribute of an argument, so that Python can have a parameter of it beside self."""
+    """Name the attribute of an argument, so that it can be a Python parameter beside self."""
     return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
-# ---- to a node -------------------------------------------------------------------------------
+# ---- to a node -----------------------------------------------------------------------------------
 
 
 def encode(node: Any) -> Call:
@@ -158,7 +158,7 @@ def encode(node: Any) -> Call:
     Raises
     ------
     Unwritable
-        It returns something else than tensors, or is given something that no attribute can hold.
+        It returns something other than tensors, or has an argument that no attribute can hold.
     """
     target = node.target
     where = str(target)
@@ -392,7 +392,7 @@ def insert_call(node: Any, target: Any, *args: Any, after: bool = False) -> Any:
     return call
 
 
-# ---- from a node -----------------------------------------------------------------------------
+# ---- from a node ---------------------------------------------------------------------------------
 
 
 def decode(

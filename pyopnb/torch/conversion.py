@@ -27,7 +27,7 @@ from pyopnb.torch.verified_export import export_verified
 __all__ = ["export", "missing"]
 
 
-# The arguments of the torch older exporter, by names of the model and with outputs.
+# The arguments of the older torch exporter, by names of the model and with outputs.
 _ADVICE = {"dynamic_axes": "dynamic_shapes={'x': {0: 'batch'}}"}
 
 
@@ -50,7 +50,7 @@ def export(
     for a torch op, each call of it becomes a node such as ``torch.aten::inverse``, an op of the
     registry that calls torch itself. The model is then compared with the module on the example, on
     difficult numbers, and at other sizes. If its results differ from torch's, or ONNX Runtime
-    cannot run it, the ops at fault call torch as well, or if that does not help, a part of the
+    cannot run it, the ops at fault also call torch, or if that does not help, a part of the
     module.
 
     Parameters
@@ -125,13 +125,13 @@ def export(
 
 
 def _exported(example: Example, captured: Example, verify: bool) -> ModelProto:
-    """Export a module that is captured with some arguments and compared on the user's."""
+    """Export a module that is captured with some arguments and compared on the user's own."""
     conversion = _converted(captured)
     check_buffers(conversion.program, conversion.exported.exported_program, example.where)
     if verify:
         conversion = export_verified(conversion, example)
         problem = _problem(conversion)
-        # An op of the user's that is wrong is not replaced by torch.
+        # A user's op that is wrong is not replaced by torch.
         if problem and not example.ops:
             conversion = _with_part(problem, example, captured) or conversion
     fault = conversion.fault

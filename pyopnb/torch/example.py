@@ -107,7 +107,7 @@ class Example:
             if isinstance(leaves[index], torch.Tensor):
                 leaves[index] = to_tensor(array)
             else:
-                # A number of Python's is an input of the model, and stays one for forward.
+                # A Python number is an input of the model, and stays a number for forward.
                 leaves[index] = array.item()
         args, kwargs = tree_unflatten(leaves, structure)
         return args, kwargs
@@ -125,7 +125,7 @@ def is_tensor_or_number(leaf: Any) -> bool:
 
 def _input_indices(leaves: Sequence[Any], count: int) -> list[int]:
     """Find the arguments that are inputs of the model."""
-    # Torch makes inputs of the tensors, and of numbers as well where these may change.
+    # Torch makes inputs of the tensors, and also of numbers that may change.
     for is_input in (_is_tensor, is_tensor_or_number):
         indices = [index for index, leaf in enumerate(leaves) if is_input(leaf)]
         if len(indices) == count:
@@ -193,7 +193,7 @@ def example_of(
     return example
 
 
-# ---- the module ------------------------------------------------------------------------------
+# ---- the module ----------------------------------------------------------------------------------
 
 
 def _check_module(module: Any, any_numbers: bool) -> None:
@@ -234,7 +234,7 @@ def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
         raise ModelError(where, expected="numbers", got=got, next=suggestion)
 
 
-# ---- its arguments ---------------------------------------------------------------------------
+# ---- its arguments -------------------------------------------------------------------------------
 
 
 def _check_kwargs(kwargs: Any) -> None:
@@ -266,8 +266,8 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
 def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
     """Clone a tensor that torch would take for more than its numbers.
 
-    Of one that is given twice, torch expects that every later call gives it twice. Of a part of a
-    larger tensor, as ``data[:3, :6]``, its exporter asks for the strides, and fails.
+    If it is passed twice, torch expects it twice in every later call. For a part of a larger
+    tensor, such as ``data[:3, :6]``, its exporter asks for the strides, and fails.
     """
     seen: set[int] = set()
 
@@ -283,7 +283,7 @@ def _clone_aliased(values: tuple[Any, Any]) -> tuple[Any, Any]:
     return pair
 
 
-# ---- its sizes -------------------------------------------------------------------------------
+# ---- its sizes -----------------------------------------------------------------------------------
 
 
 def _check_sizes(example: Example) -> None:
@@ -414,7 +414,7 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
     return types
 
 
-# ---- a run in torch --------------------------------------------------------------------------
+# ---- a run in torch ------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -436,7 +436,7 @@ def kept_attributes(module: Any) -> Iterator[None]:
 def check_runs(example: Example) -> None:
     """Refuse arguments for which the module does not run in torch.
 
-    This is asked only after something else has failed.
+    It is called only after something else has failed.
 
     Parameters
     ----------
@@ -493,7 +493,7 @@ def first_line(error: BaseException) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Name the user's line in which an error of the torch began."""
+    """Name the user's line in which an error of torch began."""
     frames = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         frames.append((frame.f_code.co_filename, line))

@@ -59,7 +59,7 @@ class Conversion:
     holes : list of Hole
         The calls that torch has taken over.
     foreign : bool
-        Whether the module runs code that is not torch's.
+        Whether the module runs code outside torch.
     limited : bool
         Whether the module may have loops that depend on values, and never end for some.
     fixed : list of FixedSize
@@ -134,7 +134,7 @@ def export_program(program: Any, example: Example, holes: Sequence[Hole]) -> Con
     raise ModelError("module", expected=expected, got=f"{plural(len(filled), 'hole')} and more")
 
 
-# ---- the torch exporter ------------------------------------------------------------------------
+# ---- the torch exporter --------------------------------------------------------------------------
 
 
 def _call_exporter(program: Any, example: Example) -> Any:
@@ -235,7 +235,7 @@ def _names_in(graph: Any) -> set[str]:
     return names
 
 
-# ---- refusals -------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def _failed(error: BaseException) -> NoStandIn:
@@ -262,7 +262,7 @@ def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
         raise InputError(f"{end}_names", expected=expected, got=sanitize(repr(names), 200))
 
 
-# ---- the user's own ops ----------------------------------------------------------------------
+# ---- the user's own ops --------------------------------------------------------------------------
 
 
 def _put_functions(program: Any) -> None:

@@ -26,7 +26,7 @@ from pyopnb.torch.wrappers import put_node
 
 __all__ = ["put_wrong_forms"]
 
-# The forms of these are right, so that no time goes into them.
+# The forms of these are right, so they are skipped.
 _RIGHT = frozenset(
     """
     _to_copy abs acos add addcdiv addcmul asin atan bitwise_and bitwise_not bitwise_or ceil clamp

@@ -175,7 +175,7 @@ class TorchFunction:
         torch.Tensor, or tuple of torch.Tensor
             A tuple if the op has several outputs.
         """
-        # torch.compile follows a loop, and no generator.
+        # torch.compile follows a loop, but no generator.
         for name in attrs:
             if name not in self._attrs:
                 raise self._unknown(attrs)
@@ -204,7 +204,7 @@ class TorchFunction:
             )
         return version
 
-    # ---- called by torch --------------------------------------------------------------------
+    # ---- called by torch -------------------------------------------------------------------------
 
     def _run(self, *arguments: Any, **attrs: Any) -> Any:
         # A new version with other attrs or types cannot serve a schema that torch has fixed.
@@ -315,7 +315,7 @@ class TorchFunction:
         return self._evaluate(gradient.op, tensors, len(tensors), outputs, attrs)
 
 
-# ---- schemas ---------------------------------------------------------------------------------
+# ---- schemas -------------------------------------------------------------------------------------
 
 
 def _torch_schema(version: Version, outputs: int) -> str:
@@ -361,7 +361,7 @@ def _without_none(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attrs.items() if value is not None}
 
 
-# ---- gradients -------------------------------------------------------------------------------
+# ---- gradients -----------------------------------------------------------------------------------
 
 
 def _keep_for_backward(
@@ -382,7 +382,7 @@ def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any
     return gradients
 
 
-# ---- types -----------------------------------------------------------------------------------
+# ---- types ---------------------------------------------------------------------------------------
 
 
 def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
@@ -394,7 +394,7 @@ def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
 
 
 def _symbol(size: Any, sizes: dict[str, Any]) -> str:
-    """Name a size that may change, the same size the same."""
+    """Name a size that may change; equal sizes get the same name."""
     for name, known_size in sizes.items():
         if known_size.node.expr == size.node.expr:
             return name

@@ -16,7 +16,7 @@ from pyopnb.torch.source import line_of, path_of, submodule_of
 
 __all__ = ["Hole", "NoStandIn", "failed_call", "find_holes", "hole_of"]
 
-# The types of so many inputs are written out.
+# The types of this many inputs are written out.
 _MOST_TYPES = 6
 
 
@@ -118,12 +118,12 @@ def failed_call(failure: BaseException) -> tuple[Any, BaseException]:
 
 def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
     """List the user's call that a failed one comes from, and all with its op and dtypes."""
-    # A body of control flow may use the names of the graph around it: an op more calls torch then,
+    # A body of control flow may use the names of the graph around it: one more op then calls torch,
     # which does no harm.
     calls: dict[str, list[Any]] = {}
     for node in calls_in(program):
         calls.setdefault(node.name, []).append(node)
-    # Decomposition notes for each call which one it comes from, the first of them first.
+    # Decomposition notes for each call which ones it comes from, the original one first.
     names = [source.name for source in reversed(failed.meta.get("from_node", []))]
     for name in (*names, failed.name):
         if name not in calls:

@@ -164,7 +164,8 @@ class Learner:
         return None
 
     def _takes_other_sizes_of(self, symbols: Sequence[str], sizes: OpenSizes) -> bool:
-        # One row alone is taken where it is broadcast, which says nothing of others.
+        # A single row may be accepted because it is broadcast, which says nothing about other
+        # sizes.
         return any(self._try(resized) for _, resized in sizes.examples(symbols))
 
     def _open_sizes(self) -> OpenSizes:
@@ -190,7 +191,7 @@ class Learner:
             for _, resized in sizes.examples(group):
                 if accepted < _FURTHER_SIZES:
                     accepted += self._try(resized)
-        # Code that is not torch's may read without looking, so it gets the example's values alone.
+        # Code outside torch may read without checks, so it only gets the example's values.
         if not self._foreign:
             for trial in mild_trials(self._arrays, reach=10.0, integer_reach=2.0):
                 self._try([array for array in trial.inputs if array is not None])
@@ -234,7 +235,7 @@ def _recorded(
 
 
 def _generators() -> str:
-    """Describe the states of the generators of random numbers that everybody shares."""
+    """Describe the states of the shared generators of random numbers."""
     numpy_state: Any = np.random.get_state()
     return repr((torch.get_rng_state().numpy().tobytes(), numpy_state[1:3], random.getstate()[1]))
 

@@ -61,7 +61,7 @@ class TorchPart:
     remedy : str
         The advice that would have it captured; empty where torch does not tell.
     foreign : bool
-        Whether it calls ops that are not torch's.
+        Whether it calls ops outside torch.
     function : callable
         Runs it on tensors, which autograd can follow.
     """
@@ -89,7 +89,7 @@ def parts_in(program: Any) -> list[TorchPart]:
     return parts
 
 
-# ---- calls of a submodule -------------------------------------------------------------------
+# ---- calls of a submodule ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def sizes_of(tensors: Sequence[Any]) -> list[int]:
 
 
 def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
-    """Return a text that tells how a submodule was called, and the tensors that it was given."""
+    """Return a text on the form of a call of a submodule, and the tensors among its arguments."""
     leaves, structure = tree_flatten((args, kwargs))
     texts, tensors = [str(structure)], []
     for leaf in leaves:
@@ -177,7 +177,7 @@ def form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
     return "\n".join(texts), tensors
 
 
-# ---- guards ----------------------------------------------------------------------------------
+# ---- guards --------------------------------------------------------------------------------------
 
 
 _Tables = list[tuple[str, dict[str, Any]]]
@@ -223,7 +223,7 @@ def refuse_changes(
             )
 
 
-# ---- the op ----------------------------------------------------------------------------------
+# ---- the op --------------------------------------------------------------------------------------
 
 
 class PartOp:
@@ -236,7 +236,7 @@ class PartOp:
     form : str
         From `form_of`.
     runs : list
-        The sizes that went in and the results, of each call that was seen.
+        The input sizes and the results of each recorded call.
     numbers : bool
         Return Python numbers as tensors.
     """
@@ -274,7 +274,7 @@ class PartOp:
         self._about = about
 
     def __call__(self, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
-        """Call the op, which torch.export is to see."""
+        """Call the op, so that torch.export sees it."""
         if self._overload is None:
             leaves, self._structure = tree_flatten((args, kwargs))
             for leaf in leaves:
@@ -308,7 +308,7 @@ class PartOp:
 
     def _run(self, tensors: Sequence[Any]) -> Any:
         inputs, weights = tensors[: self._count], tensors[self._count :]
-        # Inputs are the ONNX Runtime memory, and forward may write to them.
+        # Inputs are memory of ONNX Runtime, and forward may write to them.
         copies = [tensor.clone() for tensor in inputs]
         ahead = iter(copies)
         leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
@@ -327,7 +327,7 @@ class PartOp:
             refuse_changes(where, before, lent.tables)
             weight_tensors = [tensor for _, table in lent.tables for tensor in table.values()]
         finally:
-            # Nothing of the ONNX Runtime memory may stay there, and nothing that forward has noted.
+            # No memory of ONNX Runtime may stay there, and no state from forward.
             lent.restore()
         self._check(where, sizes_of(inputs), description)
         contiguous = [tensor.contiguous() for tensor in returned]
@@ -336,7 +336,7 @@ class PartOp:
     def _arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
         """Put values into the structure in which forward takes them."""
         if self._is_flat:
-            # The torch way takes as long as a small op.
+            # The function in torch takes as long as a small op.
             named = zip(self._names, leaves[self._positions :], strict=True)
             return leaves[: self._positions], dict(named)
         args, kwargs = tree_unflatten(leaves, self._structure)
@@ -438,7 +438,7 @@ def _setter(part: Any, name: str) -> Callable[[Any], None]:
     if type(part).__setattr__ is torch.nn.Module.__setattr__:
         return functools.partial(operator.setitem, part._parameters, name)
 
-    # RNNs have a list of their weights as well, which they keep themselves.
+    # RNNs also have a list of their weights, which they update themselves.
     def set_parameter(weight: Any) -> None:
         if not isinstance(weight, torch.nn.Parameter):
             weight = torch.nn.Parameter(weight, requires_grad=False)

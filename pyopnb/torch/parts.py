@@ -168,7 +168,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
 
 
 def fixed_sizes(program: Any, example: Example) -> dict[tuple[int, int], FixedSize]:
-    """List by tensor and axis the sizes that torch has fixed though they were to be open."""
+    """List by tensor and axis the sizes that torch has fixed although they should be open."""
     names = program.graph_signature.user_inputs
     fixed = fixed_by_torch(program, names, example.requests)
     # Torch always takes a size of 1 for a constant, which another example mends.
@@ -368,7 +368,7 @@ def _is_inside(path: str, outer: str) -> bool:
 
 @contextmanager
 def _in_torch(module: Any, parts: Sequence[Submodule]) -> Iterator[None]:
-    """Let ops take the place of submodules, whose packed weights torch is not to see."""
+    """Let ops take the place of submodules, whose packed weights torch must not see."""
     hidden = []
     for _, owner, name in _script_objects(module):
         hidden.append((owner, name, getattr(owner, name)))

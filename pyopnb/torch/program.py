@@ -83,7 +83,7 @@ _REFUSALS = (
         "export the module first, and quantize the model in ONNX Runtime",
     ),
     (
-        # Ops in C++ have none as a rule.
+        # Ops in C++ usually have no fake function.
         "UnsupportedOperatorException",
         "ops whose sizes torch knows",
         "{}, of whose results torch does not know the sizes",
@@ -129,11 +129,11 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)
             warnings.filterwarnings("ignore", category=DeprecationWarning)
-            # One name for two dimensions is as it should be.
+            # One name for two dimensions is correct.
             warnings.filterwarnings("ignore", message="# The axis name")
-            # An RNN keeps its weights in a list, too, which torch writes again for the capture.
+            # An RNN also keeps its weights in a list, which torch writes again for the capture.
             warnings.filterwarnings("ignore", message="The tensor attributes? self.*_flat_weights")
-            # A capture that only looks for a line says so of every RNN.
+            # A capture that only looks for a line warns of this for every RNN.
             warnings.filterwarnings(
                 "ignore", message="While compiling, we found certain side effects"
             )
@@ -144,7 +144,7 @@ def quiet() -> Iterator[None]:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Keep out log records about an error that is raised as well, or about nothing wrong."""
+    """Drop log records about an error that is also raised, or about no error at all."""
     text = str(record.msg)
     is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
     # The warning of the export names a size of 0 or 1 that torch has fixed.
@@ -235,7 +235,8 @@ def capture(example: Example, *, any_numbers: bool = False) -> Any:
         if example.dynamic_shapes is not None and _SPECIALIZED.search(str(error)):
             program, line = _capture_strictly(example)
         if program is None:
-            # The torch traceback has hundreds of lines, and stays in __context__ for who wants it.
+            # The torch traceback has hundreds of lines, and stays in __context__ for readers who
+            # want it.
             raise _not_captured(example, error, line) from None
     as_torch(calls_in(program))
     for node in calls_in(program):
@@ -304,7 +305,7 @@ def _as_dicts(value: Any) -> Any:
     return {name: child for name, (_, child) in zip(names, children, strict=True)}
 
 
-# ---- calls -----------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 
 
 def calls_in(program: Any) -> Iterator[Any]:
@@ -371,7 +372,7 @@ def is_random(node: Any) -> bool:
     return trains is not False and values.get("dropout_p") != 0
 
 
-# ---- sizes -----------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 
 def _traced(
@@ -399,16 +400,16 @@ def _decided_by_torch(dim: Any) -> Any:
 
 
 def _capture_strictly(example: Example) -> tuple[Any, str]:
-    """Capture a module in the torch strict way, which reads the bytecode of forward.
+    """Capture a module in the strict mode of torch, which reads the bytecode of forward.
 
-    It follows a size through ``len(x)`` and ``int(x.shape[0])``, which fix it in the usual way.
+    It follows a size through ``len(x)`` and ``int(x.shape[0])``, which fix it in the usual mode.
 
     Returns
     -------
     program : torch.export.ExportedProgram or None
         None where that also fixes a size.
     line : str
-        The line at which it does, which the usual way does not keep.
+        The line at which it does, which the usual mode does not keep.
     """
     try:
         program = _traced(example, _decided_by_torch, strict=True)
@@ -453,7 +454,7 @@ def _size_refused(example: Example, error: Exception, line: str) -> ModelError:
     return ModelError(where, expected=expected, got=sanitize(got, 400), next=suggestion)
 
 
-# ---- refusals of torch ----------------------------------------------------------------------
+# ---- refusals of torch ---------------------------------------------------------------------------
 
 
 def _not_captured(example: Example, error: Exception, fixing_line: str) -> ModelError:
@@ -494,8 +495,7 @@ def _has_packed_sequence(error: Exception) -> bool:
     return False
 
 
-# ---- calls that no model can do
-# --------------------------------------------------------------------
+# ---- calls that no model can do ------------------------------------------------------------------
 
 
 def check_buffers(program: Any, decomposed: Any, where: str) -> None:

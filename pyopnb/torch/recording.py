@@ -147,7 +147,7 @@ def trace(
     )
 
 
-# ---- the run ---------------------------------------------------------------------------------
+# ---- the run -------------------------------------------------------------------------------------
 
 
 class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no torch
@@ -185,7 +185,8 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
             self.values.update(dict.fromkeys(names, np.array(to_array(value))))
         elif isinstance(value, (list, tuple)):
             for position, item in enumerate(value):
-                # So the exporter names one of several results, where no call of torch takes it out.
+                # The exporter gives one of several results this name, if no torch call takes it
+                # out.
                 stems = [f"{name}{infix}" for name in names for infix in ("__", "_split_")]
                 self._keep([f"{stem}{position}" for stem in stems], call, item)
 
@@ -244,7 +245,7 @@ def _check_steps(program: Any, comparison: ModuleComparison, example: Example, c
         raise ModelError(example.where, expected=expected, got=fault.text)
 
 
-# ---- its tensors in the model ----------------------------------------------------------------
+# ---- its tensors in the model --------------------------------------------------------------------
 
 
 def _original_names(model: ModelProto) -> dict[str, str]:
@@ -263,7 +264,7 @@ def _called_by(node: Any) -> str:
     return "" if match is None else match["name"]
 
 
-# ---- how a call is described ------------------------------------------------------------------
+# ---- how a call is described ---------------------------------------------------------------------
 
 
 def _source(call: Any) -> str:

@@ -1,4 +1,4 @@
-"""Write the torch LSTM, GRU and RNN as ONNX's own, which take every length of a sequence."""
+"""Write the torch LSTM, GRU and RNN as ONNX operators, which take every length of a sequence."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class _Cell:
     target : torch._ops.OpOverload
         Of torch.
     onnx : str
-        the ONNX operator.
+        The ONNX operator.
     gates : tuple of int
         The rows of the torch weights by gate, in the ONNX order.
     activation : str
-        Where it is not ONNX's own.
+        Where it differs from the ONNX default.
     """
 
     target: Any
@@ -84,7 +84,7 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
                 return _max_pool(*args, **options)
         if func is torch.nn.functional.scaled_dot_product_attention:
             keys, values = keys_and_values(args, kwargs)
-            # The torch kernels do not look, and read beyond the shorter one (torch 2.13).
+            # The torch kernels do not check, and read beyond the shorter one (torch 2.13).
             torch._check(keys.shape[-2] == values.shape[-2])
         return func(*args, **(kwargs or {}))
 
@@ -93,7 +93,7 @@ class OpenSequences(TorchFunctionMode):  # type: ignore[misc]
         place = []
         frame = sys._getframe(2)
         while frame.f_locals.get("self") is not self._module:
-            # One line is in many layers, which are no turns of a loop.
+            # Many layers share a line, and are no turns of a loop.
             place.append((id(frame.f_code), frame.f_lasti, id(frame.f_locals.get("self"))))
             if frame.f_back is None:
                 # Torch itself traces the captured program again.
@@ -150,11 +150,11 @@ def _has_operator(args: Sequence[Any]) -> bool:
     return inputs.dtype == torch.float32 and len(weights) == count and not (trains and dropout)
 
 
-# ---- the ops ---------------------------------------------------------------------------------
+# ---- the ops -------------------------------------------------------------------------------------
 
 
 def _define(name: str) -> Any:
-    """Define an op that is torch's own, but for the sizes of its results."""
+    """Define an op like the torch one, apart from the sizes of its results."""
     cell = _CELLS[name]
     _, parenthesis, signature = str(cell.target._schema).partition("(")
 
@@ -177,7 +177,7 @@ OPEN_OPS = {cell.target: _ops[name] for name, cell in _CELLS.items()}
 
 
 def as_torch(nodes: Iterable[Any]) -> None:
-    """Write the ops of `OpenSequences` among calls as torch's own."""
+    """Write the ops of `OpenSequences` among calls as torch ops."""
     targets = {op: target for target, op in OPEN_OPS.items()}
     for node in nodes:
         node.target = targets.get(node.target, node.target)
@@ -204,7 +204,7 @@ def _values(node: Any) -> list[Any]:
     return values
 
 
-# ---- their nodes -----------------------------------------------------------------------------
+# ---- their nodes ---------------------------------------------------------------------------------
 
 
 def translations_of_sequences() -> dict[Any, Callable[..., Any]]:

@@ -69,7 +69,7 @@ def _some(entries: Sequence[object]) -> str:
     return f"{text}, and {len(entries) - 1} more" if len(entries) > 1 else text
 
 
-# ---- the report ------------------------------------------------------------------------------
+# ---- the report ----------------------------------------------------------------------------------
 
 
 def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:

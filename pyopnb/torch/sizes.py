@@ -64,7 +64,7 @@ class FixedSize:
         return f"{sanitize(self.input)}, axis {self.axis}: always {self.size}, {self.reason}"
 
 
-# ---- requests ----------------------------------------------------------------------
+# ---- requests ------------------------------------------------------------------------------------
 
 
 def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[dict[int, Any]]:
@@ -126,7 +126,7 @@ def _for_each(entry: Any, value: Any) -> Any:
 def children_of(value: Any) -> list[Any]:
     """List the direct children of a value, if torch has registered it as a tree.
 
-    Transformers' caches are such values.
+    Caches of transformers are such values.
     """
     children: list[Any] = tree_leaves(value, is_leaf=lambda item: item is not value)
     return children
@@ -169,8 +169,7 @@ def _axes_of(entry: Any) -> dict[int, Any]:
     return axes
 
 
-# ---- sizes that torch has fixed
-# --------------------------------------------------------------------
+# ---- sizes that torch has fixed ------------------------------------------------------------------
 
 
 def fixed_by_torch(
@@ -223,7 +222,7 @@ def _reason(value: Any, size: Any) -> str:
     if isinstance(size, int):
         return "as torch takes it for a constant"
     # Torch keeps the line at which it replaced a symbol by a number; where it does not, the
-    # report has to do without.
+    # report says no line.
     environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
     locations = getattr(environment, "replacements_slocs", {})
     location = locations.get(getattr(size.node, "_expr", None))
@@ -286,19 +285,19 @@ def derived_sizes(program: Any) -> dict[tuple[int, int], Any]:
             continue
         for symbol in difference.free_symbols & positions.keys():
             factor = difference.diff(symbol)
-            # Of a remainder or a product, no size is a sum of the others.
+            # In a remainder or a product, no size is a sum of the others.
             if factor not in (1, -1):
                 continue
             bound = symbol - factor * difference
             terms = bound.as_coefficients_dict()
-            # Of total = past + new, the symbol is total: a difference of sizes might be negative.
+            # In total = past + new, the symbol is total: a difference of sizes might be negative.
             is_sum = len(bound.free_symbols) > 1 and min(terms.values()) > 0
             if is_sum and bound.free_symbols <= positions.keys():
                 derived[positions[symbol]] = bound
     return derived
 
 
-# ---- dimensions of the model -----------------------------------------------------------------
+# ---- dimensions of the model ---------------------------------------------------------------------
 
 
 def write_derived_sizes(program: Any, graph: Any) -> None:
@@ -328,7 +327,7 @@ def write_derived_sizes(program: Any, graph: Any) -> None:
 
 
 def write_fixed_sizes(graph: Any) -> None:
-    """Make a number of each dimension whose name is one; the exporter writes a fixed size so.
+    """Turn each dimension named by a number into the number; the exporter names fixed sizes so.
 
     ONNX Runtime would take every size there, and give the rows of the example's.
 
@@ -401,7 +400,7 @@ def _rewrite_dimensions(graph: Any, rewritten: Callable[[str], int | str | None]
         value.shape = onnx_ir.Shape(dims)
 
 
-# ---- examples of other sizes -----------------------------------------------------------------
+# ---- examples of other sizes ---------------------------------------------------------------------
 
 
 class OpenSizes:
@@ -439,12 +438,12 @@ class OpenSizes:
                 # Others are computed from these, as 2*s0 is.
                 if not isinstance(dim, str) or _symbols(dim) != {dim}:
                     continue
-                # Numbers of Python's may be inputs after the tensors.
+                # Python numbers may be inputs after the tensors.
                 request = requests[number].get(axis) if number < len(requests) else None
                 self.example[dim] = size
                 self.places.setdefault(dim, []).append((number, axis, request))
                 least, largest = self._bounds.get(dim, (1, _LARGEST))
-                # Of a `torch.export.Dim`, the largest may be infinite.
+                # For a `torch.export.Dim`, the largest size may be infinite.
                 least = max(least, getattr(request, "min", None) or 1)
                 largest = int(min(largest, getattr(request, "max", None) or _LARGEST))
                 self._bounds[dim] = least, largest
@@ -543,7 +542,7 @@ class OpenSizes:
             # Indices and probabilities stay valid.
             numbers = np.resize(array, shape).astype(array.dtype, copy=False)
             if array.ndim == 1 and array.dtype.kind in "iu" and (array[1:] >= array[:-1]).all():
-                # Of offsets without order, torch reads beyond its memory (torch 2.13).
+                # With unordered offsets, torch reads beyond its memory (torch 2.13).
                 numbers.sort()
             resized.append(numbers)
         return tuple(resized)

@@ -169,7 +169,7 @@ def own_memory(results: Sequence[Any], inputs: Iterable[Any]) -> list[Any]:
     Parameters
     ----------
     inputs : iterable
-        Of which the tensors count.
+        Only tensors among them count.
     """
     used = set()
     for value in inputs:

@@ -55,7 +55,7 @@ def _compared(conversion: Conversion, comparison: ModuleComparison, example: Exa
         fault = comparison.fault(conversion.model)
     if fault is None:
         return conversion
-    # The model is wrong at other sizes. Either that is an op's fault as well, …
+    # The model is wrong at other sizes. Either that is also an op's fault, …
     mended = _mended(conversion, fault, comparison.fault, example)
     if mended is not None:
         return mended

@@ -32,7 +32,7 @@ Function = Callable[..., Sequence[np.ndarray]]
 # Runtime add in different orders, and approximate exp, tanh and erf differently.
 _KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0)
 
-# Code that is not the torch runs on the trials alone, so that its rounding cannot be measured. This
+# Code outside torch runs on the trials alone, so that its rounding cannot be measured. This
 # is 1e-3 of the largest number for float32.
 _FOREIGN_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=2.0**13)
 
@@ -74,8 +74,8 @@ class Fault:
 class CallLimit(TorchDispatchMode):  # type: ignore[misc]
     """Ends a run that calls far more ops than the first one did.
 
-    A loop that values end has no end for some values, and a comparison tries values
-    that the user has not.
+    A loop whose end depends on values may never end, and a comparison tries values that the user
+    has not.
     """
 
     def __init__(self) -> None:
@@ -100,15 +100,15 @@ class CallLimit(TorchDispatchMode):  # type: ignore[misc]
 
 
 class ModuleComparison:
-    """A module, beside which the models that are made of it are run.
+    """A module, with which its exported models are compared.
 
     Parameters
     ----------
     foreign : bool
-        Whether the module runs code that is not torch's. Such code is neither run on values that
-        the user has not given, nor in float64.
+        Whether the module runs code outside torch. Such code is neither run on values that the user
+        has not given, nor in float64.
     limited : bool
-        Whether the module may have loops that values end, for which some values have no end.
+        Whether the module may have loops that depend on values, and never end for some.
     """
 
     def __init__(self, example: Example, *, foreign: bool = False, limited: bool = False) -> None:
@@ -121,7 +121,7 @@ class ModuleComparison:
         self.contradicted: set[tuple[int, int]] = set()
         """The dimensions of outputs that the model of the last comparison declares wrongly."""
 
-    # ---- comparisons --------------------------------------------------------------------
+    # ---- comparisons -----------------------------------------------------------------------------
 
     def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
         """Name the example's arrays as the inputs of a model."""
@@ -164,7 +164,7 @@ class ModuleComparison:
         with torch.no_grad(), self._limit, CheckedSizes():
             return arrays_of(function(*args, **kwargs))
 
-    # ---- comparisons -------------------------------------------------------------------------
+    # ---- comparisons -----------------------------------------------------------------------------
 
     def fault(self, model: ModelProto, *, sizes: bool = True) -> Fault | None:
         """Compare a model with the module on the example, on unkind values, and at other sizes.
@@ -200,7 +200,7 @@ class ModuleComparison:
         return self._first_fault(converted, trials)
 
     def _noting_dimensions(self, run: Function, model: ModelProto, sizes: OpenSizes) -> Function:
-        """Note which declared dimensions of outputs the results at other sizes have not."""
+        """Note the declared output dimensions that the results at other sizes contradict."""
         self.contradicted = set()
         declared = []
         for info in model.graph.output:
@@ -306,7 +306,7 @@ class ModuleComparison:
             ranks.append([result.ndim for result in results])
         return ranks[0] != ranks[1]
 
-    # ---- trials ------------------------------------------------------------------------------
+    # ---- trials ----------------------------------------------------------------------------------
 
     def _noted(self, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Keep the inputs of the trial that runs."""
@@ -378,8 +378,8 @@ def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
 
 def _session(model: ModelProto) -> Session:
     options = SessionOptions()
-    # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch's: of
-    # a small net, the torch runs in between took fifty times as long.
+    # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch
+    # threads: in a small net, the torch runs in between took fifty times as long.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return Session(model, options)
 
@@ -408,7 +408,7 @@ def arrays_of(results: Any) -> list[np.ndarray]:
     """Convert the tensors and numbers among results to arrays."""
     arrays = []
     for leaf in filter(is_tensor_or_number, tree_leaves(results)):
-        # A Python number has the torch dtype in a model: 0.5 is a float32.
+        # In a model, a Python number has the dtype that torch gives it: 0.5 is a float32.
         arrays.append(to_array(torch.as_tensor(leaf)))
     return arrays
 

@@ -140,11 +140,11 @@ def _real_parts(node: Any, value: Any) -> Any:
     return value
 
 
-# ---- the opaque op ---------------------------------------------------------------------------
+# ---- the opaque op -------------------------------------------------------------------------------
 
 
 def _opaque(call: Call) -> Any:
-    """Make a torch op that makes this call, of the inputs alone; it must not keep the graph."""
+    """Make a torch op for this call that takes its inputs alone; it must not keep the graph."""
     parameters: list[str] = []
     for position, value in enumerate(call.inputs):
         parameters.append(f"{_input_type(value)} x{position}")
@@ -187,7 +187,7 @@ def _input_type(node: Any) -> str:
     return _SCALAR_TYPES[type(node.meta["val"]).__name__]
 
 
-# ---- its node --------------------------------------------------------------------------------
+# ---- its node ------------------------------------------------------------------------------------
 
 
 def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[..., Any]:

@@ -85,7 +85,7 @@ class Training(Comparable):
         # Held while the results of a step are stored, and while another thread reads them.
         self._standing = threading.Lock()
 
-    # ---- results -----------------------------------------------------------------------------
+    # ---- results ---------------------------------------------------------------------------------
 
     @property
     def steps(self) -> int:
@@ -184,7 +184,7 @@ class Training(Comparable):
             facts.append("interrupted")
         return ", ".join(facts)
 
-    # ---- the loop ----------------------------------------------------------------------------
+    # ---- the loop --------------------------------------------------------------------------------
 
     @hide_internal_frames
     @check_arguments

@@ -104,7 +104,7 @@ def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[Mode
         yield from _port_faults(site, schema)
 
 
-# ---- operators -------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 
 
 def exists(domain: str, op_type: str) -> bool:
@@ -209,7 +209,7 @@ def catalog_hint(node: NodeProto) -> str:
     return "fill=True, which runs it by pyopnb's catalog" if names.node_entry(node) else ""
 
 
-# ---- attributes ------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 
 
 def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFault]:
@@ -267,7 +267,7 @@ def _example(attribute: Any) -> str | None:
     return None if value is None else f"{attribute.name}={value}"
 
 
-# ---- inputs and outputs ----------------------------------------------------------------------
+# ---- inputs and outputs --------------------------------------------------------------------------
 
 
 def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:

@@ -128,7 +128,7 @@ def open_op_run(data: bytes) -> type:
     return as_op(pickle.loads(data))  # noqa: S301  # as above
 
 
-# ---- versions and ops --------------------------------------------------------------------------
+# ---- versions and ops ----------------------------------------------------------------------------
 
 
 def _reduce_version(version: Version) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ class Registry(Displayable):
             lines[_MAX_LISTED:] = [f"and {len(lines) - _MAX_LISTED} more"]
         return "\n".join(lines)
 
-    # ---- definitions ---------------------------------------------------------------------------
+    # ---- definitions -----------------------------------------------------------------------------
 
     def define(
         self,
@@ -223,7 +223,7 @@ class Registry(Displayable):
             return op, [version.gradient.op]
         return op, []
 
-    # ---- ops from other processes --------------------------------------------------------------
+    # ---- ops from other processes ----------------------------------------------------------------
 
     def admit(self, version: Version, modules: Sequence[str] = ()) -> Op:
         """Register a version received from another process, under its own number.
@@ -264,7 +264,7 @@ class Registry(Displayable):
                 self._by_class[module, version.cls.__name__] = op
         return op
 
-    # ---- epochs --------------------------------------------------------------------------------
+    # ---- epochs ----------------------------------------------------------------------------------
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -311,7 +311,7 @@ class Registry(Displayable):
         """
         return self._listeners.add(listener, removed)
 
-    # ---- look-ups ------------------------------------------------------------------------------
+    # ---- look-ups --------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Op:
         key = "::".join(split_name(name))
@@ -402,7 +402,7 @@ class Registry(Displayable):
         ops = list(self._ops.values())
         return len(ops) + sum(op.gradient is not None for op in ops)
 
-    # ---- history -------------------------------------------------------------------------------
+    # ---- history ---------------------------------------------------------------------------------
 
     @hide_internal_frames
     @check_arguments

@@ -86,7 +86,7 @@ def origin_of(function: Any) -> tuple[str, str]:
     return location, ast.unparse(value)
 
 
-# ---- refusals ----------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

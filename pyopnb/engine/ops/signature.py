@@ -114,7 +114,7 @@ def _check_backward(cls: Any, where: str) -> None:
         raise DefinitionError(where, expected=expected, got=got, next=advice) from None
 
 
-# ---- attrs -------------------------------------------------------------------------------------
+# ---- attrs ---------------------------------------------------------------------------------------
 
 
 def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
@@ -191,7 +191,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
 
 
-# ---- ports -------------------------------------------------------------------------------------
+# ---- ports ---------------------------------------------------------------------------------------
 
 
 def _ports(
@@ -278,7 +278,7 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
     return None
 
 
-# ---- hints -------------------------------------------------------------------------------------
+# ---- hints ---------------------------------------------------------------------------------------
 
 
 def _plain_hint(hint: Any) -> Any:
@@ -322,7 +322,7 @@ def _evaluate(hint: Any, function: object) -> Any:
         return None
 
 
-# ---- parameters --------------------------------------------------------------------------------
+# ---- parameters ----------------------------------------------------------------------------------
 
 
 def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[inspect.Parameter]:

@@ -146,7 +146,7 @@ def call(
     return tuple(results)
 
 
-# ---- the called op ----------------------------------------------------------------------------
+# ---- the called op -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def _check_types(where: str, definition: _Definition, arrays: Sequence[np.ndarra
         )
 
 
-# ---- kernels -----------------------------------------------------------------------------------
+# ---- kernels -------------------------------------------------------------------------------------
 
 
 def _node(definition: _Definition, outputs: int | None, attrs: Mapping[str, Any]) -> NodeProto:

@@ -67,7 +67,7 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> An
     return [x[_along(at, slice(*bounds))] for bounds in pairwise([0, *stops, None])]
 
 
-# ---- neighbors ----------------------------------------------------------------------------------
+# ---- neighbors -----------------------------------------------------------------------------------
 
 
 @lowers(np.diff)

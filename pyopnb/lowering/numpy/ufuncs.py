@@ -289,8 +289,7 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     return tensor
 
 
-# ---- logarithms and others that lose digits near zero
-# ---------------------------------------------
+# ---- logarithms and others that lose digits near zero --------------------------------------------
 
 
 def _in_double(record: _Rule, x: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class LiveOutput:
         self._unsubscribe = registry.subscribe(on_definition)
         weakref.finalize(self, self._unsubscribe)
 
-    # ---- seen by users --------------------------------------------------------------------------
+    # ---- seen by users ---------------------------------------------------------------------------
 
     @property
     def result(self) -> Result | None:

@@ -155,7 +155,7 @@ def _refuse_lent(state: SessionState) -> None:
             ) from error
 
 
-# ---- opening -----------------------------------------------------------------------------------
+# ---- opening -------------------------------------------------------------------------------------
 
 
 def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Feeds", "SessionState", "SharedState", "feeds_by_name"]
 
 
-# ---- what a session takes and gives ------------------------------------------------------------
+# ---- what a session takes and gives --------------------------------------------------------------
 
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 _BY_TEXT = {
@@ -305,7 +305,7 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
     return {name: table[[name]].to_numpy() for name in known}
 
 
-# ---- states ------------------------------------------------------------------------------------
+# ---- states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,7 +524,7 @@ class SessionState:
         ]
 
 
-# ---- a state in the ONNX Runtime session of another session -------------------------------------
+# ---- a state in the ONNX Runtime session of another session --------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
