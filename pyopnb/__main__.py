@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Python would report that once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _ERROR
-        # The Python exit code would be 1, which means here that something differs.
+        # The exit code of Python would be 1, which means here that something differs.
         traceback.print_exc()
         return _ERROR
 

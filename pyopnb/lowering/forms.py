@@ -82,7 +82,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
             expected="a version in Python",
             got=f"{', '.join(versions)} alone",
         )
-    # The Python version alone, even if the name has another current version.
+    # The version in Python alone, even if the name has another current version.
     python = Op(target.name, (versions[_PYTHON],))
     (example,) = read_examples(python, inputs, (), attrs)
     subject = Subject(python, [example])

@@ -1,4 +1,4 @@
-"""The Python operators (``+``, ``<``, ``@`` …) on traced numbers and arrays.
+"""Python operators (``+``, ``<``, ``@`` …) on traced numbers and arrays.
 
 They become methods of both classes when this module is imported.
 """

@@ -222,7 +222,7 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
         if item is None:
             raise Refusal(None, "an array for each output", "None", None)
         tensor = tensor_of(item)
-        # The Python numbers and lists, which the op's outputs may be, have no dtype of their own.
+        # Python numbers and lists, which the op's outputs may be, have no dtype of their own.
         if type(item) not in (Traced, np.ndarray):
             tensor = cast(tensor, array.dtype)
         if tensor.dtype != array.dtype or tensor.ndim != array.ndim:

@@ -1,6 +1,6 @@
 """Print a line of text under the cell when a session was rebuilt.
 
-The Python warning would be a red block that begins with the path of a temporary file.
+The warning of Python would be a red block that begins with the path of a temporary file.
 """
 
 from __future__ import annotations

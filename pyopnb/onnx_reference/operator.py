@@ -142,7 +142,7 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
     if value is None:
         return None
     is_sequence = isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value)
-    # The NumPy text arrays drop trailing zeros.
+    # NumPy text arrays drop trailing zeros.
     element = object if isinstance(value, str) else None
     try:
         if isinstance(value, Mapping):
@@ -401,7 +401,7 @@ class Evaluation:
 
         model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or
-        # call itself for ever.
+        # call itself forever.
         model = inlined_functions(model)
         if bodies(node):
             return _corrected_evaluator()(model)

@@ -90,7 +90,7 @@ class _Origins:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
         # A tensor of the user is found under any name that a copy gave it.
         self.names = {self.tensors.root(name): name for name in self.kept}
-        # Copies are looked through: who makes and who reads a tensor, under any of its names.
+        # Copies are skipped: the producer and the readers of a tensor, under any of its names.
         self.producers: dict[str, list[int]] = defaultdict(list)
         self.consumers: dict[str, list[int]] = defaultdict(list)
         for index in self.kernels:

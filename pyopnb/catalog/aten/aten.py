@@ -23,7 +23,7 @@ class ATen:
     def __init__(self, operator: str, overload_name: str = "", **arguments):
         self.operator = operator
         self.overload = overload_name or "default"
-        # The NumPy arrays, as all other arguments come as inputs.
+        # NumPy arrays, as all other arguments come as inputs.
         self.by_name = {name: np.asarray(value) for name, value in arguments.items()}
 
     def infer(self, *inputs):

@@ -233,7 +233,7 @@ class Isolation:
 def as_made(value: Any) -> Any:
     """Return a node's result in the dtype that it computed.
 
-    The Python floats in a map are float32: the one operator that makes maps is ZipMap, from
+    Python floats in a map are float32: the one operator that makes maps is ZipMap, from
     float32. As float64 they would be held to float64's tolerance.
     """
     if isinstance(value, float):

@@ -2,7 +2,7 @@
 
 The onnx reference implementation and ONNX Runtime make lists as long as some attributes say, and
 onnx 1.23's inference of LayerNormalization writes out of bounds where ``axis`` has more than 32
-bits. Check nodes here before you hand them to one of them.
+bits. Check nodes here before passing them to either.
 """
 
 from __future__ import annotations

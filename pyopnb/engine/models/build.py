@@ -137,7 +137,7 @@ def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> N
 
 def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:
     """Give a node the attributes that `node` takes by keyword."""
-    # The onnx maker sorts the attributes as well, so that equal nodes have equal bytes.
+    # The onnx maker also sorts the attributes, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
             proto.attribute.append(checked_attribute(f"node {sanitize(op)}", key, value))
@@ -275,7 +275,7 @@ def ints_to_floats(node: NodeProto) -> None:
     The runtime refuses ints there.
     """
     for attribute in node.attribute:
-        # The runtime says only that the type of the attribute is wrong, and everybody writes 1
+        # The runtime says only that the type of the attribute is wrong, and users often write 1
         # for 1.0.
         declared = _declared(node, attribute.name)
         if attribute.ref_attr_name:

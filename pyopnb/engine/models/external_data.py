@@ -120,7 +120,7 @@ def find_data(
     offset, length = (_number(data_entries, key, where) for key in ("offset", "length"))
     location, (root, path) = data_entries.get("location", ""), _path_of(tensor, folder)
     # A model file is data. It must not make us read a file elsewhere, also not through a link.
-    # ONNX Runtime refuses most of this as well, but reads hard links.
+    # ONNX Runtime also refuses most of this, but reads hard links.
     if not path.is_relative_to(root) or path.resolve() != path:
         got = f"{sanitize(location)}, which leads elsewhere"
     elif not path.is_file():
@@ -200,7 +200,7 @@ def taken_in(tensor: TensorProto, data: bytes) -> None:
 
 
 def take_in_all(model: ModelProto, folder: str | os.PathLike[str] | None) -> None:
-    """Take external data, which a model without a folder has not, into the model itself."""
+    """Read external data into the model itself, which then needs no folder."""
     if folder is None:
         return
     for tensor in filter(is_external, tensors(model)):

@@ -120,7 +120,7 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
     names = {}
     if domain in schema_domains():
         names = {name: (op_domain, name) for op_domain, name in operators()}
-        # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
+        # An operator of the same domain is more likely, and a user's op is the most likely.
         names |= {name: (domain, name) for op_domain, name in operators() if op_domain == domain}
     for op in registry:
         # Users never type the names of the ops that fill, wrap and others make for nodes.
@@ -179,7 +179,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
             f"then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
         )
     if name.startswith(("torch.", "sklearn::")):
-        # The doors give such names to ops of their own.
+        # pyopnb.torch and pyopnb.sklearn give such names to their own ops.
         return (
             "where the model was made, pyopnb.save(model, path), which also writes such ops; "
             "then pyopnb.load here"

@@ -19,8 +19,8 @@ def held_model(thing: Any) -> tuple[Any, str | None]:
     Parameters
     ----------
     thing : object
-        With a ``model_proto``, as the torch ``ONNXProgram``; with a method ``to_model_proto``, as a
-        function of onnxscript's; or an ``onnx_ir.Model``.
+        With a ``model_proto``, as the torch ``ONNXProgram``; with a method ``to_model_proto``, as
+        an onnxscript function; or an ``onnx_ir.Model``.
 
     Returns
     -------

@@ -53,7 +53,7 @@ _SHOWN = 12
 class GraphIndex:
     """The nodes of a graph, body or function, by the names of values that they produce and read.
 
-    A node is known by its index in ``scope.node``. Broken graphs can be read as well: if a name has
+    A node is known by its index in ``scope.node``. Broken graphs can also be read: if a name has
     several meanings, the first one counts, in the order initializer, input, node. Changes of the
     protobuf after it was read are not noticed.
 

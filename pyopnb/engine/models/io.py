@@ -116,8 +116,8 @@ def read_model(
         source = ModelSource(_parse(given, where), given=given if path is None else str(path))
         if base_dir is None and path is not None:
             base_dir = path.resolve().parent
-    # onnx and the runtime end the process at some versions, so they are checked before anybody is
-    # asked.
+    # onnx and the runtime end the process at some versions, so they are checked before either
+    # is used.
     check_versions(source.proto, where)
     # A model that a session wrote has the private domains of its ops.
     remove_markers(source.proto)
@@ -234,7 +234,7 @@ def _read_bytes(path: Path, where: str) -> bytes:
         where, advice = f"Load {where} failed. File doesn't exist", similar_path(path)
         raise ModelError(where, next=advice) from None
     except OSError as error:
-        # Windows says of a folder that it gives no permission.
+        # On Windows, reading a folder is a PermissionError.
         if not path.is_dir():
             got = sanitize(str(error))
             raise ModelError(where, expected="a file that can be read", got=got) from error
@@ -296,7 +296,7 @@ def format_advice(data: bytes) -> str | None:
 
 
 def _copy(model: ModelProto) -> ModelSource:
-    # The Python protobuf computes a message's size by serializing it, which fails over 2 GB.
+    # In Python, protobuf computes a message's size by serializing it, which fails over 2 GB.
     if sum(map(_size, tensors(model))) <= _MAX_MESSAGE - 2**26:
         proto = ModelProto()
         proto.CopyFrom(model)
@@ -313,7 +313,7 @@ def without_weights(model: ModelProto) -> ModelSource:
         The initializers, not copied, are in ``taken_out``.
     """
     proto = ModelProto()
-    # CopyFrom would copy the weights as well, and fails above 2 GB.
+    # CopyFrom would also copy the weights, and fails above 2 GB.
     _copy_fields(model, proto, but="graph")
     _copy_fields(model.graph, proto.graph, but="initializer")
     taken_out = {}

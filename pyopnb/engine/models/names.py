@@ -90,7 +90,7 @@ def _fields(descriptor: Descriptor) -> tuple[list[tuple[str, bool]], list[tuple[
     """Return the texts of a message and the messages in it, each with whether it is repeated."""
     texts, messages = [], []
     for field in descriptor.fields:
-        # ONNX Runtime does not look at words for people.
+        # ONNX Runtime ignores texts that are written for people.
         if field.type == field.TYPE_STRING and field.name != "doc_string":
             texts.append((field.name, is_repeated(field)))
         elif field.message_type:

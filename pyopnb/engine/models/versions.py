@@ -114,7 +114,7 @@ def _known_version(domain: str) -> int:
 _TAKEN = {"": 24, "ai.onnx.ml": 5}
 """Versions that every supported runtime takes.
 
-To ask the runtime takes 70 ms, which sessions of such models save.
+Asking the runtime takes 70 ms, which sessions of such models save.
 """
 
 

@@ -1,7 +1,7 @@
 """Check the arguments of public functions by the functions' own annotations.
 
 The annotation of a parameter says what it takes. mypy holds the callers in this package to it, and
-this module holds those in notebooks to it, before the function begins. What an annotation cannot
+this module holds callers in notebooks to it, before the function begins. What an annotation cannot
 say (a size, an op that is there) the functions check themselves.
 """
 
@@ -206,7 +206,7 @@ _Rule = tuple[str, Callable[[Any], bool]]
 
 
 def _is_flag(value: object) -> bool:
-    # 0 and 1 as well, as people write them who come from C.
+    # Also 0 and 1, as C programmers write them.
     return isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1))
 
 

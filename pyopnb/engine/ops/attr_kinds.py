@@ -107,7 +107,7 @@ def kind_of_value(value: Any) -> str:
     if not isinstance(value, (list, tuple)):
         return _BY_CLASS.get(type(value), type(value).__name__)
     kinds = {kind_of_value(item) for item in value}
-    # Who types [1, 2.5] means two floats.
+    # [1, 2.5] means two floats.
     if kinds == {"int", "float"}:
         return "list[float]"
     return f"list[{kinds.pop()}]" if len(kinds) == 1 else "list"

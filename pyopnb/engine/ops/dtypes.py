@@ -178,7 +178,7 @@ def dtype(value: object) -> DType:
             row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         advice = closest(value, _BY_NAME) if isinstance(value, str) else None
-        # The Python int has no size, and an index in ONNX has 64 bits.
+        # A Python int has no size, and an index in ONNX has 64 bits.
         if value == "int":
             advice = "int64"
         raise InputError(

@@ -21,7 +21,7 @@ __all__ = ["as_op", "is_op_run", "is_written_as", "name_of", "written_class"]
 
 def is_op_run(cls: object) -> bool:
     """Tell whether a class is one of the ONNX reference implementation, without ``compute``."""
-    # Who has such a class has imported its base.
+    # A caller with such a class has imported its base.
     module = sys.modules.get("onnx.reference.op_run")
     # An abstract class remembers each class of which it was asked.
     is_one = module is not None and isinstance(cls, type) and module.OpRun in cls.__mro__
@@ -29,7 +29,7 @@ def is_op_run(cls: object) -> bool:
 
 
 def written_class(cls: type) -> type:
-    """Return the class that the user wrote, of one that `as_op` may have made of it."""
+    """Return the class that the user wrote, for one that `as_op` may have made from it."""
     written: type = vars(cls).get("_written_as", cls)
     return written
 

@@ -67,7 +67,7 @@ def _pickler_class() -> Any:
         ) -> None:
             super().__init__(file, protocol=5)
             # The classes whose pickle this one is a part of. They are written by cloudpickle
-            # itself; a key for them would lead back to here for ever.
+            # itself; a key for them would lead back to here forever.
             self._enclosing = enclosing
             self._by_value = cloudpickle.list_registry_pickle_by_value()
 

@@ -2,7 +2,7 @@
 
 The dtype must have their values. An int must be there exactly. A float is rounded to a float dtype,
 as NumPy rounds a Python float beside an array, unless it is beyond that dtype, or would become a
-zero. A bool is not a number. The NumPy values have a dtype and keep it.
+zero. A bool is not a number. NumPy values have a dtype and keep it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyopnb.errors import InputError
 
 __all__ = ["is_plain", "plain_array"]
 
-_MAX_DEPTH = 64  # The NumPy limit of dimensions; a list that holds itself has no end
+_MAX_DEPTH = 64  # the NumPy limit of dimensions; a list that holds itself has no end
 _EXACT = 2**53  # up to here, a float64 has every integer
 
 
 def is_plain(value: Any, want: DType) -> bool:
-    """Tell whether a value is a Python number, or nested lists of the Python values.
+    """Tell whether a value is a Python number, or nested lists of Python values.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class Output:
             raise self.refusal(value, got, cast_expression("{}", want))
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise self.refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
-        # The NumPy string arrays drop trailing zeros, and turn numbers beside
+        # NumPy string arrays drop trailing zeros, and turn numbers beside
         # strings into strings.
         is_text = want.name == "string" and isinstance(value, (str, list, tuple))
         try:
@@ -164,7 +164,7 @@ class Output:
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
 
     def _strings(self, array: np.ndarray, value: Any) -> np.ndarray:
-        # The NumPy fixed-width texts, and its own strings.
+        # NumPy texts of fixed width, and NumPy strings of any width.
         if array.dtype.kind in "UT":
             array = array.astype(object)
         # Without elements, the dtype alone tells that these are no strings.

@@ -143,7 +143,7 @@ def _convert(value: Any, kind: str) -> Any:
         value = int(value)
     if kind == "bool" and isinstance(value, int) and value in (0, 1):
         return bool(value)
-    # Who writes a model by hand types 2 for 2.0. Beyond 2**53 that may be another number.
+    # A model written by hand may have 2 for 2.0. Beyond 2**53 that may be another number.
     if kind == "float" and isinstance(value, int) and float(value) == value:
         return float(value)
     # ONNX strings are bytes; valid UTF-8 arrives as text.

@@ -256,7 +256,7 @@ def _outputs(hint: Any, compute: object, where: str) -> tuple[TensorType, ...] |
 def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
     """Read the type of a port from its hint; return None where the hint does not tell."""
     if hint in ("float", "bool") and _postpones_annotations(compute):
-        return None  # The Python float, as without the __future__ import
+        return None  # a Python float, as without the __future__ import
     if isinstance(hint, str) and not _is_notation(hint):
         evaluated = _evaluate(hint, compute)
         # Text that is not even a Python expression was meant as a type, and tensor_type says why it

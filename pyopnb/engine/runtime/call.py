@@ -330,7 +330,7 @@ def _node(definition: _Definition, outputs: int | None, attrs: Mapping[str, Any]
     domain, op_type = definition.domain, definition.op_type
     proto = NodeProto(op_type=op_type, domain=domain, name="call", output=names)
     add_attributes(proto, f"{domain}::{op_type}", attrs)
-    # Who types 1 for an attr that is a float means 1.0, and ONNX Runtime refuses the int.
+    # 1 for a float attr means 1.0, and ONNX Runtime refuses the int.
     ints_to_floats(proto)
     return proto
 

@@ -103,7 +103,7 @@ def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) 
         value = _read_attr(reader, name, declared, inferring)
         if isinstance(value, bytes):
             value = text_of(value)
-        # The ONNX texts are bytes, and `__init__` of an op takes str.
+        # ONNX texts are bytes, and `__init__` of an op takes str.
         if isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [text_of(item) for item in value]
         if value is not None:
@@ -172,7 +172,7 @@ def signatures(plan: Plan | None) -> list[_Signature]:
     """
     if plan is None:
         return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
-    # Several nodes can have one op type of the runtime's, which must take as many as
+    # Several nodes can share an op type of the runtime, which must take as many as
     # the longest of them.
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
@@ -198,7 +198,7 @@ def _bare_signature(op: Op) -> _Signature:
 
 
 _SHADOWED = frozenset({"Constant", "Identity", "If", "Shape"})
-"""Op types that ONNX Runtime takes for ONNX's in every domain.
+"""Op types that ONNX Runtime takes for ONNX operators in every domain.
 
 It never calls such an op, and continues with other numbers. They were found by trying an op of each
 type that it knows. `Session` gives nodes other op types.

@@ -160,7 +160,7 @@ live_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """Forget the parent's threads after a fork, and keep its sessions for ever.
+    """Forget the parent's threads after a fork, and keep its sessions forever.
 
     The threads do not exist in the child, and destroying a session would wait for its threads
     without end.

@@ -342,7 +342,7 @@ def as_array(
         value = list(value)
     nested = isinstance(value, (list, tuple))
     if row is not None and row.name == "string":
-        # The NumPy string arrays turn numbers and None beside strings into strings.
+        # NumPy string arrays turn numbers and None beside strings into strings.
         return foreign_array(value, where, str(want), object if nested else None)
     if row is not None:
         if not nested and not isinstance(value, (bool, int, float, complex, type(None))):
@@ -377,7 +377,7 @@ def _suggest_fix(name: str, array: np.ndarray, want: TensorType, is_array: bool)
     if array.dtype.kind == "f" and want.dtype.numpy.kind in "iu" and not np.isfinite(array).all():
         return None
     expression = name
-    # NumPy would choose another dtype for numbers and lists, and pictures of Pillow's have no axes.
+    # NumPy would choose another dtype for numbers and lists, and Pillow pictures have no axes.
     if not (same_dtype and is_array):
         expression = cast_expression(name, want.dtype)
     if want.accepts_shape(array.shape):

@@ -1,4 +1,4 @@
-"""What is called instead of an op's ``compute``: a compiled function, or a part of its results."""
+"""Substitutes for an op's ``compute``: a compiled function, or a part of its results."""
 
 from __future__ import annotations
 

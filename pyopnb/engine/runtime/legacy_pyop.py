@@ -1,4 +1,4 @@
-"""Read and check nodes of the ONNX Runtime retired Python Operator, and find their classes.
+"""Read and check nodes of the retired Python Operator of ONNX Runtime, and find their classes.
 
 A node of op type ``PyOp`` names a module and a class. The ONNX Runtime operator imported any module
 that a file named. Here the names are keys: a class comes from the registry (``%%pyop --module``),
@@ -169,7 +169,7 @@ def checked_modules(modules: Any) -> frozenset[str]:
     ------
     ModelError
     """
-    # A str is an iterable of names as well, each of one letter.
+    # A str is also an iterable of names, each of one letter.
     is_list = isinstance(modules, Iterable) and not isinstance(modules, str)
     if not is_list or not all(isinstance(name, str) and name for name in modules):
         expected = 'a list of exact names, as ["mymodule"]'

@@ -150,7 +150,7 @@ def lone_runner(model: ModelProto, *, fill: bool = False) -> Runner:
         else:
             session = Session(model, options)
     except Exception:
-        # To look for nodes without kernels first would take longer than to make the session. An
+        # Looking for nodes without kernels first would take longer than making the session. An
         # error that filling does not correct is raised again, in our words.
         session = Session(model, options, fill=fill)
     return lambda names, feeds: list(session.run(names, feeds, QUIET))

@@ -1,4 +1,4 @@
-"""The NumPy functions that choose between values, and limit them."""
+"""NumPy functions that choose between values, and limit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy functions that take elements by index, and find where they are."""
+"""NumPy functions that take elements by index, and find where they are."""
 
 from __future__ import annotations
 

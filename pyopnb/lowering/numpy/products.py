@@ -1,4 +1,4 @@
-"""The NumPy products of matrices, and its linear algebra."""
+"""NumPy products of matrices, and linear algebra."""
 
 from __future__ import annotations
 

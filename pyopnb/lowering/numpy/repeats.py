@@ -1,4 +1,4 @@
-"""The NumPy functions that repeat elements, and pad arrays."""
+"""NumPy functions that repeat elements, and pad arrays."""
 
 from __future__ import annotations
 

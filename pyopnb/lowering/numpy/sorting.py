@@ -1,4 +1,4 @@
-"""The NumPy functions that sort: an order, a value in the middle, distinct values."""
+"""NumPy functions that sort: an order, a value in the middle, distinct values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy ufuncs as ONNX operators, in the dtype of the loop that NumPy chooses."""
+"""NumPy ufuncs as ONNX operators, in the dtype of the loop that NumPy chooses."""
 
 from __future__ import annotations
 

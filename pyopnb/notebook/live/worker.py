@@ -21,7 +21,7 @@ class Worker:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         # No Condition and no Event: both have code in Python, and an interrupt inside of it leaves
-        # them locked for ever.
+        # them locked forever.
         self._lock = threading.Lock()
         self._requested = False
         self._thread: threading.Thread | None = None

@@ -1,7 +1,7 @@
 // The part of ONNX Runtime's C interface that the bridge uses, declared here because no package
 // carries the header.
 //
-// OrtApi is a table of function pointers that only ever grows: a slot keeps its number for ever.
+// OrtApi is a table of function pointers that only ever grows: a slot keeps its number forever.
 // The numbers below were read off with offsetof from the public header of API version 29, and are
 // used with every ONNX Runtime that the tests install.
 #pragma once

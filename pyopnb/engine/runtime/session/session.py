@@ -94,7 +94,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     -----
     After a redefinition, the next run uses the new version; a run in progress finishes with the
     versions that it started with. If the new version has outputs of another dtype or shape, ONNX
-    Runtime's session is rebuilt, with the warning `SessionRebuilt`.
+    Runtime session is rebuilt, with the warning `SessionRebuilt`.
 
     Only the ops of the model are registered with ONNX Runtime. If you pass the same options to
     several sessions, they collect the ops of all of them, because nothing can be removed from
@@ -677,7 +677,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def __call__(self, /, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
-        The Python numbers and lists of them get the dtype of the input, if that has their values;
+        Python numbers and lists of them get the dtype of the input, if that has their values;
         arrays keep their dtype. A dimension that several inputs name must have one size; `run`
         leaves that to ONNX Runtime, which may broadcast.
 
@@ -828,7 +828,7 @@ def derived_session(
     options: onnxruntime.SessionOptions,
     prepare: Prepare,
 ) -> Session:
-    """Make a session of a model that was derived from another's, in its versions and attrs.
+    """Make a session of a model that was derived from another one, with its versions and attrs.
 
     It stays in these versions where its runs go through its state.
     """
@@ -853,7 +853,7 @@ def _format_ports(types: Mapping[str, TensorType | None], others: Mapping[str, s
 
 def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
-    # `InferenceSession` would take a misspelt one silently.
+    # `InferenceSession` would take a misspelled one silently.
     for name in keywords:
         if name not in _KEYWORDS:
             known = (*inspect.signature(Session).parameters, *_KEYWORDS)
