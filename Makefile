@@ -30,7 +30,7 @@ lint docs bench: $(nox)
 	@$(nox) -s $@
 
 native := $(shell find pyopnb -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
-labextension := $(wildcard pyopnb/display/netron/*.js) pyopnb/display/netron/assets.py
+labextension := $(wildcard pyopnb/display/netron_page/*.js) pyopnb/display/netron_page/assets.py
 
 .venv/.made: $(nox) pyproject.toml $(native) $(labextension)
 	@$(nox) -s dev

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 # It comes first, because importing it from a module further down takes 20 ms longer.
 import onnx as _onnx  # noqa: F401
 
+from pyopnb.common.hand_downs import hand_down as _hand_down
+from pyopnb.common.installed import import_at_first_use as _import_at_first_use
+
 # From here on, onnx.defs follows the registry.
 from pyopnb.engine.models import op_inference as _op_inference  # noqa: F401
 from pyopnb.engine.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
 from pyopnb.engine.ops.definitions import pyop
-from pyopnb.engine.ops.handed_down import hand_down as _hand_down
-from pyopnb.engine.ops.installed import import_at_first_use as _import_at_first_use
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.ops.types import TensorType
@@ -24,42 +25,42 @@ from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.errors import PyopError
 
 if TYPE_CHECKING:
-    from pyopnb.batches.map import map
-    from pyopnb.batches.sweep import sweep
+    from pyopnb.batches.mapping import map
+    from pyopnb.batches.sweeping import sweep
     from pyopnb.compile.cpp import cpp_op
     from pyopnb.compile.library import write_library
     from pyopnb.diffs.api import diff
-    from pyopnb.diffs.extract import extract
-    from pyopnb.diffs.reduce import reduce
-    from pyopnb.diffs.sensitivity import sensitivity
-    from pyopnb.diffs.stability import stability
+    from pyopnb.diffs.extraction import extract
+    from pyopnb.diffs.node_sensitivity import sensitivity
+    from pyopnb.diffs.reduction import reduce
+    from pyopnb.diffs.run_stability import stability
     from pyopnb.diffs.traces.bisect import first_divergence
-    from pyopnb.display.netron.view import netron
-    from pyopnb.display.show import show
+    from pyopnb.display.netron_page.view import netron
+    from pyopnb.display.showing import show
     from pyopnb.engine.models.build import model, node
     from pyopnb.engine.runtime.call import call
     from pyopnb.engine.runtime.one_run import run
     from pyopnb.engine.runtime.session.session import Session
-    from pyopnb.gradients.grad import grad
-    from pyopnb.lowering.forms import forms
-    from pyopnb.lowering.lower import lower
+    from pyopnb.gradients.gradient_model import grad
+    from pyopnb.lowering.form_list import forms
+    from pyopnb.lowering.lowering import lower
     from pyopnb.models.edit.replace import replace
     from pyopnb.models.edit.wrap import wrap
-    from pyopnb.models.load import load
-    from pyopnb.models.save import save
+    from pyopnb.models.loading import load
+    from pyopnb.models.saving import save
     from pyopnb.models.support.missing import missing
-    from pyopnb.models.text.parse import parse
-    from pyopnb.models.text.write import text
+    from pyopnb.models.text_form.parse import parse
+    from pyopnb.models.text_form.write import text
     from pyopnb.notebook.live.interact import interact
     from pyopnb.notebook.live.watch import watch
-    from pyopnb.onnx_reference.fill import fill
+    from pyopnb.onnx_reference.filling import fill
     from pyopnb.onnx_reference.operator import reference
-    from pyopnb.onnx_reference.skeleton import skeleton
-    from pyopnb.testing.check import check
+    from pyopnb.onnx_reference.skeletons import skeleton
     from pyopnb.testing.gradients import check_grad
+    from pyopnb.testing.readiness import check
     from pyopnb.traces.api import trace
     from pyopnb.traces.profiling import profile
-    from pyopnb.training.train import train
+    from pyopnb.training.fitting import train
 
 __version__ = "0.1.0"
 
@@ -112,24 +113,24 @@ __all__ = [
 _AT_FIRST_USE = {
     "pyopnb.compile.cpp": ["cpp_op"],
     "pyopnb.compile.library": ["write_library"],
-    "pyopnb.testing.check": ["check"],
+    "pyopnb.testing.readiness": ["check"],
     "pyopnb.testing.gradients": ["check_grad"],
     "pyopnb.diffs.api": ["diff"],
-    "pyopnb.diffs.extract": ["extract"],
-    "pyopnb.diffs.reduce": ["reduce"],
-    "pyopnb.diffs.sensitivity": ["sensitivity"],
-    "pyopnb.diffs.stability": ["stability"],
+    "pyopnb.diffs.extraction": ["extract"],
+    "pyopnb.diffs.reduction": ["reduce"],
+    "pyopnb.diffs.node_sensitivity": ["sensitivity"],
+    "pyopnb.diffs.run_stability": ["stability"],
     "pyopnb.diffs.traces.bisect": ["first_divergence"],
     "pyopnb.models.edit.replace": ["replace"],
     "pyopnb.models.edit.wrap": ["wrap"],
     "pyopnb.models.support.missing": ["missing"],
-    "pyopnb.gradients.grad": ["grad"],
-    "pyopnb.lowering.forms": ["forms"],
-    "pyopnb.lowering.lower": ["lower"],
-    "pyopnb.training.train": ["train"],
+    "pyopnb.gradients.gradient_model": ["grad"],
+    "pyopnb.lowering.form_list": ["forms"],
+    "pyopnb.lowering.lowering": ["lower"],
+    "pyopnb.training.fitting": ["train"],
     "pyopnb.engine.models.build": ["model", "node"],
-    "pyopnb.models.text.parse": ["parse"],
-    "pyopnb.models.text.write": ["text"],
+    "pyopnb.models.text_form.parse": ["parse"],
+    "pyopnb.models.text_form.write": ["text"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.engine.runtime.call": ["call"],
@@ -137,15 +138,15 @@ _AT_FIRST_USE = {
     "pyopnb.engine.runtime.session.session": ["Session"],
     "pyopnb.traces.api": ["trace"],
     "pyopnb.traces.profiling": ["profile"],
-    "pyopnb.batches.map": ["map"],
-    "pyopnb.batches.sweep": ["sweep"],
-    "pyopnb.onnx_reference.fill": ["fill"],
+    "pyopnb.batches.mapping": ["map"],
+    "pyopnb.batches.sweeping": ["sweep"],
+    "pyopnb.onnx_reference.filling": ["fill"],
     "pyopnb.onnx_reference.operator": ["reference"],
-    "pyopnb.onnx_reference.skeleton": ["skeleton"],
-    "pyopnb.models.load": ["load"],
-    "pyopnb.models.save": ["save"],
-    "pyopnb.display.netron.view": ["netron"],
-    "pyopnb.display.show": ["show"],
+    "pyopnb.onnx_reference.skeletons": ["skeleton"],
+    "pyopnb.models.loading": ["load"],
+    "pyopnb.models.saving": ["save"],
+    "pyopnb.display.netron_page.view": ["netron"],
+    "pyopnb.display.showing": ["show"],
 }
 """Modules that are imported when one of their names is first used.
 
@@ -159,9 +160,9 @@ _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in na
 _hand_down(
     catalog_names="pyopnb.models.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
-    display="pyopnb.display.show",
+    display="pyopnb.display.showing",
     failing_node="pyopnb.models.support.failing_node:failing_node",
-    fill="pyopnb.onnx_reference.fill:fill_source",
+    fill="pyopnb.onnx_reference.filling:fill_source",
     node_kernel="pyopnb.engine.runtime.node_kernel:NodeKernel",
     refusal="pyopnb.models.support.refusal:explain_refusal",
     tracer="pyopnb.traces.run",

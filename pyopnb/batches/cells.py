@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.batches.work import BatchRun
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["output_names", "result_cells", "short_text"]

@@ -24,10 +24,10 @@ from typing import Any
 
 import onnxruntime
 
+from pyopnb.common.messages import sanitize
+from pyopnb.common.progress import advance, tracking
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.pickling import dumps
-from pyopnb.engine.ops.progress import advance, tracking
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError

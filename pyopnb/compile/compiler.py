@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from pyopnb.common.caches import bad_cache, cache_folder
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine import runtime
-from pyopnb.engine.ops.cache_folder import bad_cache, cache_folder
-from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.errors import DefinitionError
 
 __all__ = [

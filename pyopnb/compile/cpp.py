@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.compile.compiler import CELL, library_of
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.signature import (
@@ -22,7 +23,6 @@ from pyopnb.compile.signature import (
 )
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.definitions import define_op
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.schema import REQUIRED
 from pyopnb.engine.ops.types import ANY, TensorType

@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.schema import Schema
 

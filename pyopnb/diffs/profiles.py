@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.models.disjoint_sets import DisjointSets
-from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.node_times import NodeProfile, Profile
 from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pyopnb.common.text_table import Table
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.pairs import FEW
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
@@ -25,8 +26,7 @@ from pyopnb.display.html import details, escape, join, pre
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
-from pyopnb.display.view import View, picture_html, view
-from pyopnb.engine.ops.text_table import Table
+from pyopnb.display.views import View, picture_html, view
 
 __all__ = ["badge", "headline_html", "part_details", "part_picture", "verdict_text", "view_diff"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.errors import InputError
 from pyopnb.traces.summary import Summary
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyopnb.batches.map import Batches
+from pyopnb.batches.mapping import Batches
 from pyopnb.display.html import details, join, note
-from pyopnb.display.view import View, view
+from pyopnb.display.views import View, view
 
 __all__ = ["view_batches"]
 

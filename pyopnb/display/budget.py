@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyopnb.common.text_table import Table
 from pyopnb.display.html import MAX_BYTES, details, join
 from pyopnb.display.models import view_model
-from pyopnb.display.view import View
-from pyopnb.engine.ops.text_table import Table
+from pyopnb.display.views import View
 
 __all__ = ["graph_view", "graph_within", "table_within"]
 

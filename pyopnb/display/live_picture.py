@@ -6,10 +6,10 @@ import functools
 import json
 from pathlib import Path
 
+from pyopnb.common.text_table import row_key
 from pyopnb.display.html import image, pack
 from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group
-from pyopnb.engine.ops.text_table import row_key
 
 __all__ = ["MOST_ANSWERS", "live_picture", "script"]
 

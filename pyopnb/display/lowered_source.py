@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from onnx import FunctionProto, printer
 
+from pyopnb.common.displayable import Displayable
+from pyopnb.common.messages import plural, sanitize, sanitize_source
 from pyopnb.display.html import details, escape, join, note, pre
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.messages import plural, sanitize, sanitize_source
+from pyopnb.display.views import View, view
 
 __all__ = [
     "LoweredLine",

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.common.messages import plural, sanitize_source
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.models.change import Change, NodeAt
 from pyopnb.diffs.models.diff import ModelDiff, format_change
@@ -19,9 +20,8 @@ from pyopnb.display.glossary import glossary
 from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.boxes import plain_mark
-from pyopnb.display.view import View, view
+from pyopnb.display.views import View, view
 from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.ops.messages import plural, sanitize_source
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model_diff", "view_op_diff"]

@@ -19,6 +19,7 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.nodes import (
     constant_value,
@@ -29,7 +30,6 @@ from pyopnb.engine.models.nodes import (
 )
 from pyopnb.engine.models.onnx_schemas import find_schema
 from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.types import ANY
 from pyopnb.errors import ModelError

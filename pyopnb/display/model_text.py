@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from onnx import NodeProto
 
 from pyopnb.display.model_info import Scope, attrs_of, constant_text, title_of
-from pyopnb.engine.ops.messages import one_line, plural, sanitize
-from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["model_text"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import time
 
+from pyopnb.common.messages import plural, sanitize_source
+from pyopnb.common.text_table import Table
 from pyopnb.display.html import details, join, note, source
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.messages import plural, sanitize_source
+from pyopnb.display.views import View, view
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.registry import Registry
-from pyopnb.engine.ops.text_table import Table
-from pyopnb.models.load import Loaded
+from pyopnb.models.loading import Loaded
 
 __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyopnb.diffs.stability import HEAD, StabilityRow
+from pyopnb.common.messages import plural
+from pyopnb.diffs.run_stability import HEAD, StabilityRow
 from pyopnb.diffs.traces.optimizers import OptimizerDiff
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, paragraph, source
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.messages import plural
+from pyopnb.display.views import View, view
 
 __all__ = ["view_optimizers"]
 

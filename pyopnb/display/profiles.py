@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pyopnb.common.messages import plural
+from pyopnb.common.text_table import Table
 from pyopnb.diffs.profiles import ProfileDiff
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
-from pyopnb.display.view import View, view
+from pyopnb.display.views import View, view
 from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.messages import plural
-from pyopnb.engine.ops.text_table import Table
-from pyopnb.traces.profile import Profile
+from pyopnb.traces.node_times import Profile
 from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]

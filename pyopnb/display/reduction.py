@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pyopnb.diffs.reduce import Reduction
+from pyopnb.common.messages import sanitize
+from pyopnb.diffs.reduction import Reduction
 from pyopnb.display.budget import graph_view
 from pyopnb.display.html import escape, note, paragraph
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.display.views import View, view
 
 __all__ = ["view_reduction"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyopnb.diffs.sensitivity import Sensitivity
+from pyopnb.common.messages import plural
+from pyopnb.diffs.node_sensitivity import Sensitivity
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.messages import plural
+from pyopnb.display.views import View, view
 
 __all__ = ["view_sensitivity"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pyopnb.diffs.stability import HEAD, Stability
+from pyopnb.common.messages import plural
+from pyopnb.diffs.run_stability import HEAD, Stability
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.messages import plural
+from pyopnb.display.views import View, view
 
 __all__ = ["view_stability"]
 

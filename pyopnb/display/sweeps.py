@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.batches.sweep import Sweep
+from pyopnb.batches.sweeping import Sweep
+from pyopnb.common.messages import sanitize, suggest
 from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
@@ -16,8 +17,7 @@ from pyopnb.display.html import details, note
 from pyopnb.display.photographs import looks_like_photographs
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.view import View, charts_view, view
-from pyopnb.engine.ops.messages import sanitize, suggest
+from pyopnb.display.views import View, charts_view, view
 from pyopnb.engine.ops.result import Result
 from pyopnb.errors import InputError
 from pyopnb.traces.summary import summary_of

@@ -17,7 +17,7 @@ from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
-from pyopnb.display.view import View, view
+from pyopnb.display.views import View, view
 from pyopnb.engine.models.nodes import is_constant
 from pyopnb.errors import ModelError
 

@@ -9,16 +9,16 @@ from typing import Any
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
+from pyopnb.common.messages import plural, sanitize
+from pyopnb.common.text_table import Table
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, note
-from pyopnb.display.view import View, view
+from pyopnb.display.views import View, view
 from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.messages import plural, sanitize
-from pyopnb.engine.ops.text_table import Table
 from pyopnb.errors import InputError
+from pyopnb.traces.recorded_run import Trace
 from pyopnb.traces.times import Times
-from pyopnb.traces.trace import Trace
 
 __all__ = ["view_trace"]
 

@@ -18,8 +18,8 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx_ad import UnsupportedOperator
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.nodes import bodies, first_output, full_name, type_of_proto, walk
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain, split_name
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import registry

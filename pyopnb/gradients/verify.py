@@ -18,7 +18,6 @@ from onnx import ModelProto, TypeProto, helper
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.engine.models.io import ModelSource, to_model
 from pyopnb.engine.models.nodes import nodes_in, type_of_proto
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime.one_run import Runner, lone_runner
 from pyopnb.errors import ModelError

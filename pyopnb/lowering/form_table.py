@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyopnb.common.displayable import Displayable
+from pyopnb.common.messages import sanitize
+from pyopnb.common.text_table import Table
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.lowered_source import LoweredSource, view_lowered_source
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.messages import sanitize
-from pyopnb.engine.ops.text_table import Table
+from pyopnb.display.views import View, view
 from pyopnb.testing.subject import OpExample
 
 __all__ = ["Form", "Forms", "view_forms"]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
+from pyopnb.common.messages import level_of_user, sanitize
 from pyopnb.engine.models.build import type_outputs
 from pyopnb.engine.models.functions import function_key
 from pyopnb.engine.models.inline import inlined_functions
@@ -24,7 +25,6 @@ from pyopnb.engine.models.nodes import (
     type_of_proto,
     walk,
 )
-from pyopnb.engine.ops.messages import level_of_user, sanitize
 from pyopnb.engine.ops.names import fresh_name
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import registry

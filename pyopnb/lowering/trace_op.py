@@ -13,8 +13,8 @@ from onnx import FunctionProto, ModelProto
 
 import pyopnb.lowering.numpy
 import pyopnb.lowering.operators  # noqa: F401  # each rule registers its functions
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.nodes import attribute_values
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.schema import REQUIRED, same_value
 from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.errors import NotLowered

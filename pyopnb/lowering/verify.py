@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine.models.nodes import nodes_in
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, takes_empty
-from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.engine.ops.types import type_of
 from pyopnb.engine.runtime.one_run import kernel_runner
 from pyopnb.errors import NotLowered

@@ -8,8 +8,8 @@ import numpy as np
 import onnx.parser
 from onnx import FunctionProto, ModelProto
 
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine.models.nodes import imported_versions, walk
-from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.errors import NotLowered

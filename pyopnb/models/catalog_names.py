@@ -8,8 +8,8 @@ import onnx
 from onnx import NodeProto
 
 from pyopnb.catalog.index import Entry, EntryRefusal, entries_named, find_entry, find_refusal
+from pyopnb.common.messages import plural, sanitize
 from pyopnb.engine.models.nodes import full_name
-from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.names import canonical_domain
 
 __all__ = ["misuse", "node_entry", "node_refusal"]

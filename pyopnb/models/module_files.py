@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
+from pyopnb.common.file_writes import atomic_write, check_writable
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import DefinitionError, UnknownName

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.faults import OP_KEY
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.errors import DefinitionError, ModelError
 

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.class_source import class_source, function_source, is_importable
 from pyopnb.engine.ops.definitions import pyop
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_run import written_class
 from pyopnb.engine.ops.registry import registry

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, ValueInfoProto, helper
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.functions import expansion
 from pyopnb.engine.models.index import GraphIndex, sort_nodes
 from pyopnb.engine.models.io import without_weights
 from pyopnb.engine.models.nodes import Site, named_bodies, type_of_proto
 from pyopnb.engine.models.op_inference import infer_types
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.types import ANY, TensorType
 
 __all__ = ["Types"]

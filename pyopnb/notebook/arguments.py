@@ -12,7 +12,7 @@ from typing import NoReturn
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.names import DEFAULT_DOMAIN, check_opset, split_name
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import PyopError

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
-from pyopnb.engine.ops.messages import closest, sanitize, sanitize_source
+from pyopnb.common.messages import closest, sanitize, sanitize_source
 from pyopnb.engine.ops.op import Version, find_version
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError, UnknownName
@@ -151,14 +151,14 @@ def _diff(shell: Any, args: Namespace) -> object:
 
 def _check(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.testing.check import check
+    from pyopnb.testing.readiness import check
 
     return _on_examples("check", check, shell, args)
 
 
 def _forms(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.lowering.forms import forms
+    from pyopnb.lowering.form_list import forms
 
     return _on_examples("forms", forms, shell, args)
 
@@ -179,7 +179,7 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
 
 def _missing(shell: Any, args: Namespace) -> object:
     from pyopnb.models.support.missing import missing
-    from pyopnb.onnx_reference.skeleton import skeleton
+    from pyopnb.onnx_reference.skeletons import skeleton
 
     model = find_model(args.MODEL)
     table = missing(model)
@@ -201,7 +201,7 @@ def _missing(shell: Any, args: Namespace) -> object:
 
 
 def _skeleton(shell: Any, args: Namespace) -> object:
-    from pyopnb.onnx_reference.skeleton import skeleton
+    from pyopnb.onnx_reference.skeletons import skeleton
 
     # Jupyter puts it into a cell below, IPython at the next prompt.
     shell.set_next_input(str(skeleton(find_model(args.MODEL), args.NODE)))

@@ -6,7 +6,7 @@ import ast
 import linecache
 from typing import Any
 
-from pyopnb.engine.ops.messages import closest, sanitize
+from pyopnb.common.messages import closest, sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.errors import InputError
 

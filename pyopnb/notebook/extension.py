@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.display.netron.view import TARGET, clicked
-from pyopnb.engine.ops.progress import set_bar, set_panel
+from pyopnb.common.progress import set_bar, set_panel
+from pyopnb.display.netron_page.view import TARGET, clicked
 from pyopnb.notebook import rebuilt, tracebacks
 from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
@@ -18,7 +18,7 @@ from pyopnb.notebook.pyop_magic import PyopMagics
 
 __all__ = ["load", "unload"]
 
-_SKELETON = "pyopnb.onnx_reference.skeleton.SkeletonCell"
+_SKELETON = "pyopnb.onnx_reference.skeletons.SkeletonCell"
 _FUNCTION = "onnx.onnx_ml_pb2.FunctionProto"
 
 
@@ -49,7 +49,7 @@ def load(shell: Any) -> None:
 
 
 def _function_html(function: object) -> str:
-    from pyopnb.display.show import show
+    from pyopnb.display.showing import show
 
     return show(function).body
 

@@ -12,8 +12,8 @@ import threading
 import traceback
 from typing import Any
 
-from pyopnb.engine.ops.locks import locked
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.locks import locked
+from pyopnb.common.messages import sanitize
 from pyopnb.errors import PyopError
 from pyopnb.notebook.listeners import ShellListener
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
 from pyopnb.engine.models.nodes import summary
-from pyopnb.models.text.parse import parse
+from pyopnb.models.text_form.parse import parse
 from pyopnb.notebook.arguments import ONNX, parse_onnx_line, usage_error
 from pyopnb.notebook.tracebacks import one_line_errors
 

@@ -16,8 +16,8 @@ import textwrap
 from types import CodeType, FunctionType
 from typing import Any
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.class_source import class_source
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_run import written_class

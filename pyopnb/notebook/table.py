@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from pyopnb.common.text_table import Table
 from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.text_table import Table
 
 __all__ = ["history_table"]
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.external_data import is_external, with_data
 from pyopnb.engine.models.index import sort_nodes
 from pyopnb.engine.models.inline import inlined_functions
@@ -29,7 +30,6 @@ from pyopnb.engine.models.nodes import (
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.op import Op
 from pyopnb.errors import ModelError

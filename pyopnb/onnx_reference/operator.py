@@ -17,6 +17,8 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog.index import find_entry
+from pyopnb.common.locks import locked
+from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.engine.models.external_data import is_external
 from pyopnb.engine.models.faults import node_faults
 from pyopnb.engine.models.inline import inlined_functions
@@ -26,8 +28,6 @@ from pyopnb.engine.models.op_inference import infer_types, inferred_type
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.arguments import check_arguments, describe
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.locks import locked
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.engine.ops.names import MAX_OUTPUTS, canonical_domain, split_name
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.types import TensorType, type_of

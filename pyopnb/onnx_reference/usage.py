@@ -9,12 +9,12 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.io import without_weights
 from pyopnb.engine.models.nodes import Site, attribute_values, imported_versions, path_of_function
 from pyopnb.engine.models.op_inference import inferred_type
 from pyopnb.engine.models.ort_types import tensor_kind
 from pyopnb.engine.ops.dtypes import DTYPES
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError

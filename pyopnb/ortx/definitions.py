@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.arguments import describe
 from pyopnb.engine.ops.attr_kinds import kind_of_class
 from pyopnb.engine.ops.class_source import function_source
 from pyopnb.engine.ops.definitions import define_op
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.schema import REQUIRED, Attr
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import DefinitionError, InputError, ResultError

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pyopnb.common.installed import import_at_first_use, require
 from pyopnb.engine.models.op_inference import without_schemas
-from pyopnb.engine.ops.installed import import_at_first_use, require
 
 if TYPE_CHECKING:
     from skl2onnx import update_registered_converter

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.tolerances import TOLERANCES
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.runtime.one_run import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds

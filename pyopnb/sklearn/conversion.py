@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from pyopnb.common.messages import hide_internal_frames, level_of_user
 from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.messages import hide_internal_frames, level_of_user
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.common.locks import locked
+from pyopnb.common.messages import plural
+from pyopnb.common.text_table import Table
 from pyopnb.engine.models.nodes import walk
-from pyopnb.engine.ops.locks import locked
-from pyopnb.engine.ops.messages import plural
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.text_table import Table
 from pyopnb.engine.ops.types import TensorType, tensor_type
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns

@@ -14,8 +14,8 @@ from typing import Any
 
 import joblib
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops import pickling
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.op_metadata import MAX_SOURCE
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.engine.models.build import model, node
 from pyopnb.engine.models.nodes import attribute_values, set_attribute
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.instantiate import instantiate
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.returns import Output
 from pyopnb.engine.ops.types import TensorType, type_of

@@ -17,11 +17,11 @@ import numpy as np
 import onnx.defs
 from onnx import ModelProto
 
+from pyopnb.common.messages import plural, sanitize
 from pyopnb.diffs.arrays.mismatch import mismatch
 from pyopnb.diffs.arrays.ulp import rounding_error
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.engine.models.build import model
-from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.engine.runtime.one_run import run_kernels
 from pyopnb.errors import PyopError, ResultError

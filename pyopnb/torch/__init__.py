@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyopnb.engine.ops.installed import import_at_first_use, require
+from pyopnb.common.installed import import_at_first_use, require
 
 if TYPE_CHECKING:
     from pyopnb.torch.conversion import export, missing

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.testing.verification import KernelError, Trial, verify
 from pyopnb.testing.verification.jitter import precision_of

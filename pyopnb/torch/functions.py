@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
+from pyopnb.common.locks import locked
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.engine.models.build import node
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.instantiate import instantiate
 from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.locks import locked
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.output_types import promised_types, resolve_type
 from pyopnb.engine.ops.registry import find_op

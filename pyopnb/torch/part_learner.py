@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.testing.verification import mild_trials
 from pyopnb.torch.example import Example, kept_attributes

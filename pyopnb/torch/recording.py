@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
-from pyopnb.engine.ops.messages import hide_internal_frames, one_line, sanitize
+from pyopnb.common.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError
@@ -24,7 +24,7 @@ from pyopnb.torch.reports import metadata_of
 from pyopnb.torch.source import line_of, submodule_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.recorded_run import Trace
 
 __all__ = ["Recorder", "trace"]
 

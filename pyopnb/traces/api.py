@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.ops.arguments import check_arguments, describe
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.runtime.one_run import session_for_run
 from pyopnb.engine.runtime.options import check_providers
 from pyopnb.engine.runtime.plan import is_op
@@ -17,9 +17,9 @@ from pyopnb.engine.runtime.session.state import feeds_by_name
 from pyopnb.errors import InputError
 from pyopnb.traces.elsewhere import trace_elsewhere
 from pyopnb.traces.environments import is_other_runtime
+from pyopnb.traces.recorded_run import Trace
 from pyopnb.traces.reference import trace_on_reference
 from pyopnb.traces.run import TraceOptions, run_traced
-from pyopnb.traces.trace import Trace
 
 __all__ = ["trace"]
 

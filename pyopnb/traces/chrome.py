@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import onnxruntime
 
-from pyopnb.engine.ops.atomic_write import atomic_write, check_writable
+from pyopnb.common.file_writes import atomic_write, check_writable
 from pyopnb.engine.runtime.plan import ClockedCall
 
 __all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]

@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TypeProto
 
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine.models.external_data import take_in_all
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource, to_model, without_weights
 from pyopnb.engine.models.nodes import type_of_proto, walk
 from pyopnb.engine.models.versions import changed_in
-from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.plan import is_op
@@ -35,10 +35,10 @@ from pyopnb.models.types import Types
 from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.recorded_run import Trace
 from pyopnb.traces.reference import check_feeds
 from pyopnb.traces.run import TraceOptions, runtime_name, select_tensors
 from pyopnb.traces.select import expose
-from pyopnb.traces.trace import Trace
 
 __all__ = [
     "OtherProcess",

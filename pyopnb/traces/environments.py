@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pyopnb.common.caches import cache_folder
+from pyopnb.common.messages import closest, sanitize
+from pyopnb.common.progress import bar
 from pyopnb.engine.ops.arguments import describe
-from pyopnb.engine.ops.cache_folder import cache_folder
-from pyopnb.engine.ops.messages import closest, sanitize
-from pyopnb.engine.ops.progress import bar
 from pyopnb.errors import InputError
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
+from pyopnb.common.messages import hide_internal_frames, plural
+from pyopnb.common.progress import advance, tracking
 from pyopnb.engine.models.io import ModelSource
 from pyopnb.engine.models.nodes import first_output
 from pyopnb.engine.ops.arguments import check_arguments, describe
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.messages import hide_internal_frames, plural
-from pyopnb.engine.ops.progress import advance, tracking
 from pyopnb.engine.runtime.plan import ClockedCall, Plan
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import InputError
 from pyopnb.traces.chrome import RunLog, Span, clock_offset
+from pyopnb.traces.node_times import NodeProfile, Profile
 from pyopnb.traces.ort_profile import ProfiledRun, RunEvents, profiled_runs
-from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.run import runtime_text
 from pyopnb.traces.shadow_session import can_save, model_beside, session_beside
 from pyopnb.traces.spread import Spread

@@ -20,8 +20,8 @@ from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime.feeds import check_feed, check_names, check_sizes, shared_dims
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.recorded_run import Trace, attach_trace, how_failed
 from pyopnb.traces.select import match_names, named_tensors
-from pyopnb.traces.trace import Trace, attach_trace, how_failed
 
 __all__ = ["check_feeds", "like_onnxruntime", "trace_on_reference"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine.models.external_data import original
 from pyopnb.engine.models.io import ModelSource, read_model
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.runtime.exceptions import is_of_runtime
 from pyopnb.engine.runtime.ortvalues import from_ortvalue
@@ -27,6 +27,7 @@ from pyopnb.traces.constants import constants_behind
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.ort_profile import profiled_runs
+from pyopnb.traces.recorded_run import Trace, attach_trace, how_failed
 from pyopnb.traces.select import (
     NamedTensor,
     expose,
@@ -39,7 +40,6 @@ from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 from pyopnb.traces.times import Times
-from pyopnb.traces.trace import Trace, attach_trace, how_failed
 
 __all__ = [
     "LEVELS",

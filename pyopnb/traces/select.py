@@ -9,8 +9,8 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.common.messages import sanitize, suggest
 from pyopnb.engine.models.nodes import first_output, named_bodies
-from pyopnb.engine.ops.messages import sanitize, suggest
 from pyopnb.engine.ops.names import canonical_domain, fresh_name
 from pyopnb.errors import InputError
 from pyopnb.models.types import Types

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.types import TensorType, type_of
 
 __all__ = ["BINS", "Summary", "summary_of"]

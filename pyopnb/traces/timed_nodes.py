@@ -12,8 +12,8 @@ from pyopnb.engine.models.io import without_weights
 from pyopnb.engine.models.nodes import bodies, first_output, nodes_in, walk
 from pyopnb.engine.ops.names import fresh_name
 from pyopnb.engine.runtime.plan import Clock, ClockedCall, Plan
-from pyopnb.traces.origins import origins
 from pyopnb.traces.ort_profile import ProfiledRun
+from pyopnb.traces.tensor_origins import origins
 from pyopnb.traces.times import Times, times_of
 
 __all__ = ["TimedNodes", "keep_ops"]

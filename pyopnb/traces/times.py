@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from onnx import GraphProto
 
 from pyopnb.engine.models.nodes import first_output
-from pyopnb.traces.origins import Origin
 from pyopnb.traces.ort_profile import ProfiledRun
+from pyopnb.traces.tensor_origins import Origin
 
 __all__ = ["NodeTime", "Times", "group_text", "times_of"]
 

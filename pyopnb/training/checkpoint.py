@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyopnb.engine.ops.atomic_write import atomic_write, check_writable, remove_abandoned
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.file_writes import atomic_write, check_writable, remove_abandoned
+from pyopnb.common.messages import sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]
@@ -58,7 +58,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            As from `pyopnb.engine.ops.atomic_write`.
+            As from `pyopnb.common.file_writes`.
         """
         if path.is_dir():
             target = path / f"step-{len(self.losses):08}{_SUFFIX}"

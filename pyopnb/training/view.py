@@ -11,7 +11,7 @@ from pyopnb.display.array_diff import headline_html
 from pyopnb.display.html import join, pre
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.view import View, charts_view, view
+from pyopnb.display.views import View, charts_view, view
 from pyopnb.errors import InputError
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord

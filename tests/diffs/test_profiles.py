@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.node_times import NodeProfile, Profile
 
 RUNS = np.array([0.0, 1, 2, 3, 40])
 

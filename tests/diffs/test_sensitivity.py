@@ -9,7 +9,7 @@ import pytest
 from quantizing import FORMS, STATIC, float_model, quantized, sample, scaled
 
 import pyopnb
-from pyopnb.diffs.sensitivity import SensitiveNode, Sensitivity
+from pyopnb.diffs.node_sensitivity import SensitiveNode, Sensitivity
 
 
 def feeds(form: str) -> list[dict[str, np.ndarray]]:

@@ -63,7 +63,7 @@ def plain(model: ModelProto, x: np.ndarray, level: str = "ORT_ENABLE_ALL", threa
     return outputs(model, {"x": x}, level, threads)[0]
 
 
-def largest(row: pyopnb.diffs.stability.StabilityRow) -> float:
+def largest(row: pyopnb.diffs.run_stability.StabilityRow) -> float:
     facts = row.diff.worst.facts
     return float(facts.largest or 0.0)
 

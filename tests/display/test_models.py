@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from small_ops import chain
 
 import pyopnb
+from pyopnb.common.text_table import row_key
 from pyopnb.display.html import MAX_BYTES
 from pyopnb.display.live_picture import script
-from pyopnb.engine.ops.text_table import row_key
 from pyopnb.errors import ModelError
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")

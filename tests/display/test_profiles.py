@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.traces.profile import Profile
+from pyopnb.traces.node_times import Profile
 
 
 @pytest.fixture(scope="module")

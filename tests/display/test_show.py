@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 import pyopnb
+from pyopnb.common.displayable import Displayable
 from pyopnb.display.html import pre
 from pyopnb.display.svg import to_matplotlib
-from pyopnb.display.view import View, view
-from pyopnb.engine.ops.displayable import Displayable
+from pyopnb.display.views import View, view
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
 SOURCE = 'class Soft:\n    """Clip <b>smoothly</b>."""\n\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n\n    def compute(self, x):\n        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)\n'

@@ -70,7 +70,7 @@ def model_of(node, samples=True):
     return model, {**FEEDS, "b": random.integers(0, 2, (3, 4)).astype(bool)}
 
 
-@pytest.mark.filterwarnings("ignore::pyopnb.onnx_reference.fill.Filled")
+@pytest.mark.filterwarnings("ignore::pyopnb.onnx_reference.filling.Filled")
 @pytest.mark.parametrize("node", NODES)
 def test_each_gradient_is_right(node):
     model, feeds = model_of(node, samples="Pool" not in node)

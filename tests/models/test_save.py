@@ -12,8 +12,13 @@ from onnx import TensorProto, numpy_helper
 
 import pyopnb
 from pyopnb import registry
+<<<<<<< ours
 from pyopnb.models import save
 from pyopnb.models.op_metadata import digest
+=======
+from pyopnb.engine.models.op_metadata import digest
+from pyopnb.models import saving
+>>>>>>> theirs
 
 WEIGHTS = np.arange(1000, dtype=np.float32)
 
@@ -156,7 +161,7 @@ def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, mo
 def test_data_that_could_not_follow_its_model_is_taken_away(
     soft_clip, heavy, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(save, "_serialized", lambda model: 1 / 0)
+    monkeypatch.setattr(saving, "_serialized", lambda model: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         pyopnb.save(heavy, tmp_path / "m.onnx", external_data=True)
     assert list(tmp_path.glob("m.*")) == []

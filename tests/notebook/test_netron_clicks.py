@@ -9,7 +9,7 @@ from comm.base_comm import BaseComm, CommManager
 from IPython.utils.capture import capture_output
 
 import pyopnb
-from pyopnb.display.netron.view import TARGET
+from pyopnb.display.netron_page.view import TARGET
 
 
 class Comm(BaseComm):

@@ -8,7 +8,7 @@ import numpy as np
 from IPython.utils.capture import capture_output
 
 import pyopnb
-from pyopnb.engine.ops import progress
+from pyopnb.common import progress
 from pyopnb.notebook.progress import progress_bar
 
 

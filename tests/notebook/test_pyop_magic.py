@@ -11,7 +11,7 @@ from small_ops import soft_clip_cell
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.engine.ops.text_table import Table
+from pyopnb.common.text_table import Table
 from pyopnb.notebook.commands import COMMANDS
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"

@@ -23,7 +23,7 @@ import pyopnb
 from pyopnb.engine.ops.dtypes import DTYPES, dtype
 from pyopnb.engine.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 from pyopnb.models.support.missing import missing
-from pyopnb.onnx_reference.fill import Filled, fill
+from pyopnb.onnx_reference.filling import Filled, fill
 
 __all__ = [
     "EXCEPTIONS",

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pyopnb.engine.ops import progress
+from pyopnb.common import progress
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pyopnb.engine.models.versions import new_imports
 from pyopnb.engine.runtime import notices
 from pyopnb.errors import Filled
 from pyopnb.models.support import lacking, refusal
-from pyopnb.onnx_reference import fill
+from pyopnb.onnx_reference import filling
 
 F = np.float32
 X = F([1, -2])

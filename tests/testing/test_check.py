@@ -14,7 +14,7 @@ import pytest
 from small_ops import SoftClip
 
 import pyopnb
-from pyopnb.testing.check import CheckReport
+from pyopnb.testing.readiness import CheckReport
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 KEPT: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pyopnb
-from pyopnb.traces.origins import origins
+from pyopnb.traces.tensor_origins import origins
 
 
 def parsed(body, inputs="float[N] x"):

@@ -6,8 +6,8 @@ import json
 
 from onnx import GraphProto, NodeProto
 
-from pyopnb.traces.origins import Origin
 from pyopnb.traces.ort_profile import ProfiledRun, profiled_runs
+from pyopnb.traces.tensor_origins import Origin
 from pyopnb.traces.times import NodeTime, Times, times_of
 
 

@@ -13,7 +13,7 @@ from light import feeds, light
 
 import pyopnb
 from pyopnb.traces import profiling as run_module
-from pyopnb.traces.profile import Profile
+from pyopnb.traces.node_times import Profile
 
 BODIES = """
 (float[N,3,16,16] x, float[8,3,3,3] w, int64 n, bool go) => (float[N,8,14,14] y) {

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from pyopnb.errors import InputError
+from pyopnb.traces.recorded_run import Trace
 from pyopnb.traces.summary import summary_of
-from pyopnb.traces.trace import Trace
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["" : 18]> g (float[N] x) => (float[N] y) { a = Log(x) y = Neg(a) }'

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.progress import tracking
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.base import ToleranceDiff
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.engine.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
 

@@ -7,7 +7,6 @@ import numpy as np
 from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.report import format_index, verb
 from pyopnb.diffs.tolerances import Tolerances, relative_tolerance
-from pyopnb.engine.ops.messages import plural
 
 __all__ = ["mismatch"]
 

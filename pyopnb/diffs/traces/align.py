@@ -28,7 +28,7 @@ from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.engine.models.external_data import is_external
 from pyopnb.engine.models.nodes import full_name
 from pyopnb.engine.ops.types import type_of
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.recorded_run import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pyopnb.common.messages import plural, sanitize
+from pyopnb.common.named_items import NamedItems
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import (
@@ -27,8 +29,6 @@ from pyopnb.diffs.traces.steps import (
     format_versions,
     same_values,
 )
-from pyopnb.engine.ops.messages import plural, sanitize
-from pyopnb.engine.ops.named_items import NamedItems
 
 __all__ = ["TraceDiff"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.arrays.report import format_number
-from pyopnb.engine.ops.messages import sanitize
 
 __all__ = ["QuantizedTensor"]
 

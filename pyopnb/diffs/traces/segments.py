@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.nodes import constant_value, first_output, full_name, is_constant
-from pyopnb.engine.ops.messages import sanitize
-from pyopnb.traces.trace import Trace
+from pyopnb.traces.recorded_run import Trace
 
 __all__ = ["Segment", "Side", "TraceGraph", "called"]
 

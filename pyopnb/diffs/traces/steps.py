@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from pyopnb.common.messages import sanitize
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.diffs.documents import write_fields
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.ops.messages import sanitize
 
 __all__ = [
     "AMPLIFIES",

@@ -20,6 +20,7 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.engine.models.faults import find_faults
 from pyopnb.engine.models.index import sort_nodes
 from pyopnb.engine.models.io import without_weights
@@ -34,7 +35,6 @@ from pyopnb.engine.models.opsets import import_domains
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import find_op, registry

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from onnx import ModelProto, TensorProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.dtypes import DTYPES
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 
 __all__ = [

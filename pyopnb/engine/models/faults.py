@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
+from pyopnb.common.hand_downs import handed_down
+from pyopnb.common.messages import closest, plural, sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import Site, full_name, imported_versions, walk
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import has_op, operator_at, operators, schema_domains
 from pyopnb.engine.ops.attr_kinds import noun_of
-from pyopnb.engine.ops.handed_down import handed_down
-from pyopnb.engine.ops.messages import closest, plural, sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError, PyopError, UnknownName

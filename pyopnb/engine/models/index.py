@@ -30,6 +30,7 @@ from onnx import (
     TensorProto,
 )
 
+from pyopnb.common.messages import sanitize, suggest
 from pyopnb.engine.models.nodes import (
     Site,
     first_output,
@@ -37,7 +38,6 @@ from pyopnb.engine.models.nodes import (
     path_of_body,
     path_of_function,
 )
-from pyopnb.engine.ops.messages import sanitize, suggest
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.errors import ModelError
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.attribute_limits import check_attributes
 from pyopnb.engine.models.functions import check_functions, function_key
 from pyopnb.engine.models.nodes import nodes_of_functions, walk
 from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 
 __all__ = ["inline_ops", "inlined_functions"]

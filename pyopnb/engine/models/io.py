@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
+from pyopnb.common.messages import closest, sanitize
 from pyopnb.engine.models.external_data import (
     entries,
     find_data,
@@ -27,7 +28,6 @@ from pyopnb.engine.models.names import check_names, check_versions
 from pyopnb.engine.models.tensors import is_repeated, tensors
 from pyopnb.engine.ops.arguments import describe, is_path
 from pyopnb.engine.ops.dtypes import DTYPES
-from pyopnb.engine.ops.messages import closest, sanitize
 from pyopnb.engine.ops.op_run import is_written_as
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError

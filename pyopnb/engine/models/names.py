@@ -11,8 +11,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.tensors import is_repeated
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import ModelError
 
 __all__ = ["LARGEST_VERSION", "check_names", "check_versions"]

@@ -26,8 +26,8 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.common.messages import plural, sanitize
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
+from pyopnb.common.locks import locked
 from pyopnb.engine.models.attribute_limits import check_nodes
 from pyopnb.engine.models.functions import check_functions
 from pyopnb.engine.models.nodes import (
@@ -51,7 +52,6 @@ from pyopnb.engine.models.onnx_schemas import (
     stand_in_schema,
 )
 from pyopnb.engine.ops.instantiate import instantiate
-from pyopnb.engine.ops.locks import locked
 from pyopnb.engine.ops.names import canonical_domain, split_name
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.output_types import promised_types, resolve_type

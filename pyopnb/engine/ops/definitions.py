@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, overload
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.class_source import class_source
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import check_opset, split_name
 from pyopnb.engine.ops.op_run import as_op, name_of
 from pyopnb.engine.ops.registry import registry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.arguments import describe
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import DefinitionError
 
 __all__ = [

@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.displayable import Displayable
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.errors import UnknownName

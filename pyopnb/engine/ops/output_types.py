@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyopnb.common.messages import plural, sanitize
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType, tensor_type
 from pyopnb.errors import InputError, ResultError

@@ -16,14 +16,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from pyopnb.common.displayable import Displayable
+from pyopnb.common.hand_downs import handed_down
+from pyopnb.common.locks import locked
+from pyopnb.common.messages import closest, hide_internal_frames, sanitize
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_source import class_source, was_changed
-from pyopnb.engine.ops.displayable import Displayable
-from pyopnb.engine.ops.handed_down import handed_down
 from pyopnb.engine.ops.listeners import Listeners
-from pyopnb.engine.ops.locks import locked
-from pyopnb.engine.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.engine.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op import Op, Version, find_version
 from pyopnb.engine.ops.op_run import as_op, is_written_as, name_of

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import one_line, sanitize
 from pyopnb.engine.ops.coerce import cast_expression, describe_value
 from pyopnb.engine.ops.dtypes import DType
-from pyopnb.engine.ops.messages import one_line, sanitize
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.errors import ResultError

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.dtypes import DType
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["ANY", "Dim", "TensorType", "tensor_type", "type_of"]

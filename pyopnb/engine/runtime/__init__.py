@@ -1,5 +1,5 @@
 """Ops inside ONNX Runtime: the native bridge, sessions, retired PyOp nodes."""
 
-from pyopnb.engine.ops.messages import require_native
+from pyopnb.common.messages import require_native
 
 require_native("pyopnb.engine.runtime._bridge")

@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
+from pyopnb.common.hand_downs import handed_down
+from pyopnb.common.messages import hide_internal_frames, moved, sanitize
 from pyopnb.engine.models.build import add_attributes, ints_to_floats, refuse_ambiguous
 from pyopnb.engine.models.faults import exists, nearest_op
 from pyopnb.engine.models.nodes import type_of_proto
@@ -20,8 +22,6 @@ from pyopnb.engine.models.ort_types import proto_of
 from pyopnb.engine.models.versions import FILL
 from pyopnb.engine.ops.coerce import cast_expression
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
-from pyopnb.engine.ops.handed_down import handed_down
-from pyopnb.engine.ops.messages import hide_internal_frames, moved, sanitize
 from pyopnb.engine.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.registry import find_op, registry

@@ -16,13 +16,13 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto
 
+from pyopnb.common.locks import lock_by
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import text_of
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.dtypes import BY_RUNTIME, DTYPES, DType
 from pyopnb.engine.ops.instantiate import add_note, instantiate
-from pyopnb.engine.ops.locks import lock_by
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.output_types import promised_types, resolve_type

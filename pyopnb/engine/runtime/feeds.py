@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from pyopnb.common.messages import sanitize, suggest, suggest_key
 from pyopnb.engine.ops.arguments import describe, is_text
 from pyopnb.engine.ops.coerce import (
     cast_expression,
@@ -18,7 +19,6 @@ from pyopnb.engine.ops.coerce import (
     foreign_array,
 )
 from pyopnb.engine.ops.dtypes import DType
-from pyopnb.engine.ops.messages import sanitize, suggest, suggest_key
 from pyopnb.engine.ops.plain_values import is_plain, plain_array
 from pyopnb.engine.ops.types import TensorType, tensor_type
 from pyopnb.errors import InputError, UnknownName

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from onnx import AttributeProto, ModelProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.nodes import Site, attribute_values
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.op_sources import OpSource
 from pyopnb.engine.ops.registry import registry

@@ -10,11 +10,11 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
+from pyopnb.common.messages import hide_internal_frames, moved
 from pyopnb.engine.models.nodes import nodes_in, type_of_proto
 from pyopnb.engine.models.versions import FILL
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import hide_internal_frames, moved
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.runtime.options import QUIET, new_options

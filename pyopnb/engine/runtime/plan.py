@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.markers import NumberedNode
 from pyopnb.engine.models.nodes import (
     Site,
@@ -24,7 +25,6 @@ from pyopnb.engine.models.nodes import (
     walk,
 )
 from pyopnb.engine.ops.dtypes import DType, dtype
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.op_sources import OpSource
 from pyopnb.engine.ops.registry import registry

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
+from pyopnb.common.messages import hide_internal_frames
 from pyopnb.engine.models.io import ModelSource, read_model, to_model
 from pyopnb.engine.models.nodes import (
     Site,
@@ -20,7 +21,6 @@ from pyopnb.engine.models.nodes import (
 )
 from pyopnb.engine.models.onnx_schemas import find_schema
 from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.messages import hide_internal_frames
 from pyopnb.engine.ops.names import canonical_domain, split_name
 from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.registry import find_op, registry

@@ -7,9 +7,9 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
+from pyopnb.common.messages import closest, sanitize
 from pyopnb.engine.models.nodes import Site, full_name, walk
 from pyopnb.engine.models.taps import TAP_DOMAIN
-from pyopnb.engine.ops.messages import closest, sanitize
 from pyopnb.errors import ModelError
 
 __all__ = ["Where", "select_sites"]

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import ModelProto, NodeProto
 
+from pyopnb.common.messages import hide_internal_frames, sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.io import to_model
 from pyopnb.engine.models.nodes import Site, first_output, walk
 from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize
 from pyopnb.engine.ops.names import fresh_name
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.types import type_of

@@ -21,6 +21,7 @@ from onnx import (
     helper,
 )
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.faults import nearest_op
 from pyopnb.engine.models.index import GraphIndex, sort_nodes
 from pyopnb.engine.models.inline import inlined_functions
@@ -39,7 +40,6 @@ from pyopnb.engine.models.ort_capabilities import (
 )
 from pyopnb.engine.models.ort_types import kind_of, to_notation
 from pyopnb.engine.models.versions import NewImport, changed_in, runnable_versions
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.models.catalog_names import node_entry, node_refusal

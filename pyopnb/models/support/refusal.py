@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
+from pyopnb.common.messages import plural, sanitize
 from pyopnb.engine.models.faults import catalog_hint, find_faults
 from pyopnb.engine.models.functions import function_key
 from pyopnb.engine.models.nodes import Site, bodies, imported_versions, walk
@@ -21,7 +22,6 @@ from pyopnb.engine.models.ort_types import to_notation
 from pyopnb.engine.models.versions import FILL, new_imports
 from pyopnb.engine.ops.coerce import cast_expression
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.messages import plural, sanitize
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal

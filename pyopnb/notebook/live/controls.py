@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.schema import REQUIRED, Attr
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.errors import InputError

@@ -11,15 +11,15 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
+from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.common.text_table import Table
 from pyopnb.diffs.api import diff
 from pyopnb.display.steady import SteadyColors
 from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.ops.schema import REQUIRED, Attr
-from pyopnb.engine.ops.text_table import Table
 from pyopnb.engine.ops.types import ANY
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import InputError, PyopError

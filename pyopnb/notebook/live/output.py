@@ -12,10 +12,10 @@ from typing import Any
 
 import ipywidgets
 
+from pyopnb.common.locks import locked
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.steady import SteadyColors
-from pyopnb.engine.ops.locks import locked
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import MAX_BYTES, details, escape, join, note, pre
-from pyopnb.display.show import html
+from pyopnb.display.showing import html
 from pyopnb.display.steady import SteadyColors
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyopnb.engine.ops.messages import sanitize
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.registry import registry

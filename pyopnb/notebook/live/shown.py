@@ -13,7 +13,7 @@ import numpy as np
 from IPython.core.getipython import get_ipython
 
 from pyopnb.display.html import image, pre
-from pyopnb.display.show import show
+from pyopnb.display.showing import show
 from pyopnb.engine.ops.result import Result
 
 __all__ = ["Shown", "shown_by"]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pyopnb.engine.ops.locks import locked
+from pyopnb.common.locks import locked
 
 __all__ = ["Worker"]
 

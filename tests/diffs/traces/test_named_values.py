@@ -12,8 +12,8 @@ import pyopnb
 from pyopnb import diff, trace
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.errors import InputError
+from pyopnb.traces.recorded_run import Trace
 from pyopnb.traces.summary import summary_of
-from pyopnb.traces.trace import Trace
 
 X = np.float32([[1, 2], [3, 5]])
 MODEL = pyopnb.parse(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pyopnb
-from pyopnb.display.netron import assets
+from pyopnb.display.netron_page import assets
 
 SMALL = "(float[N] x) => (float[N] y) { y = Neg(x) }"
 PAGE = '<html><head><meta charset="utf-8"><meta name="version" content="{}"></head><body></body></html>'

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
-from pyopnb.display.netron.trim import trim
+from pyopnb.display.netron_page.trim import trim
 
 
 def model_of(nodes, initializers=(), **more):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, helper
 
 import pyopnb
-from pyopnb.display.netron.view import MIME, clicked
+from pyopnb.display.netron_page.view import MIME, clicked
 
 SMALL = "(float[N] x) => (float[N] y) { a = Abs(x)  y = Neg(a) }"
 HOSTILE = "</script></iframe><script>alert(1)</script>\"'><img src=x onerror=alert(1)> <!-- ]]> & \x00\x1b ‮"

@@ -396,7 +396,9 @@ def test_what_else_comes_back() -> None:
 
 
 def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyopnb.models.text.printer._number", lambda value: f"{float(value):.3g}")
+    monkeypatch.setattr(
+        "pyopnb.models.text_form.printer._number", lambda value: f"{float(value):.3g}"
+    )
     with pytest.raises(pyopnb.errors.ModelError, match=r"graph\.node that does not come"):
         pyopnb.text(one_node(a=0.12345))
 

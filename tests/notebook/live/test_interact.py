@@ -9,7 +9,7 @@ import pytest
 from ipywidgets.embed import dependency_state
 
 import pyopnb
-from pyopnb.display.netron.assets import read_script
+from pyopnb.display.netron_page.assets import read_script
 from pyopnb.notebook.live.pane import MIME
 
 X = np.float32([-4, 0, 1, 8])

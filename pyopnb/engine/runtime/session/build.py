@@ -9,13 +9,13 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.common.hand_downs import handed_down
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource
 from pyopnb.engine.models.markers import add_markers, remove_markers
 from pyopnb.engine.models.nodes import declared_scalars, forget_inferred
-from pyopnb.engine.ops.handed_down import handed_down
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners

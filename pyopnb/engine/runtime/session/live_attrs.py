@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.common.messages import sanitize, suggest
 from pyopnb.engine.models.build import checked_attribute
-from pyopnb.engine.ops.messages import sanitize, suggest
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.schema import REQUIRED
 from pyopnb.engine.runtime.kernel import Kernel

@@ -12,10 +12,10 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.common.messages import sanitize
 from pyopnb.engine.models.external_data import find_data, is_external
 from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.messages import sanitize
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_sources import ReceivedOps
 from pyopnb.engine.ops.pickling import dumps, open_op

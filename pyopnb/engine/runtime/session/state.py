@@ -14,13 +14,13 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.common.messages import moved, plural, sanitize
 from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.models.markers import MARKER, remove_markers
 from pyopnb.engine.models.nodes import set_attribute, walk
 from pyopnb.engine.models.ort_types import to_notation
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
-from pyopnb.engine.ops.messages import moved, plural, sanitize
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime import _bridge

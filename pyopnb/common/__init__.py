@@ -1,0 +1,1 @@
+"""What every room needs: messages, tables, progress, files and locks."""

@@ -1,0 +1,51 @@
+"""Objects with pictures.
+
+Data does not know how it is displayed: a class that can be displayed inherits `Displayable`, and
+`pyopnb.display`, which is imported when a front end first asks for a picture, does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pyopnb.common.hand_downs import handed_down
+
+__all__ = ["Displayable"]
+
+
+class Displayable:
+    """Base class of the things that `pyopnb.show` can display."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(handed_down("display").html(self))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file.
+
+        Parameters
+        ----------
+        path : path
+            The suffix is the format: ``.html``, ``.svg``, ``.png``, ``.json`` where it can be read
+            back, or ``.csv`` of a training.
+
+        Raises
+        ------
+        InputError
+            It has no such format.
+        PyopError
+            ``.png`` needs ``pip install pyopnb[plot]``.
+        """
+        handed_down("display").save(self, path)
+
+    def plot(self) -> Any:
+        """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            It is in no window yet.
+        """
+        return handed_down("display").plot(self)

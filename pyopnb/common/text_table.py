@@ -1,0 +1,85 @@
+"""Show rows as a table of text, or of HTML for a notebook.
+
+The notebook may be dark, light, or not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from pyopnb.common.messages import one_line
+
+__all__ = ["Table", "row_key"]
+
+# Half transparent gray can be seen on white and on black; the theme sets all other colors.
+_CELL = (
+    "text-align:left;vertical-align:top;padding:2px 12px 2px 0;"
+    "border-bottom:1px solid rgba(128,128,128,0.4)"
+)
+_LONGEST_NUMBER = 16
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Rows of text under a head.
+
+    Attributes
+    ----------
+    otherwise : str
+        The text of a table without rows.
+    keys : sequence of sequences of str
+        For each row, the names of the nodes that it is about, so that a picture can link to it.
+
+    Examples
+    --------
+    >>> Table(("op", "version"), [("demo::SoftClip", "2")])
+    op              version
+    demo::SoftClip  2
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    otherwise: str = ""
+    keys: Sequence[Sequence[str]] = ()
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return one_line(self.otherwise)
+        lines = [[one_line(text) for text in row] for row in (self.head, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return f"<div>{_escaped(self.otherwise)}</div>"
+        head = "".join(f'<th style="{_CELL}">{_escaped(text)}</th>' for text in self.head)
+        rows = ""
+        for row, names in zip_longest(self.rows, self.keys):
+            rows += f"<tr{_key(names)}>{''.join(map(_td, row))}</tr>"
+        style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
+        return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def row_key(name: str) -> str:
+    """Hash a name for HTML, so that no character of a hostile name gets there."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()
+
+
+def _key(names: Sequence[str] | None) -> str:
+    return f' data-pyopnb="{" ".join(map(row_key, names))}"' if names else ""
+
+
+def _td(text: str) -> str:
+    style = f"{_CELL};font-family:monospace"
+    # On a narrow page a number would lose its unit or the end of its range to the next line.
+    if text[:1].isdigit() and len(text) <= _LONGEST_NUMBER:
+        style += ";white-space:nowrap"
+    return f'<td style="{style}">{_escaped(text)}</td>'
+
+
+def _escaped(text: str) -> str:
+    return html.escape(one_line(text), quote=True)

@@ -1,0 +1,105 @@
+"""`pyopnb.show`, and the functions that `Displayable` calls."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import re
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any
+
+from pyopnb import display
+from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.display.save import write
+from pyopnb.display.views import View, view
+from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.errors import InputError
+
+__all__ = ["html", "plot", "save", "show"]
+
+# Each module registers its views when it is imported; none of them imports anything heavy.
+for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
+    if not _module.ispkg and _module.name != __name__:
+        import_module(_module.name)
+
+
+@hide_internal_frames
+@check_arguments
+def show(thing: Any, **options: Any) -> View:
+    """Show an object as text, and as a picture that stays in the saved notebook.
+
+    Parameters
+    ----------
+    thing : object
+        A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other
+        arrays by name, an array, a diff, a function of a model, an op, a version of an op,
+        or `pyopnb.registry`.
+    **options
+        - for anything with a graph: ``colors={output: number}`` and ``marks={output: text}``
+          color and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
+          the mouse;
+        - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses the meaning of the colors;
+        - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
+          many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other
+          trainings into the same charts;
+        - for a sweep: ``output=`` chooses the output to draw;
+        - for a diff of arrays: ``limits=(low, high)`` for the colors of the errors;
+        - for arrays: ``limits=(low, high)`` are the numbers of the first and last color, or the
+          ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
+          are one picture, which otherwise depends on shape, dtype and range; ``name=`` names a
+          single array.
+
+    Returns
+    -------
+    View
+        It displays itself in a notebook and prints as text; ``save(path)`` writes ``.html``,
+        ``.svg``, ``.png`` or ``.json``.
+
+    Raises
+    ------
+    InputError
+        Such an object cannot be shown, or it does not have that option.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> show(np.float32([[0, 1, 1], [1, 2, 3]]))
+    float32[2,3]  0 … 3  mean 1.333, std 0.9428  ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃
+    """
+    try:
+        return view(thing, **options)
+    except TypeError as error:
+        match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
+        if match is None or match[1] not in options:
+            raise
+        raise _unknown_option(thing, match[1]) from None
+
+
+def _unknown_option(thing: Any, option: str) -> InputError:
+    parameters = signature(view.dispatch(type(thing))).parameters.values()
+    known = [item.name for item in parameters if item.default is not Parameter.empty]
+    where = f"show, {sanitize(type(thing).__name__)}"
+    got = f"{sanitize(option)}="
+    if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
+        # The options of the view that it calls are in the docstring.
+        known.append("the options of the things in it")
+    if not known:
+        return InputError(where, expected="no options", got=got)
+    expected = f"one of {', '.join(known)}"
+    return InputError(where, expected=expected, got=got, next=suggest(option, known))
+
+
+def html(thing: Any) -> str:
+    """Return the HTML of a `Displayable`."""
+    return view(thing).body
+
+
+def save(thing: Any, path: str | os.PathLike[str]) -> None:
+    """Write a `Displayable` to a file."""
+    write(view(thing), path)
+
+
+def plot(thing: Any) -> Any:
+    """Draw a `Displayable` as a matplotlib ``Figure``."""
+    return view(thing).plot()
