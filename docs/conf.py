@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from contextlib import ExitStack
-from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from forked_kernels import forked_kernels
 
 # The pages need no torch to describe what needs it.
 with mock(["torch", "onnxscript", "onnx_ir", "sympy"]):
-    for name, home in pyopnb.torch._HOMES.items():
-        setattr(pyopnb.torch, name, getattr(import_module(home), name))
+    for name in pyopnb.torch.__all__:
+        getattr(pyopnb.torch, name)
 
 project = "pyopnb"
 author = "the pyopnb developers"

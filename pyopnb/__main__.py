@@ -20,12 +20,10 @@ from typing import Any
 import onnx
 
 import pyopnb
-from pyopnb.common.messages import moved, sanitize
-from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
-from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.display.html import document, escape
-from pyopnb.engine.models.io import read_model, to_model
-from pyopnb.engine.models.versions import FILL
+from pyopnb.common import moved, sanitize
+from pyopnb.diffs import ENDINGS, TraceDiff, arrays_in
+from pyopnb.display import document, escape
+from pyopnb.engine import FILL, read_model, to_model
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
 
 __all__ = ["main"]

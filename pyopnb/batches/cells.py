@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.batches.work import BatchRun
-from pyopnb.common.messages import sanitize
-from pyopnb.traces.summary import summary_of
+from pyopnb.common import sanitize
+from pyopnb.traces import summary_of
 
 __all__ = ["output_names", "result_cells", "short_text"]
 

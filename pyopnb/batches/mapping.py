@@ -11,12 +11,8 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.common.text_table import Table
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.runtime.session.session import Session
-from pyopnb.engine.runtime.session.state import SessionState
+from pyopnb.common import Displayable, Table, hide_internal_frames, sanitize
+from pyopnb.engine import Session, SessionState, check_arguments
 from pyopnb.errors import InputError
 
 __all__ = ["KIND", "BatchRun", "Batches", "map"]

@@ -13,14 +13,8 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, plural
-from pyopnb.common.text_table import Table
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.types import TensorType
-from pyopnb.engine.runtime.session.live_attrs import select_kernels
-from pyopnb.engine.runtime.session.session import Session
-from pyopnb.engine.runtime.session.state import feeds_by_name
+from pyopnb.common import Displayable, Table, hide_internal_frames, plural
+from pyopnb.engine import Session, TensorType, check_arguments, feeds_by_name, select_kernels
 from pyopnb.errors import InputError
 
 __all__ = ["KIND", "Sweep", "SweepRun", "sweep"]

@@ -24,12 +24,8 @@ from typing import Any
 
 import onnxruntime
 
-from pyopnb.common.messages import sanitize
-from pyopnb.common.progress import advance, tracking
-from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.pickling import dumps
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import advance, sanitize, tracking
+from pyopnb.engine import Result, Session, add_note, dumps
 from pyopnb.errors import InputError
 
 __all__ = ["BatchRun", "Run", "Work", "WorkKind", "attach_runs", "check_executor", "run_packed"]

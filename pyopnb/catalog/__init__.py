@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyopnb.catalog.index import prefer
-    from pyopnb.catalog.listing import search
+from pyopnb.common import open_door
 
-__all__ = ["prefer", "search"]
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)
 
 
 class _Catalog(ModuleType):
@@ -24,18 +22,6 @@ class _Catalog(ModuleType):
 
     def __call__(self, text: str = "") -> Any:
         return self.search(text)
-
-    def __getattr__(self, name: str) -> Any:
-        # Imported when they are first used, as they import this package.
-        if name == "search":
-            from pyopnb.catalog.listing import search
-
-            return search
-        if name == "prefer":
-            from pyopnb.catalog.index import prefer
-
-            return prefer
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self.search()))

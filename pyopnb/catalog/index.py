@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-from pyopnb.common.messages import level_of_user
+from pyopnb.common import level_of_user
 
 __all__ = [
     "OWN_PACK",

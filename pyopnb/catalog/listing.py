@@ -6,7 +6,7 @@ import inspect
 import sys
 
 from pyopnb.catalog.index import OWN_PACK, Entry, entries, refusals
-from pyopnb.common.text_table import Table
+from pyopnb.common import Table
 
 __all__ = ["domains_of", "operators_of", "search", "summary_of"]
 

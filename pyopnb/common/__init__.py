@@ -1,1 +1,5 @@
 """What every room needs: messages, tables, progress, files and locks."""
+
+from pyopnb.common.installed import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

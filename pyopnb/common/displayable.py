@@ -20,7 +20,7 @@ class Displayable:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return str(handed_down("display").html(self))
+        return str(handed_down("display").to_html(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file.

@@ -1,38 +1,47 @@
-"""Import names at their first use, and refuse packages that are missing or too old."""
+"""Open the door of a room, and refuse packages that are missing or too old."""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["import_at_first_use", "require"]
+import lazy_loader
+
+__all__ = ["open_door", "require"]
 
 
-def import_at_first_use(package: str, name: str, homes: Mapping[str, str]) -> Any:
-    """Import a name of a package from the module that has it.
-
-    The next access finds the name in the package itself.
+def open_door(
+    room: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Offer the names of a room's stub, imported when they are first used.
 
     Parameters
     ----------
-    homes : mapping
-        The modules, by the names that they have.
+    room, file : str
+        ``__name__`` and ``__file__`` of the room. The stub is the ``.pyi`` beside the file.
 
-    Raises
-    ------
-    AttributeError
-        The name is not one of these.
+    Returns
+    -------
+    tuple
+        ``__getattr__``, ``__dir__`` and ``__all__`` of the room.
     """
-    module = importlib.import_module(package)
-    # A misspelled name gets the Python message, which suggests the nearest one.
-    if name not in homes:
-        text = f"module {package!r} has no attribute {name!r}"
-        raise AttributeError(text, name=name, obj=module)
-    value = getattr(importlib.import_module(homes[name]), name)
-    setattr(module, name, value)
-    return value
+    import_name, list_names, names = lazy_loader.attach_stub(room, file)
+    module = sys.modules[room]
+
+    def find_name(name: str) -> Any:
+        # A misspelled name gets the Python message, which suggests the nearest one.
+        if name not in names:
+            text = f"module {room!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=module)
+        value = import_name(name)
+        # The next access finds the name in the room itself.
+        setattr(module, name, value)
+        return value
+
+    return find_name, list_names, names
 
 
 def require(package: str, least: str, install: str) -> None:

@@ -1,1 +1,5 @@
 """Ops that are written in C++."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pyopnb.common.caches import bad_cache, cache_folder
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine import runtime
+from pyopnb.common import bad_cache, cache_folder, one_line, sanitize
+from pyopnb.engine import INCLUDE_FOLDER
 from pyopnb.errors import DefinitionError
 
 __all__ = [
@@ -30,7 +29,7 @@ __all__ = [
     "library_of",
 ]
 
-HEADERS = (Path(__file__).parent / "include", Path(runtime.__file__).parent / "include")
+HEADERS = (Path(__file__).parent / "include", INCLUDE_FOLDER)
 """The folders of ``pyopnb.h`` and of the headers that it shares with the bridge."""
 
 CELL = "<op in C++>"

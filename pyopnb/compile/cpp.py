@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
+from pyopnb.common import hide_internal_frames, sanitize
 from pyopnb.compile.compiler import CELL, library_of
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.signature import (
@@ -21,11 +21,7 @@ from pyopnb.compile.signature import (
     lines_with_includes,
     read_signature,
 )
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.definitions import define_op
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.schema import REQUIRED
-from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.engine import ANY, REQUIRED, TensorType, Version, check_arguments, define_op
 from pyopnb.errors import DefinitionError, ModelError
 
 __all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.ops.dtypes import BY_RUNTIME, DTYPES
+from pyopnb.engine import BY_RUNTIME, DTYPES
 
 __all__ = ["VERSION", "Attrs", "call_compiled"]
 

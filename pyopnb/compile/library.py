@@ -9,16 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyopnb.common.file_writes import check_writable
-from pyopnb.common.messages import hide_internal_frames, sanitize
+from pyopnb.common import check_writable, hide_internal_frames, sanitize
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import find_op
-from pyopnb.engine.ops.schema import REQUIRED
+from pyopnb.engine import REQUIRED, Version, check_arguments, dtype, find_op
 from pyopnb.errors import DefinitionError, InputError
 
 __all__ = ["write_library"]

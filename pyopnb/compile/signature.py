@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.schema import REQUIRED
+from pyopnb.common import sanitize
+from pyopnb.engine import REQUIRED
 from pyopnb.errors import DefinitionError
 
 __all__ = [

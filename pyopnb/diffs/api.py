@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common.messages import hide_internal_frames
+from pyopnb.common import hide_internal_frames
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.models.holders import held_model
-from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.result import Result
+from pyopnb.engine import Op, Result, Version, as_proto, check_arguments, held_model
 from pyopnb.errors import InputError, ModelError
-from pyopnb.traces.node_times import Profile
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.traces import Profile, Trace
 
 if TYPE_CHECKING:
     from pyopnb.diffs.traces.diff import TraceDiff

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import sanitize
+from pyopnb.common import Displayable, sanitize
 from pyopnb.diffs.documents import read_fields, write_fields
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.errors import InputError

@@ -8,16 +8,23 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
-from pyopnb.common.messages import closest, hide_internal_frames, sanitize
+from pyopnb.common import closest, hide_internal_frames, sanitize
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.engine.models.io import ModelSource, read_model, to_model
-from pyopnb.engine.models.nodes import bodies, first_output, nodes_in, type_proto
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import fresh_name
-from pyopnb.engine.ops.types import type_of
+from pyopnb.engine import (
+    ModelSource,
+    bodies,
+    check_arguments,
+    first_output,
+    fresh_name,
+    nodes_in,
+    read_model,
+    to_model,
+    type_of,
+    type_proto,
+)
 from pyopnb.errors import InputError
-from pyopnb.models.types import Types
-from pyopnb.traces.recorded_run import Trace, model_with_weights
+from pyopnb.models import Types
+from pyopnb.traces import Trace, model_with_weights
 
 __all__ = ["ModelCut", "cut_out", "extract"]
 

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, plural, sanitize
-from pyopnb.common.progress import advance, tracking
+from pyopnb.common import Displayable, advance, hide_internal_frames, plural, sanitize, tracking
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.quantized_pairs import (
@@ -29,12 +27,9 @@ from pyopnb.diffs.traces.quantized_pairs import (
     signal_to_noise,
 )
 from pyopnb.diffs.traces.segments import Side
-from pyopnb.engine.models.nodes import first_output, full_name
-from pyopnb.engine.ops.arguments import check_arguments, check_by_name
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Session, check_arguments, check_by_name, first_output, full_name
 from pyopnb.errors import InputError
-from pyopnb.traces.api import trace
-from pyopnb.traces.recorded_run import Trace, model_with_weights
+from pyopnb.traces import Trace, model_with_weights, trace
 
 __all__ = ["SensitiveNode", "Sensitivity", "sensitivity"]
 

@@ -7,10 +7,9 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine import Op, Schema, Version
 
 __all__ = ["OpDiff", "diff_versions"]
 

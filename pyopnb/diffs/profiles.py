@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.models.disjoint_sets import DisjointSets
-from pyopnb.traces.node_times import NodeProfile, Profile
-from pyopnb.traces.spread import Spread, microseconds
+from pyopnb.models import DisjointSets
+from pyopnb.traces import NodeProfile, Profile, Spread, microseconds
 
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]
 

@@ -16,30 +16,48 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, one_line, plural, sanitize
-from pyopnb.common.progress import advance, tracking
+from pyopnb.common import (
+    Displayable,
+    advance,
+    hide_internal_frames,
+    one_line,
+    plural,
+    sanitize,
+    tracking,
+)
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.extraction import ModelCut, cut_out
 from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.functions import check_functions
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import ModelSource, read_model, to_model
-from pyopnb.engine.models.nodes import imported_versions, type_proto, walk
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import type_of
-from pyopnb.engine.runtime.plan import is_op
+from pyopnb.engine import (
+    ModelSource,
+    canonical_domain,
+    check_arguments,
+    check_functions,
+    imported_versions,
+    inline_ops,
+    is_op,
+    read_model,
+    registry,
+    take_in_all,
+    to_model,
+    type_of,
+    type_proto,
+    walk,
+)
 from pyopnb.errors import InputError
-from pyopnb.onnx_reference.operator import has_reference
-from pyopnb.traces.api import trace
-from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome, other_python
-from pyopnb.traces.environments import is_other_runtime
-from pyopnb.traces.reference import check_feeds, trace_on_reference
+from pyopnb.onnx_reference import has_reference
+from pyopnb.traces import (
+    OtherProcess,
+    OtherPython,
+    Outcome,
+    check_feeds,
+    is_other_runtime,
+    other_python,
+    trace,
+    trace_on_reference,
+)
 
 __all__ = ["Reduction", "reduce"]
 

@@ -14,12 +14,11 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.ort_capabilities import runtime_version
+from pyopnb.common import sanitize
+from pyopnb.engine import runtime_version
 from pyopnb.errors import InputError
-from pyopnb.models.module_files import save_module
-from pyopnb.models.text_form.write import text
-from pyopnb.traces.elsewhere import nodes_with_ops, storable
+from pyopnb.models import save_module, text
+from pyopnb.traces import nodes_with_ops, storable
 
 __all__ = ["Failure", "write_reproduction"]
 

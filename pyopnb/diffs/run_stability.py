@@ -11,28 +11,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, plural, sanitize
-from pyopnb.common.named_items import NamedItems
-from pyopnb.common.progress import advance, tracking
-from pyopnb.common.text_table import Table
+from pyopnb.common import (
+    Displayable,
+    NamedItems,
+    Table,
+    advance,
+    hide_internal_frames,
+    plural,
+    sanitize,
+    tracking,
+)
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import Tolerances, is_float
 from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.io import read_model, to_model
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.one_run import session_for_run
-from pyopnb.engine.runtime.session.session import Session
-from pyopnb.models.edit.widen import widen
-from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.traces.optimized_run import session_at
-from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.run import runtime_text
+from pyopnb.engine import (
+    Session,
+    check_arguments,
+    read_model,
+    registry,
+    session_for_run,
+    take_in_all,
+    to_model,
+)
+from pyopnb.models import widen
+from pyopnb.onnx_reference import Evaluator
+from pyopnb.traces import Trace, runtime_text, session_at
 
 __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.common import sanitize
+from pyopnb.engine import dtype
 from pyopnb.errors import InputError
 
 __all__ = [

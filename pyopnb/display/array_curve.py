@@ -14,7 +14,7 @@ from pyopnb.display.array_look import ArrayLook, squeeze, title_of_array
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.pool import edges, to_floats
-from pyopnb.traces.summary import Summary
+from pyopnb.traces import Summary
 
 __all__ = ["curve_of", "is_curve"]
 

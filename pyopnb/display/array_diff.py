@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.pairs import FEW
-from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import (
+from pyopnb.common import Table
+from pyopnb.diffs import (
+    FEW,
+    VERDICTS,
+    ArrayStats,
+    Diff,
+    DiffBase,
+    Part,
     detail_lines,
     format_index,
     format_number,
     part_lines,
     summarize,
 )
-from pyopnb.diffs.arrays.stats import ArrayStats
-from pyopnb.diffs.base import DiffBase
 from pyopnb.display.array_diff_pairs import curve_charts, pairs_table
 from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary

@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.arrays.pairs import FEW, Pairs
-from pyopnb.diffs.arrays.parts import Part
-from pyopnb.diffs.arrays.report import format_index, format_number
+from pyopnb.common import Table
+from pyopnb.diffs import FEW, Pairs, Part, format_index, format_number
 from pyopnb.display.array_look import Limits
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.engine.ops.types import tensor_type
+from pyopnb.engine import tensor_type
 
 __all__ = ["curve_charts", "pairs_table"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import InputError
-from pyopnb.traces.summary import Summary
+from pyopnb.traces import Summary
 
 __all__ = ["ArrayLook", "Limits", "squeeze", "title_of_array"]
 

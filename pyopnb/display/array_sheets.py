@@ -16,7 +16,7 @@ from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
 from pyopnb.errors import InputError
-from pyopnb.traces.summary import Summary
+from pyopnb.traces import Summary
 
 __all__ = ["chart_of", "sheet_of"]
 

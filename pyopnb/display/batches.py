@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyopnb.batches.mapping import Batches
+from pyopnb.batches import Batches
 from pyopnb.display.html import details, join, note
 from pyopnb.display.views import View, view
 

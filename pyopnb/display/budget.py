@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyopnb.common.text_table import Table
+from pyopnb.common import Table
 from pyopnb.display.html import MAX_BYTES, details, join
 from pyopnb.display.models import view_model
 from pyopnb.display.views import View

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyopnb.common.text_table import Table
+from pyopnb.common import Table
 
 __all__ = ["TERMS", "glossary"]
 

@@ -13,7 +13,7 @@ import gzip
 import html
 from collections.abc import Iterable
 
-from pyopnb.common.messages import plural, sanitize, sanitize_source
+from pyopnb.common import plural, sanitize, sanitize_source
 
 __all__ = [
     "MAX_BYTES",

@@ -6,7 +6,7 @@ import functools
 import json
 from pathlib import Path
 
-from pyopnb.common.text_table import row_key
+from pyopnb.common import row_key
 from pyopnb.display.html import image, pack
 from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group

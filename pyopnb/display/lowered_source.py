@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from onnx import FunctionProto, printer
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import plural, sanitize, sanitize_source
+from pyopnb.common import Displayable, plural, sanitize, sanitize_source
 from pyopnb.display.html import details, escape, join, note, pre
 from pyopnb.display.views import View, view
 

@@ -9,11 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from onnx import ModelProto
 
-from pyopnb.diffs.models.change import Change
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.names import fresh_name
+from pyopnb.diffs import Change
+from pyopnb.engine import GraphIndex, first_output, fresh_name, without_weights
 
 __all__ = ["badges", "by_output", "merge"]
 

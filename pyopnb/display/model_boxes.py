@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.display.model_info import (
     Scope,
     attrs_of,
@@ -16,8 +16,7 @@ from pyopnb.display.model_info import (
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
 from pyopnb.display.svg.colors import ColorScale
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.registry import registry
+from pyopnb.engine import first_output, registry
 
 __all__ = ["GraphStyle", "graph_of", "text_lines"]
 

@@ -9,11 +9,8 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common.messages import plural, sanitize_source
-from pyopnb.diffs.arrays.parts import VERDICTS
-from pyopnb.diffs.models.change import Change, NodeAt
-from pyopnb.diffs.models.diff import ModelDiff, format_change
-from pyopnb.diffs.ops import OpDiff
+from pyopnb.common import plural, sanitize_source
+from pyopnb.diffs import VERDICTS, Change, ModelDiff, NodeAt, OpDiff, format_change
 from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
@@ -21,7 +18,7 @@ from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.views import View, view
-from pyopnb.engine.models.io import as_proto
+from pyopnb.engine import as_proto
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model_diff", "view_op_diff"]

@@ -19,21 +19,22 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.nodes import (
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    ANY,
+    GraphIndex,
+    canonical_domain,
     constant_value,
+    find_schema,
     imported_versions,
     is_constant,
+    kind_of,
     named_bodies,
+    to_notation,
     type_of_proto,
 )
-from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.types import ANY
 from pyopnb.errors import ModelError
-from pyopnb.models.types import Types
+from pyopnb.models import Types
 
 __all__ = [
     "Constant",

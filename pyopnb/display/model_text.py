@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
+from pyopnb.common import Table, one_line, plural, sanitize
 from pyopnb.display.model_info import Scope, attrs_of, constant_text, title_of
 
 __all__ = ["model_text"]

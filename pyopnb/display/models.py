@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import one_line, plural, sanitize, suggest
+from pyopnb.common import one_line, plural, sanitize, suggest
 from pyopnb.display.html import MAX_BYTES, details, join, note
 from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
@@ -20,10 +20,7 @@ from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colors import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.views import Canvas, View, view
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import GraphIndex, Session, as_proto, first_output
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model", "view_session"]

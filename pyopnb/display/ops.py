@@ -5,13 +5,11 @@ from __future__ import annotations
 import html
 import time
 
-from pyopnb.common.messages import plural, sanitize_source
-from pyopnb.common.text_table import Table
+from pyopnb.common import Table, plural, sanitize_source
 from pyopnb.display.html import details, join, note, source
 from pyopnb.display.views import View, view
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.registry import Registry
-from pyopnb.models.loading import Loaded
+from pyopnb.engine import Op, Registry, Version
+from pyopnb.models import Loaded
 
 __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyopnb.common.messages import plural
-from pyopnb.diffs.run_stability import HEAD, StabilityRow
-from pyopnb.diffs.traces.optimizers import OptimizerDiff
+from pyopnb.common import plural
+from pyopnb.diffs import HEAD, OptimizerDiff, StabilityRow
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, paragraph, source
 from pyopnb.display.views import View, view

@@ -7,7 +7,7 @@ import numpy as np
 from pyopnb.display.array_look import ArrayLook
 from pyopnb.display.svg.colors import SPECIAL
 from pyopnb.display.svg.pool import pool, to_floats
-from pyopnb.traces.summary import Summary
+from pyopnb.traces import Summary
 
 __all__ = ["channel_axis", "looks_like_photographs", "photographs"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyopnb.common.messages import plural
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.profiles import ProfileDiff
+from pyopnb.common import Table, plural
+from pyopnb.diffs import ProfileDiff
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.views import View, view
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.traces.node_times import Profile
-from pyopnb.traces.spread import Spread, microseconds
+from pyopnb.engine import first_output
+from pyopnb.traces import Profile, Spread, microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]
 

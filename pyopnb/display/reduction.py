@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyopnb.common.messages import sanitize
-from pyopnb.diffs.reduction import Reduction
+from pyopnb.common import sanitize
+from pyopnb.diffs import Reduction
 from pyopnb.display.budget import graph_view
 from pyopnb.display.html import escape, note, paragraph
 from pyopnb.display.views import View, view

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pyopnb.common.file_writes import atomic_write, check_writable
-from pyopnb.common.messages import sanitize
+from pyopnb.common import atomic_write, check_writable, sanitize
 from pyopnb.display.html import document
 from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.views import View
-from pyopnb.engine.ops.arguments import describe, is_path
+from pyopnb.engine import describe, is_path
 from pyopnb.errors import InputError
 
 __all__ = ["write"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyopnb.common.messages import plural
-from pyopnb.diffs.node_sensitivity import Sensitivity
+from pyopnb.common import plural
+from pyopnb.diffs import Sensitivity
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph

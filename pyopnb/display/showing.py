@@ -10,13 +10,13 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pyopnb import display
-from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.common import hide_internal_frames, sanitize, suggest
 from pyopnb.display.save import write
 from pyopnb.display.views import View, view
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 
-__all__ = ["html", "plot", "save", "show"]
+__all__ = ["plot", "save", "show", "to_html"]
 
 # Each module registers its views when it is imported; none of them imports anything heavy.
 for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
@@ -90,7 +90,7 @@ def _unknown_option(thing: Any, option: str) -> InputError:
     return InputError(where, expected=expected, got=got, next=suggest(option, known))
 
 
-def html(thing: Any) -> str:
+def to_html(thing: Any) -> str:
     """Return the HTML of a `Displayable`."""
     return view(thing).body
 

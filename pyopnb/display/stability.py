@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyopnb.common.messages import plural
-from pyopnb.diffs.run_stability import HEAD, Stability
+from pyopnb.common import plural
+from pyopnb.diffs import HEAD, Stability
 from pyopnb.display.budget import table_within
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.views import View, view

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.diffs import Diff
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_diff import headline_html, part_picture
 from pyopnb.display.array_look import Limits
 from pyopnb.display.html import join
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
-from pyopnb.engine.ops.result import Result
-from pyopnb.traces.summary import summary_of
+from pyopnb.engine import Result
+from pyopnb.traces import summary_of
 
 __all__ = ["SteadyColors"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.batches.sweeping import Sweep
-from pyopnb.common.messages import sanitize, suggest
+from pyopnb.batches import Sweep
+from pyopnb.common import sanitize, suggest
 from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
@@ -18,9 +18,9 @@ from pyopnb.display.photographs import looks_like_photographs
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.views import View, charts_view, view
-from pyopnb.engine.ops.result import Result
+from pyopnb.engine import Result
 from pyopnb.errors import InputError
-from pyopnb.traces.summary import summary_of
+from pyopnb.traces import summary_of
 
 __all__ = ["view_sweep"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_look import ArrayLook, Limits, squeeze
 from pyopnb.display.array_sheets import chart_of
@@ -21,9 +21,9 @@ from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.views import View, view
-from pyopnb.engine.ops.result import Result
+from pyopnb.engine import Result
 from pyopnb.errors import InputError
-from pyopnb.traces.summary import Summary, summary_of
+from pyopnb.traces import Summary, summary_of
 
 __all__ = ["view_array", "view_arrays", "view_collection"]
 

@@ -8,17 +8,21 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.diffs.arrays.report import format_number, summarize
-from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.quantized import QuantizedTensor
-from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor
+from pyopnb.diffs import (
+    ComparedStep,
+    ComparedTensor,
+    QuantizedTensor,
+    TraceDiff,
+    format_number,
+    summarize,
+)
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
 from pyopnb.display.views import View, view
-from pyopnb.engine.models.nodes import is_constant
+from pyopnb.engine import is_constant
 from pyopnb.errors import ModelError
 
 __all__ = ["view_trace_diff"]

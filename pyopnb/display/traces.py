@@ -9,16 +9,14 @@ from typing import Any
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.common.text_table import Table
+from pyopnb.common import Table, plural, sanitize
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, note
 from pyopnb.display.views import View, view
-from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine import first_output
 from pyopnb.errors import InputError
-from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.times import Times
+from pyopnb.traces import Times, Trace
 
 __all__ = ["view_trace"]
 

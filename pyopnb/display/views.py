@@ -19,16 +19,14 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import sanitize
+from pyopnb.common import Displayable, sanitize
 from pyopnb.display.html import image, join, paragraph
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.engine.models.holders import held_model
-from pyopnb.engine.ops.coerce import foreign_array, is_foreign_array
+from pyopnb.engine import foreign_array, held_model, is_foreign_array
 from pyopnb.errors import InputError
 
 __all__ = ["Canvas", "View", "charts_view", "picture_html", "view"]

@@ -1,1 +1,5 @@
 """Models that compute gradients, by onnx-ad's reverse rules and the ops' own ``backward``."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

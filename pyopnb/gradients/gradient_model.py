@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.common.installed import require
-from pyopnb.common.messages import hide_internal_frames, sanitize, suggest_key
-from pyopnb.engine.models.external_data import with_data
-from pyopnb.engine.models.inline import inlined_functions
-from pyopnb.engine.models.io import ModelSource, to_model
-from pyopnb.engine.models.nodes import type_of_proto
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.feeds import check_feed, check_names
+from pyopnb.common import hide_internal_frames, require, sanitize, suggest_key
+from pyopnb.engine import (
+    ModelSource,
+    check_arguments,
+    check_feed,
+    check_names,
+    inlined_functions,
+    registry,
+    to_model,
+    type_of_proto,
+    with_data,
+)
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
-from pyopnb.models.edit.replace import open_for_edit
+from pyopnb.models import open_for_edit
 
 __all__ = ["grad"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.engine.models.nodes import bodies, nodes_in, type_of_proto, walk
+from pyopnb.engine import bodies, nodes_in, type_of_proto, walk
 from pyopnb.gradients.ranks import types_of
 
 __all__ = ["costly_constants", "reads_of"]

@@ -8,20 +8,22 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto, helper
 
-from pyopnb.engine.models.nodes import (
+from pyopnb.engine import (
+    ANY,
+    Op,
     Site,
+    TensorType,
     attribute_values,
     first_output,
+    fresh_name,
+    infer_types,
+    instantiate,
+    registry,
+    type_of,
     type_of_proto,
     type_proto,
     walk,
 )
-from pyopnb.engine.models.op_inference import infer_types
-from pyopnb.engine.ops.instantiate import instantiate
-from pyopnb.engine.ops.names import fresh_name
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import ANY, TensorType, type_of
 
 __all__ = ["make_inputs", "name_outputs", "types_of", "with_ranks"]
 

@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ad
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.nodes import nodes_in
+from pyopnb.common import sanitize
+from pyopnb.engine import is_external, nodes_in
 from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of

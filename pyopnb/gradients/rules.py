@@ -18,12 +18,19 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx_ad import UnsupportedOperator
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.nodes import bodies, first_output, full_name, type_of_proto, walk
-from pyopnb.engine.ops.names import canonical_domain, split_name
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    Op,
+    Schema,
+    bodies,
+    canonical_domain,
+    first_output,
+    full_name,
+    registry,
+    split_name,
+    type_of_proto,
+    walk,
+)
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.sizes import NamedSizes, SizedContext

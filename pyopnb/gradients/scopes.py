@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine.models.nodes import bodies, nodes_in
-from pyopnb.engine.ops.names import fresh_name
+from pyopnb.engine import bodies, fresh_name, nodes_in
 
 __all__ = ["distinguish"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import NodeProto, TypeProto
 
-from pyopnb.engine.models.nodes import type_of_proto
+from pyopnb.engine import type_of_proto
 
 __all__ = ["NamedSizes", "SizedContext"]
 

@@ -15,18 +15,30 @@ from itertools import repeat
 import numpy as np
 from onnx import ModelProto, TypeProto, helper
 
-from pyopnb.diffs.tolerances import is_float
-from pyopnb.engine.models.io import ModelSource, to_model
-from pyopnb.engine.models.nodes import nodes_in, type_of_proto
-from pyopnb.engine.ops.types import TensorType
-from pyopnb.engine.runtime.one_run import Runner, lone_runner
+from pyopnb.common import sanitize
+from pyopnb.diffs import is_float
+from pyopnb.engine import (
+    ModelSource,
+    Runner,
+    TensorType,
+    lone_runner,
+    nodes_in,
+    to_model,
+    type_of_proto,
+)
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
-from pyopnb.testing.subject import Draws
-from pyopnb.testing.verification import Arrays, KernelError, Trial
-from pyopnb.testing.verification.jitter import precision_of
-from pyopnb.testing.verification.rounding import Judge
-from pyopnb.testing.verification.slopes import GradientJudge, Point, WrongGradient
+from pyopnb.testing import (
+    Arrays,
+    Draws,
+    GradientJudge,
+    Judge,
+    KernelError,
+    Point,
+    Trial,
+    WrongGradient,
+    precision_of,
+)
 
 __all__ = ["verify_gradients"]
 

@@ -11,8 +11,8 @@ from types import CodeType
 
 from onnx import NodeProto
 
-from pyopnb.display.lowered_source import LoweredLine, LoweredSource
-from pyopnb.engine.ops.op import Version
+from pyopnb.display import LoweredLine, LoweredSource
+from pyopnb.engine import Version
 from pyopnb.lowering.refusal import Refusal, SourceLine
 
 __all__ = ["annotate"]

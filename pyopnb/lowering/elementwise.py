@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.models.ort_capabilities import compares_int64
+from pyopnb.engine import compares_int64
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,

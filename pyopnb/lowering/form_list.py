@@ -10,19 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames
-from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.registry import find_op, registry
-from pyopnb.engine.runtime.one_run import kernel_runner
+from pyopnb.common import hide_internal_frames
+from pyopnb.diffs import Diff, compared
+from pyopnb.engine import Op, Version, check_arguments, find_op, kernel_runner, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
-from pyopnb.testing.subject import OpExample, Subject, read_examples
-from pyopnb.testing.verification.trials import free_sizes_of
+from pyopnb.testing import OpExample, Subject, free_sizes_of, read_examples
 
 __all__ = ["forms"]
 

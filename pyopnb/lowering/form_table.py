@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import sanitize
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import escape, join, note, paragraph
-from pyopnb.display.lowered_source import LoweredSource, view_lowered_source
-from pyopnb.display.views import View, view
-from pyopnb.testing.subject import OpExample
+from pyopnb.common import Displayable, Table, sanitize
+from pyopnb.diffs import Diff
+from pyopnb.display import (
+    LoweredSource,
+    View,
+    escape,
+    join,
+    note,
+    paragraph,
+    view,
+    view_lowered_source,
+)
+from pyopnb.testing import OpExample
 
 __all__ = ["Form", "Forms", "view_forms"]
 

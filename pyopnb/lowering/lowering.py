@@ -8,15 +8,12 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.holders import held_model
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import find_op
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import Op, check_arguments, find_op, held_model
 from pyopnb.errors import InputError
 from pyopnb.lowering.models import lower_model
 from pyopnb.lowering.one_op import lower_op, remember
-from pyopnb.testing.subject import read_examples
+from pyopnb.testing import read_examples
 
 __all__ = ["lower"]
 

@@ -11,32 +11,31 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common.messages import level_of_user, sanitize
-from pyopnb.engine.models.build import type_outputs
-from pyopnb.engine.models.functions import function_key
-from pyopnb.engine.models.inline import inlined_functions
-from pyopnb.engine.models.io import to_model
-from pyopnb.engine.models.nodes import (
+from pyopnb.common import level_of_user, sanitize
+from pyopnb.engine import (
+    Op,
     Site,
     attribute_values,
     constant_value,
+    fresh_name,
+    function_key,
     imported_versions,
+    inlined_functions,
     linked_attributes,
+    registry,
+    to_model,
     type_of_proto,
+    type_outputs,
     walk,
 )
-from pyopnb.engine.ops.names import fresh_name
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
 from pyopnb.lowering.one_op import called_on, lower_op, remember
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
 from pyopnb.lowering.written_form import opset_of_forms
-from pyopnb.models.edit.replace import open_for_edit
-from pyopnb.models.types import Types
-from pyopnb.testing.subject import Draws, OpExample, Subject
-from pyopnb.traces.api import trace
+from pyopnb.models import Types, open_for_edit
+from pyopnb.testing import Draws, OpExample, Subject
+from pyopnb.traces import trace
 
 __all__ = ["lower_model"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import onnx.version_converter
 from onnx import ModelProto
 
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine.models.nodes import imported_versions, walk
-from pyopnb.engine.models.versions import changed_in
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.common import one_line, sanitize
+from pyopnb.engine import canonical_domain, changed_in, imported_versions, walk
 from pyopnb.errors import NotLowered
 
 __all__ = ["raise_opset"]

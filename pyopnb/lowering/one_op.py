@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.display.lowered_source import LoweredSource, remember_source
-from pyopnb.engine.models.ort_capabilities import newest_opset
-from pyopnb.engine.ops.op import Op
+from pyopnb.display import LoweredSource, remember_source
+from pyopnb.engine import Op, newest_opset
 from pyopnb.errors import InputError
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.trace_op import LoweredOp, ranks_of, same_attrs, trace_op, without_warnings
 from pyopnb.lowering.verify import tries_empty, verify
 from pyopnb.lowering.written_form import compares_finite, written_form
-from pyopnb.testing.subject import OpExample, Subject
+from pyopnb.testing import OpExample, Subject
 
 __all__ = ["called_on", "lower_op", "remember", "source_of"]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 
 __all__ = ["Refusal", "SourceLine", "current_line", "line_of", "noting", "refuse"]
 

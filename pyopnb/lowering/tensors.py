@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.models.ort_capabilities import operator_at
-from pyopnb.engine.models.ort_types import tensor_kind
-from pyopnb.engine.ops.dtypes import dtype as dtype_of
+from pyopnb.engine import dtype as dtype_of
+from pyopnb.engine import operator_at, tensor_kind
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.refusal import current_line, refuse
-from pyopnb.models.support.kernels import has_kernel
+from pyopnb.models import has_kernel
 
 __all__ = [
     "BOOL",

@@ -13,10 +13,8 @@ from onnx import FunctionProto, ModelProto
 
 import pyopnb.lowering.numpy
 import pyopnb.lowering.operators  # noqa: F401  # each rule registers its functions
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.nodes import attribute_values
-from pyopnb.engine.ops.schema import REQUIRED, same_value
-from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.common import sanitize
+from pyopnb.engine import REQUIRED, TensorType, attribute_values, same_value, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.graph import Graph
@@ -24,7 +22,7 @@ from pyopnb.lowering.namespace import lower_scipy, rebound
 from pyopnb.lowering.refusal import Refusal, SourceLine, line_of, noting
 from pyopnb.lowering.tensors import Dims, Tensor, cast, recording
 from pyopnb.lowering.tracing import Traced, tensor_of
-from pyopnb.testing.subject import OpExample, Subject
+from pyopnb.testing import OpExample, Subject
 
 __all__ = ["LoweredOp", "given_attrs", "ranks_of", "same_attrs", "trace_op", "without_warnings"]
 

@@ -8,16 +8,12 @@ from typing import Any, NoReturn
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine.models.nodes import nodes_in
-from pyopnb.engine.models.ort_capabilities import newest_ir_version, takes_empty
-from pyopnb.engine.ops.types import type_of
-from pyopnb.engine.runtime.one_run import kernel_runner
+from pyopnb.common import one_line, sanitize
+from pyopnb.engine import kernel_runner, newest_ir_version, nodes_in, takes_empty, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
-from pyopnb.testing.subject import OpExample, Subject
-from pyopnb.testing.verification import Arrays, Disagreement, KernelError, draw_trials
-from pyopnb.testing.verification import verify as compare
+from pyopnb.testing import Arrays, Disagreement, KernelError, OpExample, Subject, draw_trials
+from pyopnb.testing import verify as compare
 
 __all__ = ["called", "tries_empty", "verify"]
 

@@ -8,13 +8,11 @@ import numpy as np
 import onnx.parser
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine.models.nodes import imported_versions, walk
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.common import one_line, sanitize
+from pyopnb.engine import TensorType, imported_versions, registry, type_of, walk
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs
-from pyopnb.testing.subject import OpExample, Subject
+from pyopnb.testing import OpExample, Subject
 
 __all__ = ["FormInput", "compares_finite", "opset_of_forms", "written_form"]
 

@@ -7,10 +7,9 @@ import inspect
 import onnx
 from onnx import NodeProto
 
-from pyopnb.catalog.index import Entry, EntryRefusal, entries_named, find_entry, find_refusal
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.engine.models.nodes import full_name
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.catalog import Entry, EntryRefusal, entries_named, find_entry, find_refusal
+from pyopnb.common import plural, sanitize
+from pyopnb.engine import canonical_domain, full_name
 
 __all__ = ["misuse", "node_entry", "node_refusal"]
 

@@ -10,9 +10,7 @@ import sys
 import types
 from collections.abc import Sequence
 
-from pyopnb.engine.ops.definitions import Definition, collect_definitions
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
+from pyopnb.engine import Definition, Version, collect_definitions, registry
 
 __all__ = ["define_all", "exec_source"]
 

@@ -10,12 +10,8 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, sanitize, sanitize_source
-from pyopnb.engine.models.io import read_model, to_model
-from pyopnb.engine.models.nodes import summary
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Version
+from pyopnb.common import Displayable, hide_internal_frames, sanitize, sanitize_source
+from pyopnb.engine import Version, check_arguments, read_model, summary, to_model
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
 from pyopnb.models.op_metadata import KeptOp, read_ops

@@ -7,11 +7,8 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.common.file_writes import atomic_write, check_writable
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import atomic_write, check_writable, hide_internal_frames, sanitize
+from pyopnb.engine import Version, check_arguments, registry
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.models.exec_module import define_all, exec_source
 from pyopnb.models.op_source import source_closure

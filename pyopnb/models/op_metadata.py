@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.faults import OP_KEY
-from pyopnb.engine.ops.names import split_name
+from pyopnb.common import sanitize
+from pyopnb.engine import OP_KEY, split_name
 from pyopnb.errors import DefinitionError, ModelError
 
 __all__ = ["MAX_SOURCE", "KeptOp", "digest", "read_ops", "write_ops"]

@@ -27,14 +27,21 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.class_source import class_source, function_source, is_importable
-from pyopnb.engine.ops.definitions import pyop
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.op_run import written_class
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.running_text import functions_of, is_text_of, stale_name, texts_of
-from pyopnb.engine.ops.schema import same_value
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    Version,
+    class_source,
+    function_source,
+    functions_of,
+    is_importable,
+    is_text_of,
+    pyop,
+    registry,
+    same_value,
+    stale_name,
+    texts_of,
+    written_class,
+)
 from pyopnb.errors import DefinitionError
 
 __all__ = ["free_names", "source_closure"]

@@ -12,15 +12,23 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common.file_writes import atomic_write, check_writable
-from pyopnb.common.messages import hide_internal_frames
-from pyopnb.engine.models.external_data import entries, is_external, original, read_data, taken_in
-from pyopnb.engine.models.io import FOLDER, ModelSource, read_model
-from pyopnb.engine.models.nodes import attribute_values, walk
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import atomic_write, check_writable, hide_internal_frames
+from pyopnb.engine import (
+    FOLDER,
+    ModelSource,
+    Op,
+    attribute_values,
+    check_arguments,
+    entries,
+    is_external,
+    original,
+    read_data,
+    read_model,
+    registry,
+    taken_in,
+    tensors,
+    walk,
+)
 from pyopnb.errors import ModelError
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.models.op_source import source_closure

@@ -11,13 +11,19 @@ from collections.abc import Iterable
 
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, ValueInfoProto, helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.functions import expansion
-from pyopnb.engine.models.index import GraphIndex, sort_nodes
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import Site, named_bodies, type_of_proto
-from pyopnb.engine.models.op_inference import infer_types
-from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    ANY,
+    GraphIndex,
+    Site,
+    TensorType,
+    expansion,
+    infer_types,
+    named_bodies,
+    sort_nodes,
+    type_of_proto,
+    without_weights,
+)
 
 __all__ = ["Types"]
 

@@ -1,1 +1,5 @@
 """Magics and live outputs for IPython. No other room imports it."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

@@ -12,9 +12,8 @@ from typing import NoReturn
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.names import DEFAULT_DOMAIN, check_opset, split_name
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import sanitize
+from pyopnb.engine import DEFAULT_DOMAIN, check_opset, registry, split_name
 from pyopnb.errors import PyopError
 from pyopnb.notebook.expressions import check_expressions
 

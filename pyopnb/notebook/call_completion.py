@@ -13,8 +13,7 @@ import onnx
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb.engine.ops.registry import Registry, registry
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Registry, Session, registry
 from pyopnb.notebook.commands import user_namespace
 
 __all__ = ["attrs_of", "complete_call", "onnx_ops"]

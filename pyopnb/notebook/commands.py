@@ -12,9 +12,8 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
-from pyopnb.common.messages import closest, sanitize, sanitize_source
-from pyopnb.engine.ops.op import Version, find_version
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import closest, sanitize, sanitize_source
+from pyopnb.engine import Version, find_version, registry
 from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, check_expressions
@@ -135,7 +134,7 @@ def _find_version(op: str, number: int | None) -> Version:
 
 
 def _diff(shell: Any, args: Namespace) -> object:
-    from pyopnb.diffs.api import diff
+    from pyopnb.diffs import diff
 
     versions = registry.history(args.OP)
     if args.A is None and len(versions) < 2:
@@ -151,14 +150,14 @@ def _diff(shell: Any, args: Namespace) -> object:
 
 def _check(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.testing.readiness import check
+    from pyopnb.testing import check
 
     return _on_examples("check", check, shell, args)
 
 
 def _forms(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.lowering.form_list import forms
+    from pyopnb.lowering import forms
 
     return _on_examples("forms", forms, shell, args)
 
@@ -178,8 +177,8 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
 
 
 def _missing(shell: Any, args: Namespace) -> object:
-    from pyopnb.models.support.missing import missing
-    from pyopnb.onnx_reference.skeletons import skeleton
+    from pyopnb.models import missing
+    from pyopnb.onnx_reference import skeleton
 
     model = find_model(args.MODEL)
     table = missing(model)
@@ -201,7 +200,7 @@ def _missing(shell: Any, args: Namespace) -> object:
 
 
 def _skeleton(shell: Any, args: Namespace) -> object:
-    from pyopnb.onnx_reference.skeletons import skeleton
+    from pyopnb.onnx_reference import skeleton
 
     # Jupyter puts it into a cell below, IPython at the next prompt.
     shell.set_next_input(str(skeleton(find_model(args.MODEL), args.NODE)))
@@ -209,14 +208,14 @@ def _skeleton(shell: Any, args: Namespace) -> object:
 
 
 def _catalog(shell: Any, args: Namespace) -> object:
-    from pyopnb.catalog.listing import search
+    from pyopnb.catalog import search
 
     return search(" ".join(args.TEXT))
 
 
 def _load(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
-    from pyopnb.models.module_files import load_module
+    from pyopnb.models import load_module
 
     for version in load_module(args.FILE):
         print(repr(version))
@@ -233,7 +232,7 @@ def _load(shell: Any, args: Namespace) -> object:
 
 
 def _save(shell: Any, args: Namespace) -> object:
-    from pyopnb.models.module_files import save_module
+    from pyopnb.models import save_module
 
     for version in save_module(args.FILE, *args.OP, overwrite=args.overwrite):
         print(f"{sanitize(args.FILE)}: {version!r}")

@@ -17,10 +17,7 @@ from IPython.core.completer import (
 )
 from onnx import ModelProto
 
-from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.models.nodes import first_output, walk
-from pyopnb.engine.ops.names import DEFAULT_DOMAIN
-from pyopnb.engine.ops.registry import registry
+from pyopnb.engine import DEFAULT_DOMAIN, as_proto, first_output, registry, walk
 from pyopnb.errors import PyopError
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.call_completion import complete_call

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
-from pyopnb.compile.cpp import cpp_class
-from pyopnb.engine.ops.registry import registry
+from pyopnb.compile import cpp_class
+from pyopnb.engine import registry
 from pyopnb.notebook.arguments import (
     CPPOP,
     full_op_name,

@@ -6,8 +6,8 @@ import ast
 import linecache
 from typing import Any
 
-from pyopnb.common.messages import closest, sanitize
-from pyopnb.engine.ops.op import Version
+from pyopnb.common import closest, sanitize
+from pyopnb.engine import Version
 from pyopnb.errors import InputError
 
 __all__ = ["bind", "check_expressions", "evaluate", "try_op"]
@@ -84,7 +84,7 @@ def bind(
 def try_op(version: Version, text: str, namespace: dict[str, Any]) -> Any:
     """Call an op in ONNX Runtime with the values of expressions, as `pyopnb.call` does."""
     __tracebackhide__ = True
-    from pyopnb.engine.runtime.call import call
+    from pyopnb.engine import call
 
     inputs, attrs = bind(version, text, namespace)
     return call(version.op, *inputs, **attrs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.common.progress import set_bar, set_panel
-from pyopnb.display.netron_page.view import TARGET, clicked
+from pyopnb.common import set_bar, set_panel
+from pyopnb.display import TARGET, clicked
 from pyopnb.notebook import rebuilt, tracebacks
 from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
@@ -49,7 +49,7 @@ def load(shell: Any) -> None:
 
 
 def _function_html(function: object) -> str:
-    from pyopnb.display.showing import show
+    from pyopnb.display import show
 
     return show(function).body
 

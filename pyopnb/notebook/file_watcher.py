@@ -12,8 +12,7 @@ import threading
 import traceback
 from typing import Any
 
-from pyopnb.common.locks import locked
-from pyopnb.common.messages import sanitize
+from pyopnb.common import locked, sanitize
 from pyopnb.errors import PyopError
 from pyopnb.notebook.listeners import ShellListener
 
@@ -100,7 +99,7 @@ def _state(file: str) -> tuple[int, ...] | None:
 
 
 def _reload(file: str) -> None:
-    from pyopnb.models.module_files import load_module
+    from pyopnb.models import load_module
 
     try:
         for version in load_module(file):

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
-from pyopnb.engine.models.nodes import summary
-from pyopnb.models.text_form.parse import parse
+from pyopnb.engine import summary
+from pyopnb.models import parse
 from pyopnb.notebook.arguments import ONNX, parse_onnx_line, usage_error
 from pyopnb.notebook.tracebacks import one_line_errors
 
@@ -40,7 +40,7 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
         )
     cast(Any, self.shell).push({args.name: model})
     if not args.quiet:
-        from pyopnb.models.support.missing import missing
+        from pyopnb.models import missing
 
         print(f"{args.name}: {summary(model)}")
         # This is where a typo in an op's name is noticed first.

@@ -16,14 +16,19 @@ import textwrap
 from types import CodeType, FunctionType
 from typing import Any
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.class_source import class_source
-from pyopnb.engine.ops.names import split_name
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.op_run import written_class
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.running_text import functions_of, module_text, same_code, texts_of
-from pyopnb.engine.ops.schema import same_value
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    Version,
+    class_source,
+    functions_of,
+    module_text,
+    registry,
+    same_code,
+    same_value,
+    split_name,
+    texts_of,
+    written_class,
+)
 from pyopnb.errors import PyopError
 
 __all__ = ["PatchedOps"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyopnb.common.progress import Panel, Progress, Throttled, progress_text, text_bar
+from pyopnb.common import Panel, Progress, Throttled, progress_text, text_bar
 
 __all__ = ["progress_bar", "progress_panel"]
 

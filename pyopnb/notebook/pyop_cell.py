@@ -22,12 +22,16 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
-from pyopnb.engine.models.ort_capabilities import has_op
-from pyopnb.engine.ops.names import split_name
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.op_run import as_op, is_op_run, written_class
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.signature import schema_of
+from pyopnb.engine import (
+    Version,
+    as_op,
+    has_op,
+    is_op_run,
+    registry,
+    schema_of,
+    split_name,
+    written_class,
+)
 from pyopnb.errors import DefinitionError
 from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op

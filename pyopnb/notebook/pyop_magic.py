@@ -5,8 +5,8 @@ from __future__ import annotations
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from pyopnb.display.showing import show
-from pyopnb.engine.ops.registry import registry
+from pyopnb.display import show
+from pyopnb.engine import registry
 from pyopnb.notebook.arguments import PYOP, parse_pyop_line
 from pyopnb.notebook.commands import COMMANDS, parse_command
 from pyopnb.notebook.pyop_cell import run_cell

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pyopnb.common.text_table import Table
-from pyopnb.engine.ops.op import Version
+from pyopnb.common import Table
+from pyopnb.engine import Version
 
 __all__ = ["history_table"]
 

@@ -6,7 +6,7 @@ import re
 
 import onnx
 
-from pyopnb.engine.ops.registry import registry
+from pyopnb.engine import registry
 from pyopnb.notebook.call_completion import attrs_of, onnx_ops
 
 __all__ = ["complete_text"]

@@ -1,1 +1,5 @@
 """The ONNX reference implementation as a stand-in for operators that the runtime lacks."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

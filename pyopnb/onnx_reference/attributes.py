@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, helper
 
-from pyopnb.common.messages import closest, sanitize
-from pyopnb.engine.models.nodes import attribute_of
-from pyopnb.engine.models.onnx_schemas import find_schema
+from pyopnb.common import closest, sanitize
+from pyopnb.engine import attribute_of, find_schema
 from pyopnb.errors import ModelError
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from pyopnb.catalog.index import Entry, entries, entries_named, find_entry
-from pyopnb.engine.ops.class_source import class_source
-from pyopnb.engine.ops.names import canonical_domain, split_name
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
-from pyopnb.models.catalog_names import node_entry
+from pyopnb.catalog import Entry, entries, entries_named, find_entry
+from pyopnb.engine import Op, canonical_domain, class_source, registry, split_name
+from pyopnb.models import node_entry
 
 __all__ = [
     "CATALOG_DOMAIN",

@@ -15,23 +15,25 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.external_data import is_external, with_data
-from pyopnb.engine.models.index import sort_nodes
-from pyopnb.engine.models.inline import inlined_functions
-from pyopnb.engine.models.nodes import (
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    Kernel,
+    Op,
     Site,
+    add_note,
     bodies,
+    canonical_domain,
     imported_versions,
+    inlined_functions,
     is_constant,
+    is_external,
     nodes_in,
     path_of_function,
+    runtime_kernel,
+    sort_nodes,
+    tensors,
+    with_data,
 )
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.op import Op
 from pyopnb.errors import ModelError
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class

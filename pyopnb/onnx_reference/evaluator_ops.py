@@ -11,9 +11,7 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import registry
+from pyopnb.engine import Kernel, Op, registry, runtime_kernel
 
 __all__ = ["KernelMaker", "node_class", "reference_ops"]
 

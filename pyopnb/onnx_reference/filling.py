@@ -10,24 +10,41 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.filled_node import FilledNode
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.io import ModelSource, to_model
-from pyopnb.engine.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
-from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_version
-from pyopnb.engine.models.versions import changed_in, new_imports
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.names import canonical_domain, split_name
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    FilledNode,
+    GraphIndex,
+    ModelSource,
+    Site,
+    bodies,
+    canonical_domain,
+    changed_in,
+    check_arguments,
+    dtype,
+    full_name,
+    imported_versions,
+    new_imports,
+    newest_ir_version,
+    newest_version,
+    nodes_in,
+    registry,
+    split_name,
+    to_model,
+    walk,
+)
 from pyopnb.errors import Filled, ModelError
-from pyopnb.models.catalog_names import misuse, node_entry
-from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import Where, select_sites
-from pyopnb.models.support.missing import missing
-from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR
-from pyopnb.models.types import Types
+from pyopnb.models import (
+    MIXED,
+    WRONG_ATTR,
+    Types,
+    Where,
+    missing,
+    misuse,
+    node_entry,
+    open_for_edit,
+    put_ops,
+    select_sites,
+)
 from pyopnb.onnx_reference.catalog_ops import (
     define_catalog_op,
     is_catalog_domain,

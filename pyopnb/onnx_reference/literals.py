@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.ops.attr_kinds import annotation_of
-from pyopnb.engine.ops.names import fresh_name
+from pyopnb.engine import annotation_of, fresh_name
 
 __all__ = ["attr_hint", "identifier", "literal"]
 

@@ -16,21 +16,29 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
-from pyopnb.catalog.index import find_entry
-from pyopnb.common.locks import locked
-from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.faults import node_faults
-from pyopnb.engine.models.inline import inlined_functions
-from pyopnb.engine.models.nodes import Site, bodies, type_proto
-from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.op_inference import infer_types, inferred_type
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.arguments import check_arguments, describe
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.names import MAX_OUTPUTS, canonical_domain, split_name
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.catalog import find_entry
+from pyopnb.common import hide_internal_frames, locked, sanitize, suggest
+from pyopnb.engine import (
+    MAX_OUTPUTS,
+    Site,
+    TensorType,
+    Version,
+    bodies,
+    canonical_domain,
+    check_arguments,
+    describe,
+    dtype,
+    find_schema,
+    infer_types,
+    inferred_type,
+    inlined_functions,
+    is_external,
+    node_faults,
+    split_name,
+    tensors,
+    type_of,
+    type_proto,
+)
 from pyopnb.errors import InputError, ModelError
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.corrections.table import corrected_operators, correction_of

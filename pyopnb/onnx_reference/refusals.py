@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError
 
 __all__ = ["refuse_wrong"]

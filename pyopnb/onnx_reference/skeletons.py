@@ -17,18 +17,23 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.catalog.index import Entry
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.io import read_model
-from pyopnb.engine.models.nodes import Site, first_output, full_name, walk
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import DEFAULT_DOMAIN, split_name
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.catalog import Entry
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    ANY,
+    DEFAULT_DOMAIN,
+    Site,
+    TensorType,
+    check_arguments,
+    first_output,
+    full_name,
+    read_model,
+    registry,
+    split_name,
+    walk,
+)
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.models.catalog_names import node_entry
-from pyopnb.models.edit.select import select_sites
-from pyopnb.models.support.missing import MissingNode, missing
+from pyopnb.models import MissingNode, missing, node_entry, select_sites
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 
 __all__ = ["SkeletonCell", "skeleton"]

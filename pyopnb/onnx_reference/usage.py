@@ -9,16 +9,22 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import Site, attribute_values, imported_versions, path_of_function
-from pyopnb.engine.models.op_inference import inferred_type
-from pyopnb.engine.models.ort_types import tensor_kind
-from pyopnb.engine.ops.dtypes import DTYPES
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    ANY,
+    DTYPES,
+    Site,
+    TensorType,
+    attribute_values,
+    canonical_domain,
+    imported_versions,
+    inferred_type,
+    path_of_function,
+    tensor_kind,
+    without_weights,
+)
 from pyopnb.errors import ModelError
-from pyopnb.models.types import Types
+from pyopnb.models import Types
 from pyopnb.onnx_reference.attributes import default_of
 from pyopnb.onnx_reference.literals import attr_hint, identifier, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.engine.runtime.callbacks import get_library_path
+from pyopnb.engine import get_library_path
 from pyopnb.ortx.definitions import (
     Opdef,
     PyCustomOpDef,

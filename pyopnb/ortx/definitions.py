@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.arguments import describe
-from pyopnb.engine.ops.attr_kinds import kind_of_class
-from pyopnb.engine.ops.class_source import function_source
-from pyopnb.engine.ops.definitions import define_op
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.schema import REQUIRED, Attr
-from pyopnb.engine.ops.types import ANY, TensorType
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    ANY,
+    REQUIRED,
+    Attr,
+    TensorType,
+    define_op,
+    describe,
+    dtype,
+    function_source,
+    kind_of_class,
+)
 from pyopnb.errors import DefinitionError, InputError, ResultError
 
 __all__ = [

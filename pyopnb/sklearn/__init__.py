@@ -8,35 +8,12 @@ of this package is first used.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyopnb.common.installed import import_at_first_use, require
-from pyopnb.engine.models.op_inference import without_schemas
+from pyopnb.common import open_door, require
+from pyopnb.engine import without_schemas
 
-if TYPE_CHECKING:
-    from skl2onnx import update_registered_converter
-
-    from pyopnb.sklearn.conversion import convert
-    from pyopnb.sklearn.fitted import FittedEstimator, RunsInPython, filled
-    from pyopnb.sklearn.inputs import feeds
-
-__all__ = [
-    "FittedEstimator",
-    "RunsInPython",
-    "convert",
-    "feeds",
-    "filled",
-    "update_registered_converter",
-]
-
-_HOMES = {
-    "FittedEstimator": "pyopnb.sklearn.fitted",
-    "RunsInPython": "pyopnb.sklearn.fitted",
-    "convert": "pyopnb.sklearn.conversion",
-    "feeds": "pyopnb.sklearn.inputs",
-    "filled": "pyopnb.sklearn.fitted",
-    "update_registered_converter": "skl2onnx",
-}
+_find_name, __dir__, __all__ = open_door(__name__, __file__)
 
 
 def _require() -> None:
@@ -45,13 +22,9 @@ def _require() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES and "skl2onnx" in sys.modules:
+    if name in __all__ and "skl2onnx" in sys.modules:
         _require()
-    elif name in _HOMES:
+    elif name in __all__:
         # It makes a class for each operator of onnx.defs, and splits their names at underscores.
         without_schemas(_require)
-    return import_at_first_use(__name__, name, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+    return _find_name(name)

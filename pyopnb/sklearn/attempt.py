@@ -12,13 +12,9 @@ import skl2onnx
 from onnx import ModelProto
 from sklearn.base import BaseEstimator, is_classifier
 
-from pyopnb.engine.models.build import model as build_model
-from pyopnb.engine.models.build import node as build_node
-from pyopnb.engine.models.nodes import walk
-from pyopnb.engine.models.ort_capabilities import newest_opset
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType, dtype, newest_opset, registry, walk
+from pyopnb.engine import model as build_model
+from pyopnb.engine import node as build_node
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.comparison import Comparison, shorten
 from pyopnb.sklearn.fitted import DOMAIN, define

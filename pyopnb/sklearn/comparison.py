@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.diffs.tolerances import TOLERANCES
-from pyopnb.engine.runtime.one_run import lone_runner
+from pyopnb.common import sanitize
+from pyopnb.diffs import TOLERANCES
+from pyopnb.engine import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
-from pyopnb.testing.verification import Trial, mild_trials, verify
-from pyopnb.testing.verification.values import largest
+from pyopnb.testing import Trial, largest, mild_trials, verify
 
 __all__ = ["Comparison", "shorten"]
 

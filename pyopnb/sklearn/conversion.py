@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from onnx import ModelProto
+from skl2onnx import update_registered_converter
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyopnb.common.messages import hide_internal_frames, level_of_user
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.common import hide_internal_frames, level_of_user
+from pyopnb.engine import check_arguments
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
@@ -25,7 +26,7 @@ from pyopnb.sklearn.inputs import feeds, first_rows, has_mixed_numbers
 from pyopnb.sklearn.missing_values import limit_thresholds
 from pyopnb.sklearn.samples import Sample, nested, outputs_of, plan, recorded
 
-__all__ = ["convert"]
+__all__ = ["convert", "update_registered_converter"]
 
 # Rows of X, on which a conversion is compared with scikit-learn.
 _ROWS = 256

@@ -13,13 +13,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common.locks import locked
-from pyopnb.common.messages import plural
-from pyopnb.common.text_table import Table
-from pyopnb.engine.models.nodes import walk
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import TensorType, tensor_type
+from pyopnb.common import Table, locked, plural
+from pyopnb.engine import TensorType, Version, registry, tensor_type, walk
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.samples import outputs_of

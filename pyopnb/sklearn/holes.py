@@ -12,8 +12,7 @@ from skl2onnx.common.data_types import DoubleTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType, dtype
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
 from pyopnb.sklearn.inputs import SKL2ONNX_TYPES

@@ -17,8 +17,8 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import dtype
 from pyopnb.errors import InputError, ModelError
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import Any
 
 import joblib
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops import pickling
+from pyopnb.common import sanitize
+from pyopnb.engine import pickling
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.models.op_metadata import MAX_SOURCE
+from pyopnb.models import MAX_SOURCE
 
 __all__ = ["digest", "dump", "load", "module_text"]
 

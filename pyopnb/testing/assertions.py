@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.common.messages import sanitize
-from pyopnb.diffs.api import diff
-from pyopnb.diffs.arrays.parts import VERDICTS
-from pyopnb.diffs.base import MAX_LINES
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.common import sanitize
+from pyopnb.diffs import MAX_LINES, VERDICTS, diff
+from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 
 __all__ = ["assert_close"]

@@ -10,14 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames, plural
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.tolerances import TOLERANCES, is_float
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.backward import checked_gradients
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import find_op
+from pyopnb.common import Table, hide_internal_frames, plural
+from pyopnb.diffs import TOLERANCES, is_float
+from pyopnb.engine import Op, check_arguments, checked_gradients, dtype, find_op
 from pyopnb.errors import DefinitionError
 from pyopnb.testing.central import central_differences, move_element, step_sizes
 from pyopnb.testing.sampling import moved_places

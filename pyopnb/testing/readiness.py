@@ -10,11 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames
-from pyopnb.common.text_table import Table
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import find_op
+from pyopnb.common import Table, hide_internal_frames
+from pyopnb.engine import Op, check_arguments, find_op
 from pyopnb.testing.gradients import GradientReport, check_gradients
 from pyopnb.testing.subject import Subject, read_examples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception

@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.diffs.tolerances import is_float
-from pyopnb.engine.models.build import model, node
-from pyopnb.engine.models.nodes import attribute_values, set_attribute
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.instantiate import instantiate
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.returns import Output
-from pyopnb.engine.ops.types import TensorType, type_of
-from pyopnb.engine.runtime.kernel import promised_outputs
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import sanitize
+from pyopnb.diffs import is_float
+from pyopnb.engine import (
+    Op,
+    Output,
+    Session,
+    TensorType,
+    attribute_values,
+    dtype,
+    instantiate,
+    model,
+    node,
+    promised_outputs,
+    set_attribute,
+    type_of,
+)
 from pyopnb.errors import InputError, ResultError
 from pyopnb.testing.verification.trials import resize
 from pyopnb.testing.verification.values import Arrays

@@ -17,15 +17,11 @@ import numpy as np
 import onnx.defs
 from onnx import ModelProto
 
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.diffs.arrays.mismatch import mismatch
-from pyopnb.diffs.arrays.ulp import rounding_error
-from pyopnb.diffs.tolerances import is_float
-from pyopnb.engine.models.build import model
-from pyopnb.engine.ops.types import TensorType, type_of
-from pyopnb.engine.runtime.one_run import run_kernels
+from pyopnb.common import plural, sanitize
+from pyopnb.diffs import is_float, mismatch, rounding_error
+from pyopnb.engine import TensorType, model, run_kernels, type_of
 from pyopnb.errors import PyopError, ResultError
-from pyopnb.onnx_reference.evaluator import Evaluator
+from pyopnb.onnx_reference import Evaluator
 from pyopnb.testing.subject import OpExample, Subject, format_types
 from pyopnb.testing.verification.trials import free_sizes_of, other_sizes
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common.messages import hide_internal_frames, level_of_user
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.common import hide_internal_frames, level_of_user
+from pyopnb.engine import check_arguments
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.torch.example import Example, enlarged, example_of, widened
 from pyopnb.torch.exporter import Conversion, convert

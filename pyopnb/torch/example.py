@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from pyopnb.common.messages import closest, plural, sanitize
+from pyopnb.common import closest, plural, sanitize
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls

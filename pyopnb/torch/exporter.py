@@ -12,10 +12,8 @@ import onnx_ir
 import torch
 from onnx import ModelProto
 
-from pyopnb.common.messages import closest, plural, sanitize
-from pyopnb.engine.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.engine.ops.names import fresh_name, split_name
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import closest, plural, sanitize
+from pyopnb.engine import fresh_name, has_op, newest_ir_version, registry, split_name
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows

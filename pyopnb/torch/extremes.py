@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.runtime.session.session import Session
-from pyopnb.testing.verification import KernelError, Trial, verify
-from pyopnb.testing.verification.jitter import precision_of
+from pyopnb.common import sanitize
+from pyopnb.engine import Session
+from pyopnb.testing import KernelError, Trial, precision_of, verify
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import Call, Unwritable, as_list, decode, encode
 from pyopnb.torch.example import example_of

@@ -14,17 +14,24 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from pyopnb.common.locks import locked
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.build import node
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.instantiate import instantiate
-from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.output_types import promised_types, resolve_type
-from pyopnb.engine.ops.registry import find_op
-from pyopnb.engine.ops.schema import REQUIRED, Attr
-from pyopnb.engine.ops.types import ANY, Dim, TensorType
+from pyopnb.common import hide_internal_frames, locked, sanitize
+from pyopnb.engine import (
+    ANY,
+    REQUIRED,
+    Attr,
+    Dim,
+    Kernel,
+    Op,
+    TensorType,
+    Version,
+    dtype,
+    find_op,
+    instantiate,
+    node,
+    promised_types,
+    resolve_type,
+    runtime_kernel,
+)
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import as_returned, register_op

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.torch.calls import Unwritable, as_list, encode, target_name
 from pyopnb.torch.program import calls_in, where_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.torch.calls import Unwritable, encode
 from pyopnb.torch.holes import Hole, hole_of
 from pyopnb.torch.program import calls_in

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError
-from pyopnb.testing.verification import mild_trials
+from pyopnb.testing import mild_trials
 from pyopnb.torch.example import Example, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
 from pyopnb.torch.part_ops import (

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree_unflatten
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.torch.calls import as_list, as_returned, register_op
 from pyopnb.torch.foreign import CheckedSizes

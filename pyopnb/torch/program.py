@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten_with_path, tree_map, tree_structure
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.torch.calls import arguments_of
 from pyopnb.torch.example import Example, check_runs, first_line, line_of_error

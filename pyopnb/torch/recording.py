@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
-from pyopnb.common.messages import hide_internal_frames, one_line, sanitize
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import hide_internal_frames, one_line, sanitize
+from pyopnb.engine import Version, registry
 from pyopnb.errors import ModelError
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, example_of
@@ -24,7 +23,7 @@ from pyopnb.torch.reports import metadata_of
 from pyopnb.torch.source import line_of, submodule_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.traces import Trace
 
 __all__ = ["Recorder", "trace"]
 

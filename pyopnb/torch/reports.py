@@ -7,10 +7,9 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from pyopnb.common.messages import hide_internal_frames, plural
-from pyopnb.common.text_table import Table
-from pyopnb.engine.models.nodes import nodes_in
-from pyopnb.onnx_reference.skeletons import skeleton
+from pyopnb.common import Table, hide_internal_frames, plural
+from pyopnb.engine import nodes_in
+from pyopnb.onnx_reference import skeleton
 from pyopnb.torch.calls import op_name
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.sizes import FixedSize

@@ -18,7 +18,7 @@ import torch
 from onnx import ModelProto
 from torch.utils._pytree import tree_is_leaf, tree_leaves
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.torch.source import line_in
 
 __all__ = [

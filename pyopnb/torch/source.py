@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.common.messages import one_line, sanitize
+from pyopnb.common import one_line, sanitize
 
 __all__ = ["line_in", "line_of", "path_of", "submodule_of"]
 

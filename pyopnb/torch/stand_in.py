@@ -7,10 +7,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.engine.ops.names import split_name
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import ANY
+from pyopnb.engine import ANY, Version, registry, split_name
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import DTYPES, as_list, decode, op_name, target_name

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from onnx import ModelProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.errors import ModelError
 from pyopnb.torch.example import Example
 from pyopnb.torch.exporter import Conversion, export_program

@@ -15,9 +15,9 @@ from onnxruntime import SessionOptions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Session
 from pyopnb.errors import ModelError
-from pyopnb.testing.verification import Arrays, KernelError, Trial, mild_trials, verify
+from pyopnb.testing import Arrays, KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, check_runs, is_tensor_or_number, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes

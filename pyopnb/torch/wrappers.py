@@ -15,8 +15,7 @@ import torch
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
-from pyopnb.engine.ops.dtypes import DTYPES
-from pyopnb.engine.ops.names import split_name
+from pyopnb.engine import DTYPES, split_name
 from pyopnb.torch.calls import (
     COMPLEX,
     DYNAMIC,

@@ -6,14 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import ModelSource, read_model
-from pyopnb.engine.ops.arguments import check_arguments, describe
-from pyopnb.engine.runtime.one_run import session_for_run
-from pyopnb.engine.runtime.options import check_providers
-from pyopnb.engine.runtime.plan import is_op
-from pyopnb.engine.runtime.session.state import feeds_by_name
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    ModelSource,
+    check_arguments,
+    check_providers,
+    describe,
+    feeds_by_name,
+    inline_ops,
+    is_op,
+    read_model,
+    session_for_run,
+)
 from pyopnb.errors import InputError
 from pyopnb.traces.elsewhere import trace_elsewhere
 from pyopnb.traces.environments import is_other_runtime

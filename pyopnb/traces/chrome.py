@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import onnxruntime
 
-from pyopnb.common.file_writes import atomic_write, check_writable
-from pyopnb.engine.runtime.plan import ClockedCall
+from pyopnb.common import atomic_write, check_writable
+from pyopnb.engine import ClockedCall
 
 __all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]
 

@@ -7,10 +7,8 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.io import ModelSource, to_model
-from pyopnb.engine.models.onnx_schemas import is_onnx_domain
-from pyopnb.onnx_reference.evaluator import Evaluator
+from pyopnb.engine import ModelSource, is_onnx_domain, take_in_all, to_model
+from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces.reference import like_onnxruntime
 
 __all__ = ["constants_behind"]

@@ -20,18 +20,22 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TypeProto
 
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import ModelSource, to_model, without_weights
-from pyopnb.engine.models.nodes import type_of_proto, walk
-from pyopnb.engine.models.versions import changed_in
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.plan import is_op
+from pyopnb.common import one_line, sanitize
+from pyopnb.engine import (
+    ModelSource,
+    canonical_domain,
+    changed_in,
+    inline_ops,
+    is_op,
+    registry,
+    take_in_all,
+    to_model,
+    type_of_proto,
+    walk,
+    without_weights,
+)
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.module_files import save_module
-from pyopnb.models.types import Types
+from pyopnb.models import Types, save_module
 from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers

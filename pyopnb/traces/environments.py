@@ -17,10 +17,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pyopnb.common.caches import cache_folder
-from pyopnb.common.messages import closest, sanitize
-from pyopnb.common.progress import bar
-from pyopnb.engine.ops.arguments import describe
+from pyopnb.common import bar, cache_folder, closest, sanitize
+from pyopnb.engine import describe
 from pyopnb.errors import InputError
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]

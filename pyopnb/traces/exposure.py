@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 
 __all__ = ["Exposure", "exposure_of"]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from pyopnb.engine.models.external_data import with_data
+from pyopnb.engine import with_data
 
 __all__ = ["Initializers"]
 

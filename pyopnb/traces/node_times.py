@@ -11,11 +11,16 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import hide_internal_frames, plural, sanitize, suggest_key
-from pyopnb.common.named_items import NamedItems
-from pyopnb.common.text_table import Table
-from pyopnb.engine.ops.arguments import check_arguments, describe, is_path
+from pyopnb.common import (
+    Displayable,
+    NamedItems,
+    Table,
+    hide_internal_frames,
+    plural,
+    sanitize,
+    suggest_key,
+)
+from pyopnb.engine import check_arguments, describe, is_path
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds

@@ -14,7 +14,7 @@ from typing import Any
 import onnxruntime
 from onnx import GraphProto
 
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Session
 from pyopnb.traces.shadow_session import executed_graph
 
 __all__ = ["OptimizedRun", "run_optimized", "session_at"]

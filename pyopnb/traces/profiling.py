@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
-from pyopnb.common.messages import hide_internal_frames, plural
-from pyopnb.common.progress import advance, tracking
-from pyopnb.engine.models.io import ModelSource
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.ops.arguments import check_arguments, describe
-from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.runtime.plan import ClockedCall, Plan
-from pyopnb.engine.runtime.session.session import Session
-from pyopnb.engine.runtime.session.state import SessionState
+from pyopnb.common import advance, hide_internal_frames, plural, tracking
+from pyopnb.engine import (
+    ClockedCall,
+    ModelSource,
+    Plan,
+    Session,
+    SessionState,
+    add_note,
+    check_arguments,
+    describe,
+    first_output,
+)
 from pyopnb.errors import InputError
 from pyopnb.traces.chrome import RunLog, Span, clock_offset
 from pyopnb.traces.node_times import NodeProfile, Profile

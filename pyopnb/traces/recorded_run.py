@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import one_line, plural, sanitize, suggest_key
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.result import index_error
+from pyopnb.common import Displayable, one_line, plural, sanitize, suggest_key
+from pyopnb.engine import Version, add_note, index_error, is_external
 from pyopnb.errors import UnknownName
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers

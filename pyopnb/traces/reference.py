@@ -10,15 +10,24 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.io import ModelSource, to_model, without_weights
-from pyopnb.engine.models.nodes import type_of_proto
-from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import TensorType
-from pyopnb.engine.runtime.feeds import check_feed, check_names, check_sizes, shared_dims
-from pyopnb.onnx_reference.evaluator import Evaluator
+from pyopnb.engine import (
+    ModelSource,
+    Op,
+    TensorType,
+    Version,
+    check_feed,
+    check_names,
+    check_sizes,
+    kind_of,
+    registry,
+    shared_dims,
+    take_in_all,
+    to_model,
+    to_notation,
+    type_of_proto,
+    without_weights,
+)
+from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.recorded_run import Trace, attach_trace, how_failed
 from pyopnb.traces.select import match_names, named_tensors

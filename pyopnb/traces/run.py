@@ -12,16 +12,20 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common.messages import one_line, sanitize
-from pyopnb.engine.models.external_data import original
-from pyopnb.engine.models.io import ModelSource, read_model
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.runtime.exceptions import is_of_runtime
-from pyopnb.engine.runtime.ortvalues import from_ortvalue
-from pyopnb.engine.runtime.plan import Plan, PlannedNode
-from pyopnb.engine.runtime.session.config import CPU
-from pyopnb.engine.runtime.session.failed_run import name_node
-from pyopnb.engine.runtime.session.state import SessionState
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    CPU,
+    ModelSource,
+    Plan,
+    PlannedNode,
+    SessionState,
+    Version,
+    from_ortvalue,
+    is_of_runtime,
+    name_node,
+    original,
+    read_model,
+)
 from pyopnb.errors import InputError, ModelError, UnknownName
 from pyopnb.traces.constants import constants_behind
 from pyopnb.traces.exposure import exposure_of
@@ -354,8 +358,8 @@ def unserved_outputs(proto: ModelProto) -> set[str]:
     A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
     """
     # Almost no trace needs these.
-    from pyopnb.engine.models.versions import new_imports
-    from pyopnb.models.support.lacking import lacks
+    from pyopnb.engine import new_imports
+    from pyopnb.models import lacks
 
     new = list(new_imports(proto))
     found = lacks(proto, new, optimized=False)

@@ -9,11 +9,10 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common.messages import sanitize, suggest
-from pyopnb.engine.models.nodes import first_output, named_bodies
-from pyopnb.engine.ops.names import canonical_domain, fresh_name
+from pyopnb.common import sanitize, suggest
+from pyopnb.engine import canonical_domain, first_output, fresh_name, named_bodies
 from pyopnb.errors import InputError
-from pyopnb.models.types import Types
+from pyopnb.models import Types
 
 __all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
 

@@ -13,19 +13,26 @@ import onnx
 import onnxruntime
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import ModelSource, without_weights
-from pyopnb.engine.models.nodes import walk
-from pyopnb.engine.models.ort_capabilities import has_op
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.runtime.options import copied_options, lock_of, new_options, session_entry
-from pyopnb.engine.runtime.plan import is_op
-from pyopnb.engine.runtime.session.session import Session, derived_session
-from pyopnb.engine.runtime.session.state import SessionState
+from pyopnb.engine import (
+    ModelSource,
+    Session,
+    SessionState,
+    canonical_domain,
+    copied_options,
+    derived_session,
+    has_op,
+    inline_ops,
+    is_op,
+    lock_of,
+    new_options,
+    session_entry,
+    walk,
+    without_weights,
+)
 from pyopnb.errors import ModelError
 
 if TYPE_CHECKING:
-    from pyopnb.engine.runtime.session.build import Prepare
+    from pyopnb.engine import Prepare
 
 __all__ = [
     "can_save",

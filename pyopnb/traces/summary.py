@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.types import TensorType, type_of
+from pyopnb.common import sanitize
+from pyopnb.engine import TensorType, type_of
 
 __all__ = ["BINS", "Summary", "summary_of"]
 

@@ -9,12 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, NodeProto
 
-from pyopnb.engine.models.markers import NumberedNode
-from pyopnb.engine.models.nodes import Site
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.signature import schema_of
-from pyopnb.engine.ops.types import ANY
-from pyopnb.engine.runtime.plan import PlannedNode
+from pyopnb.engine import ANY, NumberedNode, Op, PlannedNode, Site, Version, schema_of
 from pyopnb.traces.select import NamedTensor
 from pyopnb.traces.summary import Summary, summary_of
 

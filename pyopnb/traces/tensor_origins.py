@@ -9,8 +9,8 @@ from itertools import product
 
 from onnx import GraphProto
 
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.models.disjoint_sets import DisjointSets
+from pyopnb.engine import GraphIndex
+from pyopnb.models import DisjointSets
 
 __all__ = ["Origin", "origins"]
 

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import bodies, first_output, nodes_in, walk
-from pyopnb.engine.ops.names import fresh_name
-from pyopnb.engine.runtime.plan import Clock, ClockedCall, Plan
+from pyopnb.engine import (
+    Clock,
+    ClockedCall,
+    Plan,
+    bodies,
+    first_output,
+    fresh_name,
+    nodes_in,
+    walk,
+    without_weights,
+)
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import origins
 from pyopnb.traces.times import Times, times_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
-from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine import first_output
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import Origin
 

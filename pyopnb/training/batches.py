@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto
 
-from pyopnb.common.messages import level_of_user, plural, sanitize
-from pyopnb.engine.models.nodes import type_of_proto
-from pyopnb.engine.ops.types import TensorType
-from pyopnb.engine.runtime.feeds import check_feed, check_names
+from pyopnb.common import level_of_user, plural, sanitize
+from pyopnb.engine import TensorType, check_feed, check_names, type_of_proto
 from pyopnb.errors import InputError
 from pyopnb.training.graphs import Loss
 

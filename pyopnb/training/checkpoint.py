@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyopnb.common.file_writes import atomic_write, check_writable, remove_abandoned
-from pyopnb.common.messages import sanitize
+from pyopnb.common import atomic_write, check_writable, remove_abandoned, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]

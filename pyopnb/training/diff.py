@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.base import DiffBase, fit_lines
+from pyopnb.diffs import Diff, DiffBase, fit_lines
 from pyopnb.training.record import TrainingRecord
 
 __all__ = ["TrainingDiff"]

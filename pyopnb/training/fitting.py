@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.io import read_model, to_model
-from pyopnb.engine.ops.arguments import check_arguments, describe, is_path
-from pyopnb.engine.ops.registry import find_op
-from pyopnb.engine.ops.types import TensorType
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    Session,
+    TensorType,
+    check_arguments,
+    describe,
+    find_op,
+    is_path,
+    read_model,
+    take_in_all,
+    to_model,
+)
 from pyopnb.errors import InputError
-from pyopnb.gradients.ranks import make_inputs
+from pyopnb.gradients import make_inputs
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_loss

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from pyopnb.common.messages import sanitize, suggest
-from pyopnb.engine.models.build import node
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.nodes import imported_versions, type_of_proto
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import ANY, TensorType, type_of
+from pyopnb.common import sanitize, suggest
+from pyopnb.engine import (
+    ANY,
+    GraphIndex,
+    TensorType,
+    imported_versions,
+    node,
+    registry,
+    type_of,
+    type_of_proto,
+)
 from pyopnb.errors import InputError, ModelError
-from pyopnb.gradients.gradient_model import grad
-from pyopnb.gradients.ranks import make_inputs
-from pyopnb.models.types import Types
+from pyopnb.gradients import grad, make_inputs
+from pyopnb.models import Types
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
 

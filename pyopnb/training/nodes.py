@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, helper, numpy_helper
 
-from pyopnb.engine.models.index import GraphIndex
+from pyopnb.engine import GraphIndex
 
 __all__ = ["Nodes"]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
-from pyopnb.common.messages import sanitize, suggest
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.common import sanitize, suggest
+from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 from pyopnb.training.nodes import Nodes
 

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.engine.runtime.options import new_options
-from pyopnb.engine.runtime.ortvalues import as_ortvalues
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Session, as_ortvalues, new_options
 
 __all__ = ["RecurrentSession"]
 

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common.messages import hide_internal_frames, plural, sanitize
-from pyopnb.common.progress import Panel, panel
-from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.base import Comparable
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import Panel, hide_internal_frames, panel, plural, sanitize
+from pyopnb.diffs import Comparable, compared
+from pyopnb.engine import GraphIndex, check_arguments, registry
 from pyopnb.errors import InputError, NotFinite, RunRefused
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.traces import Trace
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint
 from pyopnb.training.diff import TrainingDiff

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pyopnb.diffs.base import fit_lines
-from pyopnb.display.array_diff import headline_html
-from pyopnb.display.html import join, pre
-from pyopnb.display.svg.chart import Chart
-from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.views import View, charts_view, view
+from pyopnb.diffs import fit_lines
+from pyopnb.display import Chart, View, charts_view, headline_html, join, line_chart, pre, view
 from pyopnb.errors import InputError
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord

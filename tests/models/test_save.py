@@ -12,13 +12,8 @@ from onnx import TensorProto, numpy_helper
 
 import pyopnb
 from pyopnb import registry
-<<<<<<< ours
-from pyopnb.models import save
-from pyopnb.models.op_metadata import digest
-=======
-from pyopnb.engine.models.op_metadata import digest
 from pyopnb.models import saving
->>>>>>> theirs
+from pyopnb.models.op_metadata import digest
 
 WEIGHTS = np.arange(1000, dtype=np.float32)
 

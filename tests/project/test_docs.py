@@ -49,7 +49,7 @@ def is_unknown(name):
 def is_unknown_of_sklearn(parts):
     """Whether pyopnb.sklearn lacks a name: it is read and not imported, as skl2onnx is only where its own lane is."""
     file = ROOT / "pyopnb" / "sklearn" / f"{parts[0] if parts else '__init__'}.py"
-    text = (file if file.exists() else file.with_name("__init__.py")).read_text(encoding="utf-8")
+    text = (file if file.exists() else file.with_name("__init__.pyi")).read_text(encoding="utf-8")
     return any(re.search(rf"\b{part}\b", text) is None for part in parts[file.exists() :])
 
 

@@ -139,7 +139,7 @@ def test_run_trace_show_diff_and_missing(quiet):
 @pytest.fixture
 def older_runtime(monkeypatch):
     """A runtime that takes opset 12: the installed onnx always knows operators that changed since."""
-    for module in (versions, lacking, fill, refusal):
+    for module in (versions, lacking, filling, refusal):
         monkeypatch.setattr(module, "newest_version", lambda domain: None if domain else 12)
     monkeypatch.setattr(versions, "newest_opset", lambda: 12)
     monkeypatch.setattr(versions, "_TAKEN", {})

@@ -6,7 +6,7 @@ numbers. Tested against the ONNX Runtime GridSample, to 1e-3.
 
 from pyopnb.catalog.cores.onnx_text import item_of
 from pyopnb.catalog.mmdeploy.grid_sampler import grid_sampler as grid_sampler_of_mmdeploy
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("org.pytorch.aten::grid_sampler", "org.pytorch.aten::grid_sampler_2d")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.activations import activate
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::FusedMatMulActivation",)
 

@@ -7,7 +7,7 @@ refused. Tested against a loop by its definition, to 1e-4.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::GatedRelativePositionBias",)
 

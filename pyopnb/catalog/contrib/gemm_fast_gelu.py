@@ -8,7 +8,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.activations import fast_gelu
 from pyopnb.catalog.cores.onnx_text import dtype_number
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::GemmFastGelu",)
 

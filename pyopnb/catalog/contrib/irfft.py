@@ -9,7 +9,7 @@ Differs: the last axis of a signal is taken to be even. Tested against the NumPy
 import numpy as np
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::Irfft",)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.convolution import convolve, pads_of
 from pyopnb.catalog.cores.onnx_text import dtype_number, ints
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::NhwcConv",)
 

@@ -12,7 +12,7 @@ import numpy as np
 from pyopnb.catalog.cores.activations import activate
 from pyopnb.catalog.cores.convolution import convolve, pads_of
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::NhwcFusedConv",)
 

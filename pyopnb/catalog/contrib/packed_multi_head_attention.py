@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.attention import attend_packed, split_heads
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::PackedMultiHeadAttention",)
 

@@ -6,7 +6,7 @@ version 1. Tested against its formula in NumPy, exactly.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::QLinearReduceMean",)
 

@@ -6,7 +6,7 @@ Defined in microsoft/onnxruntime v1.32.0, onnxruntime/core/graph/contrib_ops/ber
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::RemovePadding",)
 

@@ -8,7 +8,7 @@ the NumPy numpy.fft, to 1e-5 (float32).
 import numpy as np
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::Rfft",)
 

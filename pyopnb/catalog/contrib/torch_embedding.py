@@ -7,7 +7,7 @@ indexing, exactly.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::TorchEmbedding",)
 

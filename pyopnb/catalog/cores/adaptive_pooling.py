@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import LOWEST, dtype_number, ints, value_of, wide
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["adaptive_maxima_form", "adaptive_means_form", "maxima_adaptively", "means_adaptively"]
 

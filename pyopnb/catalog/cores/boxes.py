@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = [
     "boxes_by_class",

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, wide
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["broadcast_type", "multiply_form", "multiply_pairs"]
 

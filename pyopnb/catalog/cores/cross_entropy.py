@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyopnb.engine.ops.dtypes import dtype as find_dtype
+from pyopnb.engine import dtype as find_dtype
 
 __all__ = ["IGNORED", "cross_entropy", "loss_gradient", "output_dtype"]
 

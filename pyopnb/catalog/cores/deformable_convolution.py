@@ -16,8 +16,7 @@ import numpy as np
 from onnx import helper
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine.ops.kernels import Kernel, runtime_kernel
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import Kernel, TensorType, runtime_kernel
 
 __all__ = ["deformable_convolution", "infer_deformed"]
 

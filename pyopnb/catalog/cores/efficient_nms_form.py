@@ -7,7 +7,7 @@ from typing import Any
 from pyopnb.catalog.cores.candidates import raw_threshold
 from pyopnb.catalog.cores.nms_form import best_rows_form, limit_over, suppression_form
 from pyopnb.catalog.cores.onnx_text import LOWEST, dtype_number, exact
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["efficient_nms_form"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, wide
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["MAX", "MEAN", "SUM", "embedding_bag_form"]
 

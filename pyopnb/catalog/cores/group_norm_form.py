@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, exact
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["group_norm_form", "instance_norm_form"]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, ints, item_of, value_of, wide
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["max_pool_form", "pool_maxima"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pyopnb.catalog.cores.precision import sigmoid, widen
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["find_activations", "infer_layer", "run_layer"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyopnb.catalog.cores.sampling import bilinear
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = ["image_of", "infer_regions", "pool_region"]
 

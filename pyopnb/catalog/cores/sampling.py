@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 __all__ = [
     "bicubic",

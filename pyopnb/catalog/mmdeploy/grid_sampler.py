@@ -12,7 +12,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number
 from pyopnb.catalog.cores.sampling import bicubic, bilinear, nearest, reflect, unnormalize
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("mmdeploy::grid_sampler", "mmcv::grid_sampler")
 

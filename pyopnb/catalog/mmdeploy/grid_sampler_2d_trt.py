@@ -7,7 +7,7 @@ range keeps digits in int8. Tested against the ONNX Runtime GridSample, to 1e-3.
 import numpy as np
 
 from pyopnb.catalog.mmdeploy import grid_sampler
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::GridSampler2DTRT", "::GridSampler2DTRT2")
 

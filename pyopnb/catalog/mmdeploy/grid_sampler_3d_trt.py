@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pyopnb.catalog.cores.sampling import reflect, unnormalize
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::GridSampler3DTRT", "::GridSampler3DTRT2")
 

@@ -11,7 +11,7 @@ from typing import Literal
 from onnx import helper
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, ints
-from pyopnb.engine.ops.kernels import runtime_kernel
+from pyopnb.engine import runtime_kernel
 
 NAMES = ("::AveragePool",)
 VERSIONS = (1,)

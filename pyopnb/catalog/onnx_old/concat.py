@@ -6,7 +6,7 @@ exactly.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::Concat",)
 VERSIONS = (1,)

@@ -9,7 +9,7 @@ CropAndResize of com.microsoft, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.crop_and_resize import crop_and_resize
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::CropAndResize",)
 

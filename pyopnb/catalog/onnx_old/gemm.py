@@ -7,7 +7,7 @@ Gemm of today, to 1e-5.
 import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::Gemm",)
 VERSIONS = (1, 6)

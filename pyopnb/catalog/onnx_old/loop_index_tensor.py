@@ -6,7 +6,7 @@ Tested against arrays that are known, exactly.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::LoopIndexTensor",)
 

@@ -7,7 +7,7 @@ against NumPy slices, exactly.
 
 import numpy as np
 
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::Split",)
 VERSIONS = (1,)

@@ -6,7 +6,7 @@ Defined in onnx/onnx v1.2.2, docs/Changelog.md, Tile-1. Tested against the NumPy
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import item_of
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::Tile",)
 VERSIONS = (1,)

@@ -6,7 +6,7 @@ GridSample, level by level, to 1e-4.
 """
 
 from pyopnb.catalog.cores.deformable_attention import attend
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("::MultiscaleDeformableAttnPlugin_TRT", "TRT::MultiscaleDeformableAttnPlugin_TRT")
 

@@ -8,7 +8,7 @@ the ONNX Runtime SoftmaxCrossEntropyLoss, to 1e-9 (float64).
 from typing import Literal
 
 from pyopnb.catalog.cores.cross_entropy import IGNORED, cross_entropy, output_dtype
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.engine import TensorType
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternal",)
 

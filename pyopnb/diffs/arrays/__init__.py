@@ -1,5 +1,5 @@
 """Differences between arrays, and between results and nested values made of them."""
 
-from pyopnb.common.messages import require_native
+from pyopnb.common import require_native
 
 require_native("pyopnb.diffs.arrays._stats")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.progress import tracking
+from pyopnb.common import tracking
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.parts import VERDICTS, Part

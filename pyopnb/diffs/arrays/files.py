@@ -11,8 +11,8 @@ from zipfile import ZipFile
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.io import format_advice, guess_format, similar_path
+from pyopnb.common import sanitize
+from pyopnb.engine import format_advice, guess_format, similar_path
 from pyopnb.errors import InputError
 
 __all__ = ["ENDINGS", "arrays_in"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyopnb.common import plural
 from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.report import format_index, verb
 from pyopnb.diffs.tolerances import Tolerances, relative_tolerance

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.diffs.arrays.parts import Part, PartPath, named, part_of
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.ops.coerce import foreign_array, is_foreign_array
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.ops.types import type_of
+from pyopnb.engine import Result, dtype, foreign_array, is_foreign_array, type_of
 from pyopnb.errors import InputError
 
 __all__ = ["parts"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 
 __all__ = ["FEW", "Pairs", "pairs_of"]
 

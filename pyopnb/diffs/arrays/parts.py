@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.diffs.arrays.stats import ArrayStats, array_stats, family, scale_of, verdict_counts
 from pyopnb.diffs.documents import from_plain, read_fields, to_plain
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine import dtype
 
 __all__ = ["VERDICTS", "Part", "PartPath", "largest_difference", "named", "part_of"]
 

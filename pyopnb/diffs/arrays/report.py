@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from pyopnb.common.messages import plural
+from pyopnb.common import plural
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.stats import ODD, ArrayStats, Axis, Place
 from pyopnb.diffs.base import MAX_LINES, fit_lines

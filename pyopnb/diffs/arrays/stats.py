@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.common.progress import advance
+from pyopnb.common import advance, sanitize
 from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.pairs import Pairs, pairs_of
 from pyopnb.diffs.arrays.tolerance import Frontier
 from pyopnb.diffs.arrays.ulp import smallest_normal, tabulate
-from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine import dtype
 
 __all__ = [
     "ODD",

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.onnx_schemas import default_attribute, find_schema
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.registry import registry
+from pyopnb.common import sanitize
+from pyopnb.engine import canonical_domain, default_attribute, find_schema, registry
 
 __all__ = ["Defaults", "attribute_key", "differing_attributes", "format_attribute"]
 

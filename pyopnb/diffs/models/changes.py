@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
@@ -15,9 +15,7 @@ from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.models.io import ModelSource
-from pyopnb.engine.models.nodes import full_name, path_of_body, type_of_proto, walk
-from pyopnb.engine.ops.types import ANY
+from pyopnb.engine import ANY, ModelSource, full_name, path_of_body, type_of_proto, walk
 from pyopnb.errors import InputError
 
 __all__ = ["GraphComparison", "find_changes"]

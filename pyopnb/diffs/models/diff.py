@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyopnb.common.messages import plural
+from pyopnb.common import plural
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.engine.models.io import open_readonly
+from pyopnb.engine import open_readonly
 
 __all__ = ["ModelDiff", "diff_models", "format_change"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyopnb.diffs.models.hashing import HashedGraph
 from pyopnb.diffs.models.match import Matching
-from pyopnb.models.disjoint_sets import DisjointSets
+from pyopnb.models import DisjointSets
 
 __all__ = ["Group", "group_unpaired"]
 

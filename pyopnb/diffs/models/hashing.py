@@ -18,10 +18,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
-from pyopnb.engine.models.external_data import entries, original, with_data
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.nodes import constant_value
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine import GraphIndex, canonical_domain, constant_value, entries, original, with_data
 
 __all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
 

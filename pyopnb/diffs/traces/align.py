@@ -25,10 +25,8 @@ from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances
 from pyopnb.diffs.traces.segments import Side, TraceGraph
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.nodes import full_name
-from pyopnb.engine.ops.types import type_of
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.engine import full_name, is_external, type_of
+from pyopnb.traces import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.common.progress import advance, tracking
+from pyopnb.common import advance, hide_internal_frames, sanitize, tracking
 from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
@@ -21,19 +20,25 @@ from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.engine.models.external_data import take_in_all
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import read_model, to_model
-from pyopnb.engine.ops.arguments import check_arguments, check_by_name
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.plan import is_op
+from pyopnb.engine import (
+    check_arguments,
+    check_by_name,
+    inline_ops,
+    is_op,
+    read_model,
+    registry,
+    take_in_all,
+    to_model,
+)
 from pyopnb.errors import InputError, ModelError
-from pyopnb.traces.elsewhere import other_python
-from pyopnb.traces.environments import is_other_runtime
-from pyopnb.traces.initializers import Initializers
-from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.reference import check_feeds
-from pyopnb.traces.run import unserved_outputs
+from pyopnb.traces import (
+    Initializers,
+    Trace,
+    check_feeds,
+    is_other_runtime,
+    other_python,
+    unserved_outputs,
+)
 
 __all__ = ["first_divergence"]
 

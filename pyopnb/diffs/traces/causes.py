@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes
@@ -16,8 +16,7 @@ from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
-from pyopnb.engine.models.nodes import full_name, named_bodies
-from pyopnb.engine.ops.op import Version
+from pyopnb.engine import Version, full_name, named_bodies
 
 __all__ = ["find_causes", "op_versions"]
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyopnb.common.messages import sanitize, suggest
-from pyopnb.common.progress import advance, tracking
+from pyopnb.common import advance, sanitize, suggest, tracking
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import EXPOSED, SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
@@ -26,9 +25,9 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.engine.models.nodes import full_name
+from pyopnb.engine import full_name
 from pyopnb.errors import InputError
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.traces import Trace
 
 __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 

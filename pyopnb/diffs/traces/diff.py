@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.common.named_items import NamedItems
+from pyopnb.common import NamedItems, plural, sanitize
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import (

@@ -8,11 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import SCALED, is_float
-from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine import dtype
 
 __all__ = ["SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
 

@@ -15,22 +15,27 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.common.progress import advance
+from pyopnb.common import advance, plural, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
-from pyopnb.engine.models.external_data import is_external, with_data
-from pyopnb.engine.models.nodes import full_name, nodes_in, type_proto
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.op import Op, Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import type_of
-from pyopnb.engine.runtime.one_run import run_each
-from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.engine import (
+    Op,
+    Version,
+    dtype,
+    full_name,
+    is_external,
+    nodes_in,
+    registry,
+    run_each,
+    tensors,
+    type_of,
+    type_proto,
+    with_data,
+)
+from pyopnb.onnx_reference import Evaluator
+from pyopnb.traces import Trace
 
 __all__ = ["Isolated", "Isolation", "Run", "as_made", "runner"]
 

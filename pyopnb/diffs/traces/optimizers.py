@@ -8,17 +8,11 @@ from typing import Any
 
 from onnx import GraphProto
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.common.progress import advance, tracking
+from pyopnb.common import Displayable, advance, plural, sanitize, tracking
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import read_model
-from pyopnb.engine.models.nodes import first_output
-from pyopnb.engine.runtime.plan import is_op
-from pyopnb.traces.optimized_run import OptimizedRun, run_optimized
-from pyopnb.traces.tensor_origins import origins
+from pyopnb.engine import first_output, inline_ops, is_op, read_model
+from pyopnb.traces import OptimizedRun, origins, run_optimized
 
 __all__ = ["OptimizerDiff", "find_optimizers"]
 

@@ -13,9 +13,8 @@ from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.engine.models.nodes import type_of_proto
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.models.types import Types
+from pyopnb.engine import dtype, type_of_proto
+from pyopnb.models import Types
 
 __all__ = ["precisions"]
 

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.nodes import constant_value, first_output, full_name, is_constant
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.common import sanitize
+from pyopnb.engine import GraphIndex, constant_value, first_output, full_name, is_constant
+from pyopnb.traces import Trace
 
 __all__ = ["Segment", "Side", "TraceGraph", "called"]
 

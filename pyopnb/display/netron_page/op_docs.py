@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.engine.models.nodes import imported_versions, walk
+from pyopnb.engine import imported_versions, walk
 
 __all__ = ["document_ops"]
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_attribute
 
-from pyopnb.common.messages import plural
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import first_output, walk
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.names import fresh_name
+from pyopnb.common import plural
+from pyopnb.engine import first_output, fresh_name, tensors, walk, without_weights
 
 __all__ = ["Trimmed", "trim"]
 

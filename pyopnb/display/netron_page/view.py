@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from onnx import NodeProto
 
-from pyopnb.common.messages import hide_internal_frames, plural, sanitize
-from pyopnb.diffs.models.diff import ModelDiff
-from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.common import hide_internal_frames, plural, sanitize
+from pyopnb.diffs import ModelDiff, TraceDiff
 from pyopnb.display.html import pack
 from pyopnb.display.models import view_model
 from pyopnb.display.netron_page.assets import OLDEST, UnusableNetron, read_assets
@@ -24,10 +23,9 @@ from pyopnb.display.showing import show
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.colors import text_color
 from pyopnb.display.views import Canvas, View
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine import Session, check_arguments
 from pyopnb.errors import InputError, PyopError
-from pyopnb.traces.recorded_run import Trace
+from pyopnb.traces import Trace
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 

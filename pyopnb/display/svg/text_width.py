@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import cache
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 
 __all__ = ["FONT", "fit", "text_width"]
 

@@ -1,6 +1,6 @@
 """ModelProtos as sessions need them: built, read, ordered and inferred."""
 
-from pyopnb.common.installed import require
+from pyopnb.common import require
 
 # Here, as this is the first room that `import pyopnb` enters.
 require("onnx", "1.19", "onnx")

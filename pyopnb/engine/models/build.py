@@ -20,7 +20,7 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
+from pyopnb.common import hide_internal_frames, sanitize
 from pyopnb.engine.models.faults import find_faults
 from pyopnb.engine.models.index import sort_nodes
 from pyopnb.engine.models.io import without_weights

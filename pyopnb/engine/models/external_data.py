@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.errors import ModelError

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from pyopnb.common.hand_downs import handed_down
-from pyopnb.common.messages import closest, plural, sanitize
+from pyopnb.common import closest, handed_down, plural, sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import Site, full_name, imported_versions, walk

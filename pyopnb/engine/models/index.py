@@ -30,7 +30,7 @@ from onnx import (
     TensorProto,
 )
 
-from pyopnb.common.messages import sanitize, suggest
+from pyopnb.common import sanitize, suggest
 from pyopnb.engine.models.nodes import (
     Site,
     first_output,

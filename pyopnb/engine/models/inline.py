@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.attribute_limits import check_attributes
 from pyopnb.engine.models.functions import check_functions, function_key
 from pyopnb.engine.models.nodes import nodes_of_functions, walk

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
-from pyopnb.common.messages import closest, sanitize
+from pyopnb.common import closest, sanitize
 from pyopnb.engine.models.external_data import (
     entries,
     find_data,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.names import check_names
 from pyopnb.engine.models.nodes import Site, add_imports, bodies, walk
 from pyopnb.engine.ops.types import TensorType

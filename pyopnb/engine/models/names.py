@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.tensors import is_repeated
 from pyopnb.errors import ModelError
 

@@ -26,7 +26,7 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.types import ANY, TensorType

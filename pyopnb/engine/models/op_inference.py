@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
-from pyopnb.common.locks import locked
+from pyopnb.common import locked
 from pyopnb.engine.models.attribute_limits import check_nodes
 from pyopnb.engine.models.functions import check_functions
 from pyopnb.engine.models.nodes import (

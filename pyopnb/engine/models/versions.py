@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.engine.models.nodes import Site, imported_versions, nodes_in, walk
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import (

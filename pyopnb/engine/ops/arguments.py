@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from pyopnb.common.messages import closest, sanitize
+from pyopnb.common import closest, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyopnb.common.messages import plural
+from pyopnb.common import plural
 from pyopnb.engine.ops.coerce import describe_value
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.returns import Output, describe_none, origin_of

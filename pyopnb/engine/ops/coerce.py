@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.ops.dtypes import DType
 from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError

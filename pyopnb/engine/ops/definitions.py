@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, overload
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.class_source import class_source
 from pyopnb.engine.ops.names import check_opset, split_name

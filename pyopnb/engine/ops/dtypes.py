@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.common.messages import closest, sanitize
+from pyopnb.common import closest, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["BY_RUNTIME", "DTYPES", "DType", "dtype", "is_element"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import NodeProto
 
-from pyopnb.common.hand_downs import handed_down
+from pyopnb.common import handed_down
 from pyopnb.engine.ops.op import Op
 
 __all__ = ["Kernel", "runtime_kernel"]

@@ -6,8 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.messages import sanitize
+from pyopnb.common import Displayable, sanitize
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.errors import UnknownName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyopnb.common.messages import plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType, tensor_type

@@ -21,7 +21,7 @@ import uuid
 import weakref
 from typing import Any
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.ops.class_source import is_importable
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.op import Op, Version

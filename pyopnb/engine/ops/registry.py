@@ -16,10 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.common.displayable import Displayable
-from pyopnb.common.hand_downs import handed_down
-from pyopnb.common.locks import locked
-from pyopnb.common.messages import closest, hide_internal_frames, sanitize
+from pyopnb.common import Displayable, closest, handed_down, hide_internal_frames, locked, sanitize
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_source import class_source, was_changed

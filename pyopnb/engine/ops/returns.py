@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import one_line, sanitize
+from pyopnb.common import one_line, sanitize
 from pyopnb.engine.ops.coerce import cast_expression, describe_value
 from pyopnb.engine.ops.dtypes import DType
 from pyopnb.engine.ops.schema import Schema

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import plural, sanitize, suggest
+from pyopnb.common import plural, sanitize, suggest
 from pyopnb.engine.ops.attr_kinds import kind_of_value
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.common.messages import moved, sanitize
+from pyopnb.common import moved, sanitize
 from pyopnb.engine.ops.arguments import describe
 from pyopnb.engine.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
 from pyopnb.engine.ops.backward import has_backward

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.ops.dtypes import DType
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
 from pyopnb.errors import InputError

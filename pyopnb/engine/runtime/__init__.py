@@ -1,5 +1,10 @@
 """Ops inside ONNX Runtime: the native bridge, sessions, retired PyOp nodes."""
 
-from pyopnb.common.messages import require_native
+from pathlib import Path
+
+from pyopnb.common import require_native
 
 require_native("pyopnb.engine.runtime._bridge")
+
+INCLUDE_FOLDER = Path(__file__).parent / "include"
+"""The headers of the bridge, with which ops in C++ are compiled."""

@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from pyopnb.common.hand_downs import handed_down
-from pyopnb.common.messages import hide_internal_frames, moved, sanitize
+from pyopnb.common import handed_down, hide_internal_frames, moved, sanitize
 from pyopnb.engine.models.build import add_attributes, ints_to_floats, refuse_ambiguous
 from pyopnb.engine.models.faults import exists, nearest_op
 from pyopnb.engine.models.nodes import type_of_proto

@@ -16,8 +16,7 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto
 
-from pyopnb.common.locks import lock_by
-from pyopnb.common.messages import sanitize
+from pyopnb.common import lock_by, sanitize
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.nodes import text_of
 from pyopnb.engine.ops.arguments import check_arguments

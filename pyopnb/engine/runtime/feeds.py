@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from pyopnb.common.messages import sanitize, suggest, suggest_key
+from pyopnb.common import sanitize, suggest, suggest_key
 from pyopnb.engine.ops.arguments import describe, is_text
 from pyopnb.engine.ops.coerce import (
     cast_expression,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common.messages import level_of_user
+from pyopnb.common import level_of_user
 from pyopnb.errors import VersionsLowered
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common.messages import hide_internal_frames, moved
+from pyopnb.common import hide_internal_frames, moved
 from pyopnb.engine.models.nodes import nodes_in, type_of_proto
 from pyopnb.engine.models.versions import FILL
 from pyopnb.engine.ops.arguments import check_arguments

@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InferenceSession
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.ops.arguments import describe, is_text
 from pyopnb.engine.runtime.ortvalues import initializer_to_ortvalue
 from pyopnb.errors import InputError, ModelError

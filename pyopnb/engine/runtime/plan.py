@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.markers import NumberedNode
 from pyopnb.engine.models.nodes import (
     Site,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common.locks import locked
+from pyopnb.common import locked
 
 __all__ = ["Setting", "Settings", "Values", "numbered"]
 

@@ -9,23 +9,28 @@ from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.common.messages import hide_internal_frames
-from pyopnb.engine.models.io import ModelSource, read_model, to_model
-from pyopnb.engine.models.nodes import (
+from pyopnb.common import hide_internal_frames
+from pyopnb.engine import (
+    ANY,
+    ModelSource,
+    Op,
+    Schema,
     Site,
+    TensorType,
     add_imports,
     attribute_values,
+    canonical_domain,
+    check_arguments,
+    find_op,
+    find_schema,
     imported_versions,
     linked_attributes,
     nodes_in,
+    read_model,
+    registry,
+    split_name,
+    to_model,
 )
-from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import canonical_domain, split_name
-from pyopnb.engine.ops.op import Op
-from pyopnb.engine.ops.registry import find_op, registry
-from pyopnb.engine.ops.schema import Schema
-from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.types import Types

@@ -7,9 +7,8 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import closest, sanitize
-from pyopnb.engine.models.nodes import Site, full_name, walk
-from pyopnb.engine.models.taps import TAP_DOMAIN
+from pyopnb.common import closest, sanitize
+from pyopnb.engine import TAP_DOMAIN, Site, full_name, walk
 from pyopnb.errors import ModelError
 
 __all__ = ["Where", "select_sites"]

@@ -12,15 +12,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.index import GraphIndex
-from pyopnb.engine.models.io import to_model
-from pyopnb.engine.models.nodes import Site, first_output, walk
-from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import fresh_name
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.types import type_of
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    TAP_DOMAIN,
+    GraphIndex,
+    Site,
+    check_arguments,
+    first_output,
+    fresh_name,
+    put_taps_last,
+    registry,
+    to_model,
+    type_of,
+    walk,
+)
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites

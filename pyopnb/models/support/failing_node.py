@@ -12,10 +12,7 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.engine.models.functions import function_key
-from pyopnb.engine.models.index import sort_nodes
-from pyopnb.engine.models.markers import remove_markers
-from pyopnb.engine.models.nodes import Site, path_of_function, walk
+from pyopnb.engine import Site, function_key, path_of_function, remove_markers, sort_nodes, walk
 from pyopnb.errors import ModelError
 
 __all__ = ["Retry", "failing_node"]

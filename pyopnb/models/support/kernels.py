@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyopnb.engine.models.ort_capabilities import Operator, RuntimeKernel, kernels, port_at
-from pyopnb.engine.models.ort_types import join_types, to_notation
+from pyopnb.engine import Operator, RuntimeKernel, join_types, kernels, port_at, to_notation
 
 __all__ = [
     "Kinds",

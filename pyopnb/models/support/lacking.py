@@ -21,27 +21,35 @@ from onnx import (
     helper,
 )
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.faults import nearest_op
-from pyopnb.engine.models.index import GraphIndex, sort_nodes
-from pyopnb.engine.models.inline import inlined_functions
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.markers import PREFIX
-from pyopnb.engine.models.nodes import Site, full_name, imported_versions, is_constant, walk
-from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.ort_capabilities import (
+from pyopnb.common import sanitize
+from pyopnb.engine import (
+    PREFIX,
+    GraphIndex,
+    NewImport,
     Operator,
+    Site,
+    canonical_domain,
+    changed_in,
+    find_schema,
+    full_name,
+    imported_versions,
+    inlined_functions,
+    is_constant,
     kernel_refusal,
+    kind_of,
+    nearest_op,
     newest_version,
     operator_at,
     operators,
     port_at,
+    registry,
+    runnable_versions,
     schema_domains,
+    sort_nodes,
+    to_notation,
+    walk,
+    without_weights,
 )
-from pyopnb.engine.models.ort_types import kind_of, to_notation
-from pyopnb.engine.models.versions import NewImport, changed_in, runnable_versions
-from pyopnb.engine.ops.names import canonical_domain
-from pyopnb.engine.ops.registry import registry
 from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.support.kernels import (
     Kinds,

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.common.text_table import Table
-from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.models.nodes import Site, first_output, full_name, imported_versions
-from pyopnb.engine.models.versions import NewImport, new_imports
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.common import Table, hide_internal_frames, sanitize
+from pyopnb.engine import (
+    NewImport,
+    Site,
+    as_proto,
+    canonical_domain,
+    check_arguments,
+    first_output,
+    full_name,
+    imported_versions,
+    new_imports,
+)
 from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.support.lacking import lacks
 

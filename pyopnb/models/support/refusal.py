@@ -12,17 +12,24 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common.messages import plural, sanitize
-from pyopnb.engine.models.faults import catalog_hint, find_faults
-from pyopnb.engine.models.functions import function_key
-from pyopnb.engine.models.nodes import Site, bodies, imported_versions, walk
-from pyopnb.engine.models.onnx_schemas import find_schema
-from pyopnb.engine.models.ort_capabilities import newest_version
-from pyopnb.engine.models.ort_types import to_notation
-from pyopnb.engine.models.versions import FILL, new_imports
-from pyopnb.engine.ops.coerce import cast_expression
-from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.common import plural, sanitize
+from pyopnb.engine import (
+    FILL,
+    Site,
+    bodies,
+    canonical_domain,
+    cast_expression,
+    catalog_hint,
+    dtype,
+    find_faults,
+    find_schema,
+    function_key,
+    imported_versions,
+    new_imports,
+    newest_version,
+    to_notation,
+    walk,
+)
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
 from pyopnb.models.support.lacking import lacks

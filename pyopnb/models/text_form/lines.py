@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 
 __all__ = ["BLANK", "QUOTED", "caret", "position_of", "where"]
 

@@ -24,8 +24,8 @@ from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.models.nodes import bodies
+from pyopnb.common import sanitize
+from pyopnb.engine import bodies
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.lines import QUOTED, where
 

@@ -11,16 +11,21 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common.messages import closest, hide_internal_frames, sanitize
-from pyopnb.engine.models.build import ints_to_floats, type_outputs
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.faults import ModelFault, find_faults
-from pyopnb.engine.models.index import sort_nodes
-from pyopnb.engine.models.nodes import first_output, nodes_in
-from pyopnb.engine.models.opsets import import_domains
-from pyopnb.engine.models.tensors import tensors
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.common import closest, hide_internal_frames, sanitize
+from pyopnb.engine import (
+    DTYPES,
+    ModelFault,
+    check_arguments,
+    find_faults,
+    first_output,
+    import_domains,
+    ints_to_floats,
+    is_external,
+    nodes_in,
+    sort_nodes,
+    tensors,
+    type_outputs,
+)
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.lines import BLANK, QUOTED, caret, position_of, where
 from pyopnb.models.text_form.notes import apply_notes

@@ -1,8 +1,9 @@
 """The ONNX text form of a model, written from its protos.
 
 The onnx printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings
-and metadata for which the text form has no syntax become comments (`pyopnb.models.text_form.notes`).
-Descriptions beyond these are left out here, and `pyopnb.models.text_form.write` finds them.
+and metadata for which the text form has no syntax become comments
+(`pyopnb.models.text_form.notes`). Descriptions beyond these are left out here, and
+`pyopnb.models.text_form.write` finds them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.common import sanitize
+from pyopnb.engine import DTYPES
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.notes import note_lines
 

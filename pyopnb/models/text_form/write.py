@@ -11,12 +11,15 @@ import onnx
 from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common.messages import hide_internal_frames, sanitize
-from pyopnb.engine.models.external_data import is_external
-from pyopnb.engine.models.io import as_proto
-from pyopnb.engine.models.nodes import forget_inferred
-from pyopnb.engine.models.tensors import is_repeated, tensors
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.engine import (
+    as_proto,
+    check_arguments,
+    forget_inferred,
+    is_external,
+    is_repeated,
+    tensors,
+)
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.text_form.notes import AS_WRITTEN
 from pyopnb.models.text_form.parse import complete, read_text

@@ -11,9 +11,8 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.schema import REQUIRED, Attr
-from pyopnb.engine.ops.types import TensorType
+from pyopnb.common import sanitize
+from pyopnb.engine import REQUIRED, Attr, TensorType
 from pyopnb.errors import InputError
 
 __all__ = ["Control", "attr_control", "feed_control"]

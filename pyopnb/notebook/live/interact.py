@@ -11,17 +11,19 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.common.text_table import Table
-from pyopnb.diffs.api import diff
-from pyopnb.display.steady import SteadyColors
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.names import split_name
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.ops.schema import REQUIRED, Attr
-from pyopnb.engine.ops.types import ANY
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import Table, hide_internal_frames, sanitize, suggest
+from pyopnb.diffs import diff
+from pyopnb.display import SteadyColors
+from pyopnb.engine import (
+    ANY,
+    REQUIRED,
+    Attr,
+    Result,
+    Session,
+    check_arguments,
+    registry,
+    split_name,
+)
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput

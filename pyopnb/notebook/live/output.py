@@ -12,15 +12,10 @@ from typing import Any
 
 import ipywidgets
 
-from pyopnb.common.locks import locked
-from pyopnb.diffs.api import diff
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.steady import SteadyColors
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.runtime.options import quiet_options
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import locked
+from pyopnb.diffs import Diff, diff
+from pyopnb.display import SteadyColors
+from pyopnb.engine import Result, Session, Version, quiet_options, registry
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets
 from IPython.core.getipython import get_ipython
 
-from pyopnb.display.html import details, note
+from pyopnb.display import details, note
 from pyopnb.notebook.live.cells import lacks_extension
 
 __all__ = ["MIME", "Pane"]

@@ -6,11 +6,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyopnb.diffs.api import diff
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import MAX_BYTES, details, escape, join, note, pre
-from pyopnb.display.showing import html
-from pyopnb.display.steady import SteadyColors
+from pyopnb.diffs import Diff, diff
+from pyopnb.display import MAX_BYTES, SteadyColors, details, escape, join, note, pre, to_html
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
@@ -93,7 +90,7 @@ def _parts(
     if good is not None and good.shown is not None:
         yield good.shown
     elif good is not None and good.result is not None:
-        draw = colors.result_html if colors else html
+        draw = colors.result_html if colors else to_html
         yield Shown(draw(good.result), repr(good.result))
     if before is not None:
         for name, (old, new) in run.changed_settings(before).items():
@@ -103,13 +100,13 @@ def _parts(
             first, second = before.versions[op], run.versions[op]
             change = diff(first, second)
             title = f"changes in {op}, version {first.number} → {second.number}"
-            yield Shown(details(title, html(change), open=True), str(change))
+            yield Shown(details(title, to_html(change), open=True), str(change))
     if state.diff is not None:
         title = f"against {baseline}: {state.diff.verdict}"
         if colors:
             content = f"<div><b>against {baseline}</b></div>{colors.diff_html(state.diff)}"
         else:
-            content = details(title, html(state.diff), open=not state.diff.ok)
+            content = details(title, to_html(state.diff), open=not state.diff.ok)
         yield Shown(content, f"against {baseline}: {state.diff}")
 
 

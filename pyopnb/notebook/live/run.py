@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.names import split_name
-from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import sanitize
+from pyopnb.engine import Result, Session, Version, registry, split_name
 from pyopnb.errors import InputError
 from pyopnb.notebook.live.shown import Shown, shown_by
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from IPython.core.getipython import get_ipython
 
-from pyopnb.display.html import image, pre
-from pyopnb.display.showing import show
-from pyopnb.engine.ops.result import Result
+from pyopnb.display import image, pre, show
+from pyopnb.engine import Result
 
 __all__ = ["Shown", "shown_by"]
 

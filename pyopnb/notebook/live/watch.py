@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import hide_internal_frames
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.result import Result
-from pyopnb.engine.runtime.session.session import Session
+from pyopnb.common import hide_internal_frames
+from pyopnb.engine import Result, Session, check_arguments
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
 

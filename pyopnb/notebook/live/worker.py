@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pyopnb.common.locks import locked
+from pyopnb.common import locked
 
 __all__ = ["Worker"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 
 __all__ = ["dropout_10", "mean"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 
 __all__ = ["negative_log_likelihood", "non_max_suppression"]
 

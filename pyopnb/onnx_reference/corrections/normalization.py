@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from pyopnb.catalog.cores.precision import wide_dtype, widen
-from pyopnb.catalog.onnx_old.batch_normalization import BatchNormalization_1
+from pyopnb.catalog import BatchNormalization_1, wide_dtype, widen
 
 __all__ = [
     "batch_normalization",

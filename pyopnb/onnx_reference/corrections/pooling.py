@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 from pyopnb.onnx_reference.corrections.windows import Windows
 
 __all__ = ["average_pool", "global_lp_pool", "global_max_pool", "lp_pool", "max_pool"]

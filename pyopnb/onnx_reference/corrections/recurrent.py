@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.onnx_old.gru import GRU_1
-from pyopnb.catalog.onnx_old.lstm import LSTM_1
-from pyopnb.catalog.onnx_old.rnn import RNN_1
+from pyopnb.catalog import GRU_1, LSTM_1, RNN_1
 
 __all__ = ["gru", "lstm", "rnn"]
 

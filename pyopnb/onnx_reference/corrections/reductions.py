@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 from pyopnb.errors import ModelError
 
 __all__ = ["l1", "l2", "log_sum", "log_sum_exp", "sum_square"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["resize", "resize_10", "upsample_7"]

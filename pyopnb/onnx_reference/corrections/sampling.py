@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
-from pyopnb.catalog.cores.sampling import reflect, unnormalize
+from pyopnb.catalog import reflect, unnormalize, widen
 from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["grid_sample"]

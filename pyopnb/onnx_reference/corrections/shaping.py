@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
-from pyopnb.catalog.onnx_old.split import Split_1
+from pyopnb.catalog import Split_1, widen
 
 __all__ = [
     "determinant",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.precision import widen
+from pyopnb.catalog import widen
 
 __all__ = ["hardmax_1", "log_softmax", "log_softmax_1", "softmax_1"]
 

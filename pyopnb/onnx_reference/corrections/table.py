@@ -9,8 +9,8 @@ from typing import Any
 
 from onnx import AttributeProto, helper
 
-from pyopnb.catalog.index import entries, entries_named
-from pyopnb.engine.ops.names import split_name
+from pyopnb.catalog import entries, entries_named
+from pyopnb.engine import split_name
 from pyopnb.onnx_reference.attributes import default_of, has_default
 from pyopnb.onnx_reference.corrections import (
     convolution,

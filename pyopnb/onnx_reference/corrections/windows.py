@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.convolution import pads_of
+from pyopnb.catalog import pads_of
 
 __all__ = ["Windows"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize
-from pyopnb.engine.ops.types import type_of
+from pyopnb.common import sanitize
+from pyopnb.engine import type_of
 from pyopnb.testing.verification.rounding import (
     Function,
     Judge,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyopnb.diffs.tolerances import TOLERANCES
+from pyopnb.diffs import TOLERANCES
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.verification.jitter import precision_of
 from pyopnb.testing.verification.trials import (

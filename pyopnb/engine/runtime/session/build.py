@@ -9,8 +9,7 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common.hand_downs import handed_down
-from pyopnb.common.messages import sanitize
+from pyopnb.common import handed_down, sanitize
 from pyopnb.engine.models.inline import inline_ops
 from pyopnb.engine.models.io import ModelSource
 from pyopnb.engine.models.markers import add_markers, remove_markers

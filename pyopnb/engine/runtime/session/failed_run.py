@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common.hand_downs import handed_down
+from pyopnb.common import handed_down
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.runtime.options import QUIET, new_options, session_options, writes_files
 from pyopnb.engine.runtime.ortvalues import as_ortvalues

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common.messages import sanitize, suggest
+from pyopnb.common import sanitize, suggest
 from pyopnb.engine.models.build import checked_attribute
 from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.schema import REQUIRED

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.external_data import find_data, is_external
 from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.models.tensors import tensors

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common.hand_downs import handed_down
-from pyopnb.common.messages import hide_internal_frames, level_of_user, sanitize, suggest
+from pyopnb.common import handed_down, hide_internal_frames, level_of_user, sanitize, suggest
 from pyopnb.engine.models.io import ModelSource, read_model, to_model
 from pyopnb.engine.ops.arguments import check_arguments, describe
 from pyopnb.engine.ops.result import Result

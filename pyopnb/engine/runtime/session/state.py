@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common.messages import moved, plural, sanitize
+from pyopnb.common import moved, plural, sanitize
 from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.models.markers import MARKER, remove_markers
 from pyopnb.engine.models.nodes import set_attribute, walk

@@ -1,0 +1,2 @@
+from .form_list import forms as forms
+from .lowering import lower as lower

@@ -1,0 +1,9 @@
+from .conversion import export as export
+from .conversion import missing as missing
+from .functions import TorchFunction as TorchFunction
+from .functions import op as op
+from .holes import Hole as Hole
+from .recording import trace as trace
+from .reports import Report as Report
+from .reports import StandIns as StandIns
+from .reports import report as report
