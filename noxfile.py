@@ -79,7 +79,7 @@ def install(session: nox.Session, *arguments: str, stamp: str = "") -> None:
 
 
 def install_wheel(session: nox.Session, *arguments: str) -> None:
-    """Install the wheel of this session's Python, with what tests need."""
+    """Install the wheel of this session's Python, with the needs of the tests."""
     wheel = built_wheel(session)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     install(session, *arguments, "--group", "test", str(wheel), stamp=digest)

@@ -33,7 +33,7 @@
 #define PYOPNB_UNCHECKED
 #endif
 
-// A function that is compiled for newer processors as well; which version runs is found out when
+// A function that is also compiled for newer processors; which version runs is found out when
 // the module is loaded. The sanitizers' own checks cannot run where the dynamic linker chooses a
 // version.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && \

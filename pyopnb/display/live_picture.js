@@ -53,7 +53,7 @@
     }
   };
 
-  const outputOf = (node) => {  // the outermost, as an output with tables contains that of its model
+  const outputOf = (node) => {  // the outermost, as an output with tables contains the one of its model
     let output = node.closest('.pyopnb-output');
     while (output?.parentElement?.closest('.pyopnb-output')) {
       output = output.parentElement.closest('.pyopnb-output');

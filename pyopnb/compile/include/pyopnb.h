@@ -23,7 +23,7 @@
 //           std::overflow_error OverflowError, std::bad_alloc MemoryError, and any other
 //           exception RuntimeError.
 //
-// The function runs without Python's GIL, perhaps on several threads at once.
+// The function runs without the Python GIL, perhaps on several threads at once.
 #pragma once
 
 #include "vector_math.h"

@@ -244,8 +244,8 @@ inline ort::Status* fill_domains(std::vector<LibraryOp>& ops, Domains& domains) 
 }
 
 // The ops and their domains live as long as the process: sessions keep pointers to them. Several
-// threads may register the library at once. Domains that lack an op after a failure are offered to
-// nobody, and the next call makes others.
+// threads may register the library at once. Domains that lack an op after a failure are never
+// offered, and the next call makes others.
 inline ort::Status* register_ops(std::vector<LibraryOp>& ops, ort::Options* options,
                                  const ort::ApiBase* base) {
   static auto& guard = *new std::mutex;

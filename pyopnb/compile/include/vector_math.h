@@ -1,5 +1,5 @@
 // Lets GCC vectorize loops over std::exp, std::tanh and so on, with glibc's libmvec: at most 4
-// units in the last place off, as NumPy's own. GCC alone does so under -ffast-math only, which
+// units in the last place off, as in NumPy. GCC alone does so under -ffast-math only, which
 // changes what NaN and infinity do. To be included before <cmath>.
 #pragma once
 

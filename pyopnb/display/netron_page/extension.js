@@ -15,11 +15,11 @@
   const TARGET = 'pyopnb.netron';
   const HERE = document.currentScript.src.replace(/[^/]*$/, '');
 
-  let scope;  // JupyterLab's shared modules
-  let notebooks;  // JupyterLab's notebook tracker; undefined in applications without notebooks
+  let scope;  // the shared modules of JupyterLab
+  let notebooks;  // the notebook tracker of JupyterLab; undefined in applications without notebooks
 
   const shared = async (name) => {
-    // Several extensions may provide a module. We need JupyterLab's own, because classes and tokens are compared by identity.
+    // Several extensions may provide a module. We need the one of JupyterLab, because classes and tokens are compared by identity.
     const providers = Object.values(scope[name] || {});
     const provider = providers.find(({from}) => /application-top/.test(from)) ||
       providers.find(({loaded}) => loaded) || providers[0];
@@ -185,7 +185,7 @@
         this.draw();
       }
 
-      // The renderers are those of the output area around this widget, in a notebook, a console or a copied output.
+      // The renderers come from the output area around this widget, in a notebook, a console or a copied output.
       get rendermime() {
         let ancestor = this.parent;
         while (ancestor && !ancestor.rendermime) {

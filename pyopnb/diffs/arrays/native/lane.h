@@ -21,7 +21,7 @@ namespace pyopnb {
 constexpr size_t kWorst = 5;
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
-// What all lanes are told.
+// The orders for all lanes.
 struct Task {
   std::vector<int64_t> shape;
   int64_t rows = 1, columns = 1;  // the array as a matrix: the last axis is across
@@ -55,8 +55,7 @@ class Lane {
   explicit Lane(const Task& task)
       : heatmap(task.rows, task.columns), axes(task.shape), task_(task) {}
 
-  // Float is void for floats of two bytes, which are read by the task's tables, whatever their
-  // format.
+  // Float is void for floats of two bytes, which are read by the task's tables, in every format.
   template <class Float, class Bits>
   void count_floats(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
     alignas(64) Bits x[kBlock], y[kBlock];

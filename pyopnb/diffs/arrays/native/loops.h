@@ -1,5 +1,5 @@
 // The loops over a block of elements, plain ones of which compilers make vector instructions. Where
-// the loader can choose, there are versions for newer processors as well.
+// the loader can choose, there are also versions for newer processors.
 #pragma once
 
 #include <cmath>
@@ -177,7 +177,7 @@ PYOPNB_VERSIONS void multiply(const double* a, double* b, size_t n, Sums* sums, 
 
 // Marks pairs that are not two finite numbers, or too far apart for one, with those that no
 // tolerance covers, and sets them to 0. Adds how many there are of each class, and gives how many
-// are marked. All by masks: a branch on data that somebody mixed at random costs ten times as much.
+// are marked. All by masks: a branch on randomly mixed data costs ten times as much.
 PYOPNB_VERSIONS std::tuple<int64_t, int64_t> clear(double* a, double* b, uint64_t* special,
                                                    uint64_t* odd, int64_t* classes, size_t n) {
   int64_t all = 0, nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0,

@@ -1,4 +1,4 @@
-// Attributes that only ONNX Runtime has: those of a node in a bare session, and those that a local
+// Attributes that only ONNX Runtime has: of a node in a bare session, and the ones that a local
 // function's caller gives.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What every part of the bridge uses: ONNX Runtime's functions, owned references, the GIL, errors,
+// Tools for every part of the bridge: functions of ONNX Runtime, owned references, the GIL, errors,
 // and the wall that no exception passes. The rules are at the top of bridge.cpp.
 #pragma once
 
@@ -26,7 +26,7 @@ inline std::atomic<bool> closing{false};  // set by an exit handler of Python, b
 inline std::thread::id closer;
 
 // Guards the tables of the whole process where there is no GIL; with it, an ft_mutex is nothing.
-// Held for a few instructions, in which nothing of Python's is called, not even to release an
+// Held for a few instructions, in which nothing of Python is called, not even to release an
 // object.
 inline nb::ft_mutex tables;
 
@@ -151,10 +151,10 @@ auto survive_exit(Body body) {
   return survive_unwinding(body, [] { std::this_thread::sleep_for(std::chrono::hours(1)); });
 }
 
-// While the interpreter ends, a thread must not go back to onnxruntime's Python module: that takes
-// the GIL in a destructor, and CPython's way of ending the thread there would end the process. Such
-// threads are daemons, which nobody waits for. One that holds the GIL is making a session and goes
-// on.
+// While the interpreter ends, a thread must not go back to the Python module of onnxruntime: that
+// takes the GIL in a destructor, and the way in which CPython ends the thread there would end
+// the process. Such threads are daemons, which are not waited for. One that holds the GIL is making
+// a session and goes on.
 inline void stay_if_closing() {
   if (!closing || std::this_thread::get_id() == closer || (python_is_up() && PyGILState_Check()))
     return;

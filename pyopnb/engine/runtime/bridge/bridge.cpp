@@ -79,7 +79,7 @@ namespace {
 bool api_loaded = false;
 
 constexpr const char* kMarker = "pyopnb_node";
-// The number of a domain's name is appended: that of the domain object.
+// The number of a domain's name is appended: the number of the domain object.
 constexpr const char* kDomainConfig = "pyopnb.domain.";
 
 // Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose
@@ -188,7 +188,7 @@ struct Op : ort::CustomOp {
   std::vector<int> fixed;
 };
 
-// The types of a node's inputs or outputs, None for what is no tensor or is left out.
+// The types of a node's inputs or outputs, None for other values and omitted ones.
 template <typename Get>
 nb::list kernel_types(size_t count, const ort::KernelInfo* info, Get get) {
   nb::list types;

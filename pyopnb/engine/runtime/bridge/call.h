@@ -95,7 +95,7 @@ struct State {
   nb::object instance;
   nb::str method;            // looked up at each call as Python would
   nb::object lock;           // None unless the class is serial
-  std::vector<int> outputs;  // element types; 0: nobody wants that output
+  std::vector<int> outputs;  // element types; 0: an unwanted output
   size_t results;            // how many values compute must return
   std::vector<Shape> input_shapes, output_shapes;
   size_t symbols;
@@ -148,7 +148,7 @@ struct State {
 // A kernel of ONNX Runtime, which owns it: made with a session and destroyed with it, perhaps after
 // the interpreter. It is deleted with the GIL alone; where that is not to be had, it leaks.
 struct Kernel {
-  nb::ft_mutex guard;  // of what is below, but for the arena and the place, which stay
+  nb::ft_mutex guard;  // of the members below, but for the arena and the place, which stay
   // The Python half, a pyopnb.engine.runtime.kernel.Kernel; null once the interpreter ends.
   nb::object half;
   nb::object state;  // the State of the newest epoch that ran, or null
@@ -360,8 +360,8 @@ class Call {
     write_tensor(out, array, dtype);
   }
 
-  // ONNX Runtime gives no output the memory of an input, but a caller can, by IOBinding: whoever
-  // reads the input afterwards would read the output.
+  // ONNX Runtime gives no output the memory of an input, but a caller can, by IOBinding: a
+  // later reader of the input would read the output.
   void refuse_overlap(size_t output, const ort::Value* out, npy_intp bytes) {
     auto begin = reinterpret_cast<uintptr_t>(memory_of(out));
     for (size_t i = 1; i < work_.arguments.size(); ++i) {

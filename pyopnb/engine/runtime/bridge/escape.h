@@ -1,9 +1,9 @@
-// An input view escaped: compute kept something that reaches ONNX Runtime's memory, which is about
+// An input view escaped: compute kept something that reaches memory of ONNX Runtime, which is about
 // to be reused.
 //
 // Everything that can legitimately reach the memory of array x holds a reference to x, so
 // Py_REFCNT(x) says exactly that something was kept, but not what: x itself, a view of it, or a
-// memoryview, a DLPack capsule or a torch tensor that hides a raw pointer. Nobody is asked and
+// memoryview, a DLPack capsule or a torch tensor that hides a raw pointer. No code is asked and
 // nothing is searched. The run fails, and what was kept can still be read: x is given a copy of its
 // own, and for all that holds a pointer of its own, what owns the old memory lives as long as x
 // does. That is the tensor, and the arena that it was allocated from; it is not the session, whose
@@ -81,7 +81,7 @@ class EscapedMemory {
   const PyObject* const kernel_;
 };
 
-// Makes an array over ONNX Runtime's memory, and all that was made from it, safe to keep. Its
+// Makes an array over memory of ONNX Runtime, and all that was made from it, safe to keep. Its
 // elements are not changed.
 inline void keep_memory(const Ref& array, const ort::Value* value, const Arena& arena,
                         nb::handle kernel, nb::handle feeds) {

@@ -1,9 +1,9 @@
 // What reference counts say of an object.
 //
 // With the GIL, a count of 1 means that nothing but its holder reaches the object. Without it, the
-// thread that made an object counts its own references apart from those of all others, so that only
-// this thread knows the sum while others work with the object. What another thread released can be
-// counted late, when the owner runs Python again. And whoever has a weak reference can come to a
+// thread that made an object counts its own references apart from all others, so that only
+// this thread knows the sum while others work with the object. A release on another thread can be
+// counted late, when the owner runs Python again. And any holder of a weak reference can get a
 // strong one at any time.
 #pragma once
 

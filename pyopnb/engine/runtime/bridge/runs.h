@@ -29,8 +29,8 @@ struct Run;
 
 // What a thread is doing. Trivial, so that reading it costs nothing.
 struct ThreadState {
-  // The run that a session waits for; null while user code runs, when a bare session is nobody's
-  // business.
+  // The run that a session waits for; null while user code runs, when a bare session does not
+  // concern us.
   Run* waiting = nullptr;
   Run* newest = nullptr;  // the run that began last, waited for or not
   int depth = 0;          // of calls of user code inside one another
@@ -72,7 +72,7 @@ struct Run {
   Ref error;  // the first exception that an op raised
 };
 
-// While user code runs, on whatever way it ends.
+// While user code runs, however it ends.
 class UserCode {
  public:
   UserCode() : thread_(on_this_thread), waiting_(std::exchange(thread_.waiting, nullptr)) {
@@ -114,8 +114,8 @@ inline void forget_other_threads() {
 }
 
 // Calls `function`, which builds or runs a session of ONNX Runtime, as one run with the versions of
-// that epoch. `plan` is that of the session that is built, or None. Gives what the function
-// returned, what it raised, and what an op raised on the way; None for what there is not. Begin and
+// that epoch. `plan` belongs to the session that is built, or is None. Returns the result
+// of the function, its exception, and an op's exception; None for missing ones. Begin and
 // end are here, so that no interrupt comes between them.
 inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle feeds,
                      nb::handle plan, bool shrinks) {

@@ -20,7 +20,7 @@ constexpr npy_intp kLargeCopy = 1 << 18;
 
 struct Dtype {
   PyArray_Descr* descr = nullptr;  // lives as long as the process
-  int bits = 0;                    // of one element in ONNX Runtime's memory; 0: string
+  int bits = 0;                    // of one element in memory of ONNX Runtime; 0: string
 };
 
 inline Dtype dtypes[64];
@@ -79,7 +79,7 @@ inline Ref type_to_python(const ort::TensorInfo* info) {
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
-// What ONNX Runtime says of an input; its dimensions are ONNX Runtime's own memory, which is valid
+// The facts of ONNX Runtime on an input; its dimensions are memory of ONNX Runtime, which is valid
 // as long as the value is.
 struct Tensor {
   explicit Tensor(const ort::Value* value) {
@@ -136,7 +136,7 @@ inline Ref copy_input(const ort::Value* value, const Tensor& tensor, const Dtype
 
 constexpr int kViewFlags = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
 
-// Makes `slot` a read-only array over ONNX Runtime's memory: the array of an earlier call, pointed
+// Makes `slot` a read-only array over memory of ONNX Runtime: the array of an earlier call, pointed
 // at it, or a new one. What is there has passed `is_reusable`.
 inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor,
                        const Dtype& dtype) {
@@ -192,7 +192,7 @@ inline void write_strings(ort::Value* out, PyArrayObject* array) {
   }
 }
 
-// Copies a result of exactly the declared dtype into ONNX Runtime's memory.
+// Copies a result of exactly the declared dtype into memory of ONNX Runtime.
 inline void write_tensor(ort::Value* out, PyArrayObject* array, const Dtype& dtype) {
   const npy_intp bytes = PyArray_NBYTES(array);
   if (bytes == 0) return;

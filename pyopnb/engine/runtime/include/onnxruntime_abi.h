@@ -1,4 +1,4 @@
-// The part of ONNX Runtime's C interface that the bridge uses, declared here because no package
+// The part of the ONNX Runtime C interface that the bridge uses, declared here because no package
 // carries the header.
 //
 // OrtApi is a table of function pointers that only ever grows: a slot keeps its number forever.

@@ -1,4 +1,4 @@
-/* One call of a compiled op: the whole interface between ONNX Runtime's side and the function that
+/* One call of a compiled op: the whole interface between ONNX Runtime and the function that
  * computes. Plain C.
  *
  * Struct pyopnb_call only ever grows at its end, and its numbers keep their meaning. All memory
@@ -41,7 +41,7 @@ typedef struct {
   const void* data; /* not to be written to */
   const int64_t* shape;
   int32_t rank;
-  int32_t dtype; /* ONNX's number: 1 float, 7 int64, 11 double, ...; 0: the input is left out */
+  int32_t dtype; /* the ONNX number: 1 float, 7 int64, 11 double, ...; 0: the input is left out */
 } pyopnb_tensor;
 
 /* The kinds of attrs: what the data are. */

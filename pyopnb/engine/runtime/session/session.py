@@ -92,8 +92,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Notes
     -----
     After a redefinition, the next run uses the new version; a run in progress finishes with the
-    versions that it started with. If the new version has outputs of another dtype or shape, ONNX
-    Runtime session is rebuilt, with the warning `SessionRebuilt`.
+    versions that it started with. If the new version has outputs of another dtype or shape, the
+    ONNX Runtime session is rebuilt, with the warning `SessionRebuilt`.
 
     Only the ops of the model are registered with ONNX Runtime. If you pass the same options to
     several sessions, they collect the ops of all of them, because nothing can be removed from
