@@ -8,12 +8,12 @@ on the model alone, so that a loaded machine compares as much as an idle one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import repeat
 
 import numpy as np
-from onnx import ModelProto, TypeProto, helper
+from onnx import ModelProto, helper
 
 from pyopnb.common import sanitize
 from pyopnb.diffs import is_float
@@ -28,17 +28,7 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
-from pyopnb.testing import (
-    Arrays,
-    Draws,
-    GradientJudge,
-    Judge,
-    KernelError,
-    Point,
-    Trial,
-    WrongGradient,
-    precision_of,
-)
+from pyopnb.testing import Draws, GradientComparison, KernelError, Trial, WrongGradient, verify
 
 __all__ = ["verify_gradients"]
 
@@ -63,7 +53,7 @@ def verify_gradients(
     weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
 ) -> str:
-    """Compare the gradients of a model with differences of its loss, and report the names.
+    """Compare the gradients of a model with differences of its loss, and say what was compared.
 
     Parameters
     ----------
@@ -78,7 +68,7 @@ def verify_gradients(
     weights : mapping of str to ndarray
         The initializers that the loss is derived in.
     feeds : mapping, optional
-        An example from the user.
+        An example of the user's.
 
     Raises
     ------
@@ -92,7 +82,7 @@ def verify_gradients(
 
 
 class _Verification:
-    """A loss and its gradients, and the places where they are compared."""
+    """A loss and its gradients, as functions of arrays."""
 
     def __init__(
         self,
@@ -103,20 +93,11 @@ class _Verification:
         weights: Mapping[str, np.ndarray],
     ) -> None:
         self._original, self._loss, self._weights = original, loss, weights
-        self._results = [loss, *gradients.values()]
-        graph = original.proto.graph
-        types = types_of(graph)
-        initializers = {tensor.name for tensor in graph.initializer}
-        self._inputs: dict[str, TensorType] = {}
-        for info in graph.input:
-            # An initializer may be an input as well, as its default.
-            if info.name not in initializers:
-                self._inputs[info.name] = type_of_proto(info.type)
-        names = list(gradients)
-        self._judge = GradientJudge(self._evaluate, names, self._dtype(types, names))
+        self._gradients = gradients
+        self._graph = original.proto.graph
         # onnx-ad writes some nodes out; of the others, the loss is the model's own.
-        count = len(graph.node)
-        self._is_rewritten = list(derived.graph.node[:count]) != list(graph.node)
+        count = len(self._graph.node)
+        self._is_rewritten = list(derived.graph.node[:count]) != list(self._graph.node)
         try:
             self._run = _runner(derived, weights)
         except Exception as error:
@@ -124,45 +105,48 @@ class _Verification:
             self._run_original  # noqa: B018
             raise _not_runnable(error) from error
 
-    def _dtype(self, types: Mapping[str, TypeProto], names: Sequence[str]) -> np.dtype:
-        """Return the coarsest dtype, which decides how much differences can tell."""
-        dtypes = []
-        for name in [*names, self._loss]:
-            element = types[name].tensor_type.elem_type
-            dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
-        dtype = max(dtypes, key=precision_of)
-        op_types = {node.op_type for node in nodes_in(self._original.proto.graph)}
-        if dtype == np.float64 and not op_types.isdisjoint(_IN_FLOAT32):
-            return np.dtype(np.float32)
-        return dtype
-
     @cached_property
     def _run_original(self) -> Runner:
         return _runner(to_model(self._original), self._weights)
 
     def compare(self, feeds: Mapping[str, np.ndarray] | None) -> str:
-        directions = points = 0
+        types = types_of(self._graph)
+        dtypes = []
+        for name in [*self._gradients, self._loss]:
+            element = types[name].tensor_type.elem_type
+            dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
+        if any(node.op_type in _IN_FLOAT32 for node in nodes_in(self._graph)):
+            dtypes.append(np.dtype(np.float32))
+        initializers = {tensor.name for tensor in self._graph.initializer}
+        inputs: dict[str, TensorType] = {}
         dims = []
-        for name, tensor_type in self._inputs.items():
-            axes = enumerate(tensor_type.shape or ())
-            dims.append([f"{name}_{axis}" if dim is None else dim for axis, dim in axes])
-        example = _example(self._inputs, feeds)
-        for trial, point in self._judge.points(list(self._inputs), example, dims, self._weights):
-            if points == 0 and not self._is_repeatable(trial, point):
-                return "not verified: the loss is another one each time"
-            compared, wrong = self._judge.compare(point)
-            if wrong is not None:
-                raise _differs(wrong, trial)
-            directions += compared
-            points += compared > 0
-        if not directions:
-            return "not verified: the model takes none of the inputs that were drawn"
-        return f"verified along {directions} directions at {points} inputs"
+        for info in self._graph.input:
+            # An initializer may be an input as well, as its default.
+            if info.name not in initializers:
+                inputs[info.name] = type_of_proto(info.type)
+                axes = enumerate(inputs[info.name].shape or ())
+                dims.append([f"{info.name}_{axis}" if dim is None else dim for axis, dim in axes])
+        comparison = GradientComparison(self._evaluate, list(self._gradients), dtypes)
+        try:
+            note = comparison.run(_example(inputs, feeds), dims, self._weights)
+        except WrongGradient as wrong:
+            where = f"'{sanitize(wrong.names[0])}'" if len(wrong.names) == 1 else "all together"
+            advice = "pyopnb.check_grad of each op in it"
+            along = "along a random direction, by differences of the loss"
+            raise ModelError(
+                f"model, gradient in {where}",
+                expected=f"{wrong.expected:.6g} {along}",
+                got=f"{wrong.got:.6g}, with {wrong.trial}",
+                next=f"{advice}; verify=False if a backward differs on purpose",
+            ) from None
+        if self._is_rewritten and comparison.first is not None:
+            self._check_outputs(comparison.first)
+        return note
 
     def _evaluate(self, values: Mapping[str, np.ndarray]) -> tuple[float, list[np.ndarray]]:
         """Run the derived model; the loss is NaN where the model itself fails."""
         try:
-            loss, *gradients = self._run(self._results, values)
+            loss, *gradients = self._run([self._loss, *self._gradients.values()], values)
         except Exception as error:
             if not np.isfinite(self._original_loss(values)):
                 return np.nan, []
@@ -170,7 +154,7 @@ class _Verification:
             raise _not_runnable(error) from error
         value = float(np.asarray(loss).item())
         if self._is_rewritten and not np.isfinite(value):
-            # The derived model may have lost declarations of the model itself.
+            # The derived model may have lost what the model itself has.
             value = self._original_loss(values)
         return value, gradients
 
@@ -183,58 +167,46 @@ class _Verification:
             return np.nan
         return float(np.asarray(loss).item())
 
-    def _is_repeatable(self, trial: Trial, point: Point) -> bool:
-        """Tell whether the loss is the same again; refuse a derived model with other outputs."""
-        if self._evaluate(point.values)[0] != point.value:
-            return False
-        if not self._is_rewritten:
-            return True
-        names = list(point.values)
-        outputs = [info.name for info in self._original.proto.graph.output]
+    def _check_outputs(self, values: Mapping[str, np.ndarray]) -> None:
+        """Refuse a derived model with other outputs."""
+        outputs = [info.name for info in self._graph.output]
 
-        def original(*inputs: np.ndarray) -> list[np.ndarray]:
-            values = dict(zip(names, inputs, strict=True))
-            return list(map(np.asarray, self._run_original(outputs, values)))
+        def caller(run: Runner) -> Callable[..., list[np.ndarray]]:
+            def call(*arrays: np.ndarray) -> list[np.ndarray]:
+                results = run(outputs, dict(zip(values, arrays, strict=True)))
+                return list(map(np.asarray, results))
 
-        inputs = tuple(point.values.values())
-        expected = original(*inputs)
-        results = list(map(np.asarray, self._run(outputs, point.values)))
-        judge = Judge(original, original, kernel_error=_KERNEL_ERROR)
-        wrong = judge.wrong(Trial(trial.name, inputs), expected, results)
-        if wrong is None:
-            return True
-        raise ModelError(
-            f"model, output '{sanitize(outputs[wrong[0]])}'",
-            expected="the result of the model without gradients",
-            got="another result after onnx-ad expanded its nodes",
-            next="pyopnb.replace(model, …) of LSTM, GRU, RNN or Attention nodes",
+            return call
+
+        found = verify(
+            caller(self._run_original),
+            caller(self._run),
+            [Trial("the example", tuple(values.values()))],
+            kernel_error=_KERNEL_ERROR,
         )
+        if not found.ok:
+            raise ModelError(
+                "model",
+                expected="the results of the model without gradients",
+                got=f"others after onnx-ad expanded its nodes, {found.disagreement}",
+                next="pyopnb.replace(model, …) of LSTM, GRU, RNN or Attention nodes",
+            )
 
 
-def _example(types: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None) -> Arrays:
+def _example(
+    types: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
+) -> dict[str, np.ndarray]:
     """Return the user's inputs, or positive ones, for which roots and logarithms exist."""
     draws = Draws(repeat(_SIZE))
-    drawn = []
+    drawn = {}
     for name, tensor_type in types.items():
         array = (feeds or {}).get(name)
         if array is None:
             array = draws.array(tensor_type.like(shape=tensor_type.shape or ()))
             if is_float(array):
                 array = (np.abs(array) + 0.2).astype(array.dtype)
-        drawn.append(array)
-    return tuple(drawn)
-
-
-def _differs(wrong: WrongGradient, trial: Trial) -> ModelError:
-    where = "all together"
-    if len(wrong.names) == 1:
-        where = f"'{sanitize(wrong.names[0])}'"
-    return ModelError(
-        f"model, gradient in {where}",
-        expected=f"{wrong.expected:.6g} along a random direction, by differences of the loss",
-        got=f"{wrong.got:.6g}, with {trial.name}",
-        next="pyopnb.check_grad of each op in it; verify=False if a backward differs on purpose",
-    )
+        drawn[name] = array
+    return drawn
 
 
 def _not_runnable(error: Exception) -> ModelError:

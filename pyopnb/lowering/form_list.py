@@ -18,7 +18,7 @@ from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
-from pyopnb.testing import OpExample, Subject, free_sizes_of, read_examples
+from pyopnb.testing import OpExample, Subject, read_examples
 
 __all__ = ["forms"]
 
@@ -178,7 +178,7 @@ _ORDER = (_PYTHON, _FUNCTION, _CPP)
 
 def _grown(subject: Subject, example: OpExample) -> list[OpExample]:
     """Return an example and up to two larger copies of it."""
-    free_sizes = free_sizes_of(example.inputs, subject.dims(example))
+    free_sizes = subject.free_sizes(example)
     examples = [example]
     if not free_sizes:
         return examples

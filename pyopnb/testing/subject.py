@@ -28,7 +28,7 @@ from pyopnb.engine import (
     type_of,
 )
 from pyopnb.errors import InputError, ResultError
-from pyopnb.testing.verification.trials import resize
+from pyopnb.testing.verification.trials import free_sizes_of, resize
 from pyopnb.testing.verification.values import Arrays
 
 __all__ = [
@@ -226,6 +226,10 @@ class Subject:
                         dims[axis] = dim
             dims_by_input.append(dims)
         return dims_by_input
+
+    def free_sizes(self, example: OpExample) -> dict[str, int]:
+        """Return the example's size of each free dimension."""
+        return free_sizes_of(example.inputs, self.dims(example))
 
     def resized(self, example: OpExample, sizes: Mapping[str, int]) -> OpExample | None:
         """Repeat an example's values to other sizes; return None if an input would be too large."""

@@ -23,7 +23,7 @@ from pyopnb.engine import TensorType, model, run_kernels, type_of
 from pyopnb.errors import PyopError, ResultError
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.testing.subject import OpExample, Subject, format_types
-from pyopnb.testing.verification.trials import free_sizes_of, other_sizes
+from pyopnb.testing.verification.trials import other_sizes
 
 __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
 
@@ -151,7 +151,7 @@ def _try_shapes(subject: Subject) -> str:
     passed = refused = 0
     for example in subject.examples:
         dims = subject.dims(example)
-        free_sizes = free_sizes_of(example.inputs, dims)
+        free_sizes = subject.free_sizes(example)
         # Types with a symbol for each dimension that may change.
         symbols: dict[int | str, str] = {name: f"N{n}" for n, name in enumerate(free_sizes)}
         types: list[TensorType | None] = []
@@ -185,7 +185,7 @@ def _try_empty(subject: Subject) -> str:
     """Call the op without elements, which it may refuse with a clear error."""
     tried, refusals = 0, []
     for example in subject.examples:
-        free_sizes = free_sizes_of(example.inputs, subject.dims(example))
+        free_sizes = subject.free_sizes(example)
         for name in free_sizes:
             variant = subject.resized(example, {**free_sizes, name: 0})
             if variant is None:
