@@ -6,8 +6,6 @@ import csv
 import io
 from dataclasses import dataclass
 
-import numpy as np
-
 __all__ = ["TrainingRecord"]
 
 
@@ -36,27 +34,18 @@ class TrainingRecord:
     scores: tuple[tuple[int, float], ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
 
-    def smoothed(self, count: int) -> np.ndarray:
-        """Average each loss with the losses before it, ``count`` in all, or as many as there are.
+    def means(self, count: int) -> dict[int, float]:
+        """Average the losses of ``count`` steps each, by the last of these steps.
 
         Examples
         --------
-        >>> TrainingRecord("SGD()", "loss", (4.0, 2.0, 0.0)).smoothed(2).tolist()
-        [4.0, 3.0, 1.0]
+        >>> TrainingRecord("SGD()", "loss", (4.0, 2.0, 1.0)).means(2)
+        {2: 3.0, 3: 1.0}
         """
-        steps = len(self.losses)
-        losses = np.zeros(-(-steps // count) * count)
-        losses[:steps] = self.losses
-        blocks = losses.reshape(-1, count)
-        # A window is the end of one block and the beginning of the next. Differences of sums over
-        # all steps would lose small losses beside one huge loss.
-        with np.errstate(all="ignore"):
-            sums = blocks.cumsum(axis=1).ravel()[:steps]
-            ends = blocks[:, ::-1].cumsum(axis=1)[:, ::-1].ravel()
-            starts = np.arange(steps) - count + 1
-            in_two = (starts > 0) & (starts % count > 0)
-            sums[in_two] += ends[starts[in_two]]
-            means: np.ndarray = sums / np.minimum(np.arange(1, steps + 1), count)
+        means = {}
+        for begin in range(0, len(self.losses), count):
+            block = self.losses[begin : begin + count]
+            means[begin + len(block)] = sum(block) / len(block)
         return means
 
     def to_csv(self) -> str:

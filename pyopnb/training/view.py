@@ -96,7 +96,7 @@ def _charts(
     for name, record in records.items():
         # A training alone needs no name before the names of its lines.
         prefix = f"{name}: " if len(records) > 1 else ""
-        losses[f"{prefix}training"] = _picked(record.smoothed(count))
+        losses[f"{prefix}training"] = _picked(record.means(count))
         marks += record.marks
         # The validation's loss is the same quantity, to be compared with the training's.
         if record.scores and record.metric == "loss":
@@ -137,8 +137,8 @@ def _chart(
     return line_chart(steps, values, title, label="step", marks=marks, log_y=log, joined=True)
 
 
-def _picked(numbers: np.ndarray) -> _Points:
-    """Choose the points of a smooth curve that are drawn, by their steps."""
-    count = min(len(numbers), _POINTS)
-    positions = np.linspace(0, len(numbers) - 1, count).astype(int)
-    return {position + 1: float(numbers[position]) for position in positions.tolist()}
+def _picked(points: _Points) -> _Points:
+    """Choose the points of a curve that are drawn."""
+    steps = list(points)
+    places = np.linspace(0, len(steps) - 1, min(len(steps), _POINTS)).astype(int)
+    return {steps[place]: points[steps[place]] for place in places}

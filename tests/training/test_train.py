@@ -658,10 +658,10 @@ def test_small_losses_are_kept_after_a_huge_one() -> None:
     losses = [1e20, *np.linspace(2, 1, 99)]
     record = TrainingRecord("SGD()", "loss", tuple(losses))
     for count in (1, 2, 3, 7, 50, 100, 200):
-        windows = [losses[max(0, end - count) : end] for end in range(1, 101)]
-        np.testing.assert_allclose(
-            record.smoothed(count), [np.mean(w) for w in windows], rtol=1e-12
-        )
-    infinite = TrainingRecord("SGD()", "loss", (np.inf, np.nan, 4.0, 2.0, 1.0))
-    np.testing.assert_array_equal(infinite.smoothed(2), [np.inf, np.nan, np.nan, 3, 1.5])
-    assert TrainingRecord("SGD()", "loss", ()).smoothed(3).size == 0
+        means = record.means(count)
+        assert list(means) == [*range(count, 100, count), 100]
+        blocks = [losses[begin : begin + count] for begin in range(0, 100, count)]
+        np.testing.assert_allclose(list(means.values()), [np.mean(b) for b in blocks], rtol=1e-12)
+    infinite = TrainingRecord("SGD()", "loss", (np.inf, 2.0, 4.0, np.nan, 1.0))
+    np.testing.assert_array_equal(list(infinite.means(2).values()), [np.inf, np.nan, 1])
+    assert TrainingRecord("SGD()", "loss", ()).means(3) == {}
