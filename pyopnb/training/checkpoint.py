@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.common import atomic_write, check_writable, remove_abandoned, sanitize
 from pyopnb.errors import InputError
 
-__all__ = ["Checkpoint", "checkpoint_path", "newest"]
+__all__ = ["Checkpoint", "checkpoint_path"]
 
 _SUFFIX = ".npz"
 _FORMAT = "pyopnb training 1"
@@ -52,23 +52,19 @@ class Checkpoint:
     marks: list[tuple[int, str]] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """Write it whole or not at all, to a file, or into a folder by the number of its step.
+        """Write it to a file, whole or not at all.
 
         Raises
         ------
         OSError
             As from `pyopnb.common.file_writes`.
         """
-        if path.is_dir():
-            target = path / f"step-{len(self.losses):08}{_SUFFIX}"
-        else:
-            target = path
         # Everything but the arrays is one JSON text. The arrays are numbered, as a name of a
         # weight may have any characters.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
         facts |= {"format": _FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
-        with atomic_write(target) as pending:
+        with atomic_write(path) as pending:
             np.savez(pending.stream, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]  # all keys are digits
 
     @classmethod
@@ -79,7 +75,7 @@ class Checkpoint:
         optimizer: str,
         seed: int | None,
     ) -> Checkpoint:
-        """Read one from a file, or the newest of a folder, to resume a training.
+        """Read one from a file, to resume a training.
 
         Raises
         ------
@@ -89,9 +85,8 @@ class Checkpoint:
         """
         where = f"checkpoint {sanitize(os.fspath(path))}"
         expected = "a file that train wrote"
-        # A folder has a file for each checkpoint, and the last one counts.
-        file = newest(Path(path))
-        if file is None:
+        file = Path(path)
+        if not file.is_file():
             begin = "resume=True, which starts from the beginning if there is none"
             raise InputError(where, expected=expected, got="none", next=begin)
         try:
@@ -158,26 +153,18 @@ def _types(arrays: Mapping[str, np.ndarray]) -> set[str]:
     return {f"{name}: {array.dtype}{list(array.shape)}" for name, array in arrays.items()}
 
 
-def newest(path: Path) -> Path | None:
-    """Find the file of a checkpoint, or None: the path itself, or the last step's in a folder."""
-    if path.is_dir():
-        return max(path.glob(f"step-*{_SUFFIX}"), default=None)
-    if path.is_file():
-        return path
-    return None
-
-
 def checkpoint_path(given: str | os.PathLike[str]) -> Path:
-    """Prepare a file ``.npz`` or a folder for checkpoints.
+    """Prepare a file ``.npz`` for checkpoints.
 
     The unfinished files that killed trainings left there are removed.
     """
     path = Path(given)
-    if path.suffix == _SUFFIX:
-        check_writable(path)
-        # A killed process leaves the unfinished file of its last write.
-        remove_abandoned(path.parent, path.name)
-    else:
-        path.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(path, "step-")
+    if path.suffix != _SUFFIX:
+        got = sanitize(repr(os.fspath(given)))
+        expected = f"the path of a file {_SUFFIX}"
+        raise InputError(
+            "train, checkpoint", expected=expected, got=got, next='checkpoint="run.npz"'
+        )
+    check_writable(path)
+    remove_abandoned(path.parent, path.name)
     return path

@@ -26,7 +26,7 @@ from pyopnb.engine import (
 from pyopnb.errors import InputError
 from pyopnb.gradients import make_inputs
 from pyopnb.training.batches import TrainingBatches
-from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
+from pyopnb.training.checkpoint import Checkpoint, checkpoint_path
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_loss
 from pyopnb.training.optimizers import Optimizer, find_optimizer
 from pyopnb.training.training import Training
@@ -112,9 +112,8 @@ def train(
     seed : int, optional
         The seed of the shuffles; None leaves the samples in their order.
     checkpoint : path, optional
-        A file ``.npz``, or a folder for a file of each: written after every so many steps
-        (``every``) and at the end. A file is replaced whole or not at all, whenever the process
-        ends.
+        A file ``.npz``, written after every so many steps (``every``) and at the end. It is
+        replaced whole or not at all, whenever the process ends.
     every : int
         Steps from one checkpoint to the next.
     resume : path or bool, optional
@@ -309,10 +308,7 @@ def _start(
             expected, advice = "a checkpoint to continue from", 'checkpoint="run.npz"'
             raise InputError(where, expected=expected, got="True", next=advice)
         # The first run of a cell has nothing to continue from.
-        if newest(path) is not None:
-            resume = path
-        else:
-            resume = None
+        resume = path if path.is_file() else None
     if resume is None or resume is False:
         return Checkpoint(dict(state), repr(optimizer), seed)
     if not is_path(resume):

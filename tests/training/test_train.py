@@ -184,34 +184,29 @@ def test_a_thread_of_its_own_can_train(line, samples):
     assert found[0].steps == 2
 
 
-def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers, tmp_path):
+def test_a_training_goes_on_from_a_checkpoint(classifier, flowers, tmp_path):
     whole = train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", every=5)
-    train(classifier, flowers, epochs=2, checkpoint=tmp_path / "all", every=5)
-    names = sorted(path.name for path in (tmp_path / "all").iterdir())
-    assert names == ["step-00000005.npz", "step-00000010.npz", "step-00000014.npz"]
-    for source in (tmp_path / "all", tmp_path / "all" / names[0]):
-        result = train(classifier, flowers, epochs=3, resume=source)
-        assert_same(result, whole)
+    train(classifier, flowers, epochs=2, checkpoint=tmp_path / "begun.npz", every=5)
+    assert_same(train(classifier, flowers, epochs=3, resume=tmp_path / "begun.npz"), whole)
     again = train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", resume=True)
     assert again.steps == 21
     assert_same(again, whole)
 
 
 def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers, tmp_path):
-    (tmp_path / "all").mkdir()
-    old = [tmp_path / ".run[1].npz.abc.part", tmp_path / "all/.step-00000005.npz.abc.part"]
-    kept = [
-        tmp_path / ".run[1].npz.new.part",
-        tmp_path / ".other.npz.abc.part",
-        tmp_path / "all/.mine.part",
-    ]
-    for path in [*old, *kept]:
+    old = tmp_path / ".run[1].npz.abc.part"
+    kept = [tmp_path / ".run[1].npz.new.part", tmp_path / ".other.npz.abc.part"]
+    for path in [old, *kept]:
         path.touch()
-    for path in [*old, *kept[1:]]:
+    for path in [old, kept[1]]:
         os.utime(path, (1e9, 1e9))
     train(classifier, flowers, checkpoint=tmp_path / "run[1].npz")
-    train(classifier, flowers, checkpoint=tmp_path / "all")
-    assert [path.exists() for path in [*old, *kept]] == [False, False, True, True, True]
+    assert [path.exists() for path in [old, *kept]] == [False, True, True]
+
+
+def test_a_checkpoint_is_no_folder(classifier, flowers, tmp_path):
+    with pytest.raises(InputError, match=r"train, checkpoint: .*a file \.npz, got '.*all'"):
+        train(classifier, flowers, checkpoint=tmp_path / "all")
 
 
 def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, samples, tmp_path):
