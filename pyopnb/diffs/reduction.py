@@ -227,7 +227,7 @@ def reduce(
     begin = time.monotonic()
     source = read_model(model)
     proto = to_model(source)
-    # onnx would refuse functions that call themselves in words of its own.
+    # onnx would refuse functions that call themselves with a message of its own.
     check_functions(proto)
     # The parts of the model have no folder.
     take_in_all(proto, source.folder)

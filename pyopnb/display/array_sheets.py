@@ -136,7 +136,7 @@ def _sheet(shape: tuple[int, int], count: int) -> tuple[int, int, tuple[float, f
     # Small slices are cheap, so more of them are drawn.
     affordable = min(_MOST_SLICES, _MOST_ELEMENTS // (shape[0] * shape[1]))
     drawn = min(count, max(_FEWEST_SLICES, affordable))
-    # The sheet shall be about square.
+    # The sheet should be about square.
     square = math.ceil(math.sqrt(drawn * shape[0] / shape[1]))
     in_row = min(drawn, max(2, min(_MOST_IN_ROW, square)))
     # Rows of nearly the same length: four are two rows of two, and not three and one.

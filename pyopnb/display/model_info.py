@@ -143,7 +143,7 @@ class Scope:
         try:
             graph.refuse_duplicates()
             graph.refuse_cycles()
-        except ModelError as error:  # a broken graph is drawn as well
+        except ModelError as error:  # a broken graph is also drawn
             info.remarks.append(str(error))
         self.nodes = [node for _, node in graph.in_order()]
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}

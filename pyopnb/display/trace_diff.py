@@ -81,7 +81,7 @@ def _drawn(thing: TraceDiff, a: ModelProto, b: ModelProto) -> tuple[ModelProto, 
 
 
 def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int, str]:
-    """Mark the nodes of which no output was compared."""
+    """Mark the nodes without a compared output."""
     marks = {}
     for number, node in enumerate(model.graph.node):
         if not paired.intersection(node.output) and not is_constant(node):

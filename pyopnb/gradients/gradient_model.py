@@ -163,7 +163,7 @@ def _verified(
 
 
 def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    # An initializer that is an input as well has a default, and need not be fed.
+    # An initializer that is also an input is a default, and need not be fed.
     weights = {tensor.name for tensor in graph.initializer}
     types = {}
     for info in graph.input:

@@ -68,7 +68,7 @@ def verify_gradients(
     weights : mapping of str to ndarray
         The initializers that the loss is derived in.
     feeds : mapping, optional
-        An example of the user's.
+        An example from the user.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class _Verification:
         inputs: dict[str, TensorType] = {}
         dims = []
         for info in self._graph.input:
-            # An initializer may be an input as well, as its default.
+            # An initializer may also be an input, as its default.
             if info.name not in initializers:
                 inputs[info.name] = type_of_proto(info.type)
                 axes = enumerate(inputs[info.name].shape or ())

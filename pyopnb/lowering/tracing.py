@@ -627,7 +627,7 @@ def _check_arguments(
 
 
 def _source_of(result: Any, args: Sequence[Any]) -> Traced | None:
-    """Return the argument of which the NumPy result is a view."""
+    """Return the argument that the NumPy result is a view of."""
     if not isinstance(result, np.ndarray):
         return None
     arrays: list[Any] = []

@@ -241,7 +241,7 @@ def _set_annotations(attribute: Any, node: Any, namespace: dict[str, Any]) -> No
         flags = __future__.annotations.compiler_flag
     tree = ast.fix_missing_locations(ast.Module([stub], []))
     made: dict[str, Any] = {}
-    # The user's own annotations, which the module evaluates as well when it is imported.
+    # The user's own annotations, which the module also evaluates when it is imported.
     exec(compile(tree, "<annotations>", "exec", flags, True), namespace, made)  # noqa: S102
     annotations = made[node.name].__annotations__
     if function.__annotations__ != annotations:

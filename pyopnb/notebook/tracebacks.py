@@ -37,7 +37,7 @@ def uninstall() -> None:
 def one_line_errors() -> Iterator[None]:
     """Display a `PyopError` as one line.
 
-    No line of the user's raised it where a magic refuses its cell.
+    No line of the user raised it: a magic refused its cell.
     """
     __tracebackhide__ = True
     try:

@@ -65,7 +65,7 @@ def attributes_to_pass(
     newest = find_schema(schema.domain, schema.name).attributes
     passed = dict(attributes)
     # It only lets a runtime write over its inputs. BatchNormalization alone has to have it.
-    # A node of a version that has it no more can have it all the same.
+    # A node may still have it in a version that does not.
     consumed = schema.attributes.get("consumed_inputs")
     if consumed is None or not consumed.required:
         passed.pop("consumed_inputs", None)

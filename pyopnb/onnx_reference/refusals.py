@@ -26,7 +26,7 @@ def refuse_wrong(
     outputs: int,
     where: str,
 ) -> None:
-    """Refuse an operator of which the reference gives wrong results, or fails by accident.
+    """Refuse an operator for which the reference gives wrong results, or fails by accident.
 
     Raises
     ------

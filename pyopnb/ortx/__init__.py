@@ -2,7 +2,7 @@
 
 Write ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. A decorated function
 becomes an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``. It reloads in live sessions,
-`pyopnb.Session` runs it, too, and its exceptions reach the caller. The C++ operators of
+`pyopnb.Session` also runs it, and its exceptions reach the caller. The C++ operators of
 onnxruntime-extensions are not included.
 """
 

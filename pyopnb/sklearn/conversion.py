@@ -47,14 +47,14 @@ def convert(
     pipeline becomes an op that calls it. Each conversion is compared with scikit-learn: on ``X``,
     on one row and on more rows, on unusual numbers, on texts that ``X`` does not have, and on NaN
     and infinities if the estimator accepts them. If skl2onnx fails, or gives other labels or
-    numbers, the estimator at fault becomes an op, too, in the worst case the whole pipeline.
+    numbers, the estimator at fault also becomes an op, in the worst case the whole pipeline.
 
     Parameters
     ----------
     pipeline : estimator
         Any fitted estimator with ``transform``, ``predict`` or ``predict_proba``.
     X : array, table of pandas, sparse matrix or list of str
-        Example rows, of which the first 256 are used for the comparison. The model gets one input
+        Example rows; the first 256 are used for the comparison. The model gets one input
         ``X`` with their dtype, or one input for each column of a table.
     options : dict, optional
         Options of skl2onnx. ``zipmap`` is False by default, so that probabilities are an array.
@@ -180,7 +180,7 @@ def _is_fitted(estimator: Any, rows: Any) -> bool:
         # Without a method fit, there is nothing to check.
         return True
     except NotFittedError:
-        # A transformer that keeps nothing of fit looks as it did before. It works all the same.
+        # A transformer that keeps nothing of fit looks as it did before. It still works.
         try:
             outputs = outputs_of(copy.deepcopy(estimator), plan(estimator), rows)
         except Exception:

@@ -37,7 +37,7 @@ def plan(estimator: Any) -> list[str]:
     methods = [name for name in METHODS if callable(getattr(estimator, name, None))]
     if "predict" not in methods:
         return ["transform"] if "transform" in methods else methods[:1]
-    # A regressor may have transform, too, which skl2onnx does not write beside predict.
+    # A regressor may also have transform, which skl2onnx does not write beside predict.
     if is_regressor(estimator):
         return ["predict"]
     if is_clusterer(estimator):

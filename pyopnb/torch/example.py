@@ -421,7 +421,7 @@ def _types_of_results(module: Any, example: Example) -> list[Any] | None:
 def kept_attributes(module: Any) -> Iterator[None]:
     """Undo changes that forward makes to plain attributes of the module.
 
-    A single small picture, for example, shrinks the windows of a Swin for good.
+    A single small picture, for example, shrinks the windows of a Swin permanently.
     """
     before = [(part, dict(vars(part))) for part in module.modules()]
     try:

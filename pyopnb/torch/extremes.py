@@ -36,7 +36,7 @@ _RIGHT = frozenset(
     square sub tan tanh threshold to trunc where
     """.split()  # noqa: SIM905  # a list of them is a line each
 )
-# These go along an axis, and overflow all the same.
+# These go along an axis, and still overflow.
 _SCANS = ("logcumsumexp",)
 
 _MAGNITUDES = [0.0, 1e-40, 1e-30, 1e-18, 1e-4, 0.1, 0.5, 1.0, 1.5, 2.5, 7.0, 30.0, 90.0, 130.0]

@@ -32,7 +32,7 @@ class Hole:
     line : str
         The user's line that calls it; empty where it is not known.
     types : str
-        Of the tensors that go in and come out.
+        Of the inputs and outputs.
     reason : str
         The operator that the exporter lacks.
     path : str

@@ -1,4 +1,4 @@
-"""Put an opaque torch op in place of a call that the exporter shall write as one ONNX node.
+"""Put an opaque torch op in place of a call that the exporter should write as one ONNX node.
 
 The exporter's public ways are used: `torch.library.custom_op` makes the op, and
 ``custom_translation_table`` says its node.

@@ -199,7 +199,7 @@ class OtherProcess:
         if process is None:
             process = self._process = self._start()
         assert process.stdin is not None  # noqa: S101  # it was started with pipes
-        assert process.stdout is not None  # noqa: S101  # as well
+        assert process.stdout is not None  # noqa: S101  # likewise
         # A process that ended already is no error here: its last words are read below. For its
         # pipe, Windows says EINVAL.
         with suppress(OSError):
@@ -412,7 +412,7 @@ def other_python(on: str | os.PathLike[str], model: ModelProto) -> OtherPython:
         The environment is yet to be made, and would have no pyopnb for the ops of the model.
     """
     if not is_made(on):
-        # Making it takes a minute, in vain.
+        # Making it would take a minute for nothing.
         nodes = nodes_with_ops(model)
         if nodes:
             got = "an environment that has onnxruntime and NumPy alone"

@@ -138,7 +138,7 @@ def check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
         types[info.name] = type_of_proto(info.type)
         if not info.type.HasField("tensor_type"):
             types[info.name] = to_notation(kind_of(info.type) or "")
-    # An input that is an initializer as well has a default.
+    # An input that is also an initializer has a default.
     required = dict(types)
     for name in initializers & set(types):
         del required[name]

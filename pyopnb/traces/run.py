@@ -150,7 +150,7 @@ def _attach_partial(
         frozenset(state.ops),
         fails=True,
     )
-    # It fails as the run before it did, of which the caller has the error.
+    # It fails as the run before it did, and the caller has that error.
     with suppress(Exception):
         traced.run(state, source, feeds)
     if not traced.sink.summaries:

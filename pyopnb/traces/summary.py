@@ -209,7 +209,7 @@ class _Tally:
             mean = float(finite.mean(dtype=np.float64))
         if math.isinf(mean):  # the sum was no float64
             mean = float((finite / finite.size).sum())
-        # Weighted, and not summed: the sum of all blocks can be no float64, either.
+        # Weighted, and not summed: the sum of all blocks can also be no float64.
         weight = finite.size / self.count
         self.mean += mean * weight - self.mean * weight
 

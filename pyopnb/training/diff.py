@@ -11,7 +11,7 @@ from pyopnb.training.record import TrainingRecord
 
 __all__ = ["TrainingDiff"]
 
-# The last loss belongs to a single batch, so the end of a training is the mean of so many.
+# The last loss belongs to a single batch, so the end of a training is the mean of this many.
 _LAST = 10
 
 

@@ -15,7 +15,7 @@ from pyopnb.training.training import Training
 
 __all__ = ["view_training", "view_training_diff"]
 
-# A longer curve is drawn with so many points, as a million would make a picture as large as the
+# A longer curve is drawn with this many points, as a million would make a picture as large as the
 # model.
 _POINTS = 150
 # From 60 steps on, the loss is averaged over a thirtieth of them.

@@ -10,7 +10,7 @@ NAMES = ("org.pytorch.aten::adaptive_avg_pool2d", "::adaptive_avg_pool2d")
 
 
 class adaptive_avg_pool2d:
-    """Average windows of which there are as many as the output has elements."""
+    """Average as many windows as the output has elements."""
 
     # The sizes are an input, which is known at run time only.
     def infer(self, x, output_size):

@@ -30,7 +30,7 @@ class ATen:
         function = self._in_numpy(inputs)
         if function is not None:
             return function.infer(*inputs, **self.by_name)
-        # How many results there are, and of which types, only the function knows.
+        # Only the function knows the number and the types of its results.
         return ("any[...]",) * 8
 
     def compute(self, *inputs):

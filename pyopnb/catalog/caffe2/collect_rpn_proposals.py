@@ -30,6 +30,6 @@ class CollectRpnProposals:
         regions = np.concatenate(tensors[: self.levels])
         scores = [part.ravel() for part in tensors[self.levels :]]
         scores = np.concatenate(scores)
-        # Caffe2's sort is stable as well: of equal scores the first region stays first.
+        # The sort in Caffe2 is also stable: of equal scores the first region stays first.
         order = np.argsort(-scores, kind="stable")
         return regions[order[: self.most] if self.most > 0 else order]

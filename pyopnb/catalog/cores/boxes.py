@@ -146,7 +146,7 @@ def suppress(
     classes : ndarray, optional
         int[N]; a box is only suppressed by boxes of its class.
     limit : int, optional
-        Stop after so many boxes.
+        Stop after this many boxes.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def suppress_greedily(
         Takes the position of a box and the positions of the remaining worse boxes, and tells which
         of these the box suppresses.
     limit : int, optional
-        Stop after so many boxes.
+        Stop after this many boxes.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def suppress_pixels(
     offset : float
         Is added to the widths and heights of intersections.
     limit : int
-        Stop after so many boxes.
+        Stop after this many boxes.
 
     Returns
     -------

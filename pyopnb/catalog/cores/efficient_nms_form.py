@@ -37,7 +37,7 @@ def efficient_nms_form(
     is_per_class = len(boxes.shape) == 4
     box_form = "class_boxes = Identity(boxes)"
     if is_per_class:
-        # Boxes that all classes share may have an axis for them all the same.
+        # Boxes that all classes share may still have an axis for them.
         box_form = """
         score_shape = Shape(scores)
         single = Constant<value_ints = [1]>()

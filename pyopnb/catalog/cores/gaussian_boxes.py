@@ -76,7 +76,7 @@ def suppress_gaussian(
     classes : ndarray
         int[N].
     limit : int
-        Stop after so many boxes.
+        Stop after this many boxes.
 
     Returns
     -------

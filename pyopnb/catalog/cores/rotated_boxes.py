@@ -102,7 +102,7 @@ def suppress_rotated(
     boxes : ndarray
         float[N,5], the best box first.
     limit : int, optional
-        Stop after so many boxes.
+        Stop after this many boxes.
 
     Returns
     -------

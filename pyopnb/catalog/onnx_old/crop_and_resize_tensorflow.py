@@ -2,7 +2,7 @@
 
 Defined in tensorflow/tensorflow v2.16.1, tensorflow/core/kernels/image/crop_and_resize_op.cc. Files
 with the attribute ``mode`` have it from com.microsoft, with channels first; files with ``method``,
-or with neither, have TensorFlow's images with channels last. Tested against ONNX Runtime's
+or with neither, have TensorFlow's images with channels last. Tested against the ONNX Runtime
 CropAndResize of com.microsoft, to 1e-4.
 """
 

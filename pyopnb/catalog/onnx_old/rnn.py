@@ -1,7 +1,7 @@
 """RNN of ONNX before version 7, which says by an attribute whether all outputs are wanted.
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, RNN-1. Differs: where the attribute
-``output_sequence`` is 0 and the node has the first output all the same, it is given. Tested against
+``output_sequence`` is 0 and the node still has the first output, it is given. Tested against
 the ONNX Runtime RNN of version 7, to 1e-4.
 """
 

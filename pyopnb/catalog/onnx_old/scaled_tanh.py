@@ -1,7 +1,7 @@
 """ScaledTanh, an activation with two numbers.
 
 Defined in onnx/onnx v1.4.1, docs/Operators.md, as an experimental operator; removed in version 10.
-ONNX Runtime has a kernel for it in older opsets, and files of newer ones say its name all the same.
+ONNX Runtime has a kernel for it in older opsets, but files with newer opsets still use it.
 Tested against the ONNX Runtime kernel of opset 9, to 1e-5.
 """
 

@@ -1,4 +1,4 @@
-"""YoloLayer_TRT, of which each fork has its own.
+"""YoloLayer_TRT, which differs from fork to fork.
 
 Defined in jkjung-avt/tensorrt_demos and in wang-xinyu/tensorrtx, plugins/yolo_layer.cu: one name
 for several heads, with other attrs, other anchors and other memory layouts of the result.

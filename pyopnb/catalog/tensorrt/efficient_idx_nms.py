@@ -1,4 +1,4 @@
-"""EfficientIdxNMS_TRT, which gives the numbers of the boxes as well, for masks and key points.
+"""EfficientIdxNMS_TRT, which also gives the numbers of the boxes, for masks and key points.
 
 Defined in laugh12321/TensorRT-YOLO afc06ec,
 modules/plugin/efficientIdxNMSPlugin/efficientIdxNMSInference.cu. The rules come from

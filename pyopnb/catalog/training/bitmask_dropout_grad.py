@@ -2,7 +2,7 @@
 
 Defined in microsoft/onnxruntime v1.19.2, orttraining/orttraining/core/graph/training_op_defs.cc,
 version 1. A mask has a bit for each element, the lowest for the first. Differs: outside training
-the gradient is given back as it is, where the original scales it all the same. Tested against its
+the gradient is given back as it is, where the original still scales it. Tested against its
 formula in NumPy with the mask that it gets, to 1e-6.
 """
 

@@ -219,7 +219,7 @@ def part_of(
 ) -> Part:
     """Compare two arrays of one type."""
     rtol, atol, stol = tolerances.of(dtype(a.dtype).name)
-    # With stol, the largest element of b sets how far off the others may be.
+    # With stol, the largest element of b decides how much the others may differ.
     floor = atol
     if stol:
         floor += stol * scale_of(b)

@@ -147,7 +147,7 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False) -> list[str]:
     distance = math.log10(ticks[1] - ticks[0])
     decimals = -math.floor(distance + 1e-9)
     if size + decimals >= _MOST_DIGITS:
-        # Ten digits beside each line are too many: the others say how far they are from the first.
+        # Ten digits beside each line are too many: the others show their distance from the first.
         first = f"{ticks[0]:.{size + decimals + 1}g}"
         return [first, *(f"+{quantity(tick - ticks[0])}" for tick in ticks[1:])]
     notation = f",.{max(0, decimals)}f"

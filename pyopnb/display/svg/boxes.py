@@ -39,7 +39,7 @@ class Box:
         A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as
         ``+fused`` and ``-fused``, is drawn like ``added`` or ``removed``.
     about : str
-        The text, line by line, that a reader sees who points at the box.
+        The lines of text for a reader who points at the box.
     names : tuple of str
         The nodes or tensors that the box shows, by which tables refer to it.
     """

@@ -404,7 +404,7 @@ def _extent(graph: _Layers, xs: np.ndarray) -> Point:
 def _align(
     layers: Sequence[Sequence[int]], links: _Links, longest: int
 ) -> tuple[list[int], list[int]]:
-    """Join vertices that shall have one x into blocks; return the root of each, and all roots.
+    """Join vertices that should share one x into blocks; return the root of each, and all roots.
 
     Each vertex is aligned with a median neighbor.
     """

@@ -116,7 +116,7 @@ def node(
 
 
 def refuse_ambiguous(where: str, op: Op | None, next_: str, **options: Any) -> None:
-    """Refuse an option of a function that may as well be an attr of the op.
+    """Refuse an option of a function that could also be an attr of the op.
 
     Parameters
     ----------

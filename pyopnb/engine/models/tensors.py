@@ -1,7 +1,7 @@
 """Every tensor in a model, wherever the ONNX format allows one.
 
 The fields to look into come from the format's own description. So a field that a later onnx adds is
-searched as well, and so is one that should be empty, such as a list of graphs in an attribute that
+also searched, and so is one that should be empty, such as a list of graphs in an attribute that
 holds a graph.
 """
 

@@ -85,7 +85,7 @@ def check_opset(opset: object, where: str) -> None:
     ------
     DefinitionError
     """
-    # A bool is an int as well, so the type is compared.
+    # A bool is also an int, so the type is compared.
     if type(opset) is not int or not 1 <= opset <= 1000:
         raise DefinitionError(
             f"{where}, opset",

@@ -23,7 +23,7 @@ def is_op_run(cls: object) -> bool:
     """Tell whether a class is one of the ONNX reference implementation, without ``compute``."""
     # A caller with such a class has imported its base.
     module = sys.modules.get("onnx.reference.op_run")
-    # An abstract class remembers each class of which it was asked.
+    # An abstract class remembers each class that was checked against it.
     is_one = module is not None and isinstance(cls, type) and module.OpRun in cls.__mro__
     return is_one and not hasattr(cls, "compute")
 

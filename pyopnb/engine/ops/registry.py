@@ -508,7 +508,8 @@ class Registry(Displayable):
 
     def _remove(self, op: Op) -> list[str]:
         if op.name in self._ops:  # another thread may have been faster
-            # First, because an op that is in neither would be another one when it is defined again.
+            # First, because an op in neither place would be a different one when it is defined
+            # again.
             self._removed[op.name] = op
             del self._ops[op.name]
         for module in self.modules_of(op.name):

@@ -233,7 +233,7 @@ class Output:
                 type_ = TensorType(type_.dtype, self.expected.shape)
             remedy = f"{type_} for it in the model, and {self._hint(type_)}"
         hint = self.schema.outputs[self.number] if self.schema.outputs else ANY
-        # Neither op nor model say the dtype: then a hint takes the value as it is.
+        # Neither op nor model declares the dtype: then a hint takes the value as it is.
         if self.hintable and not self.schema.infers and hint.dtype is None:
             got += "; without a hint an output has the dtype of the first input"
             remedy = self._better_hint(value) or remedy

@@ -1,4 +1,4 @@
-"""Read and write by the NumPy indices.
+"""Read and write by NumPy indices.
 
 These are numbers, slices, new axes, an ellipsis, and arrays of integers or bools.
 """

@@ -145,7 +145,7 @@ def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
 def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     tensor = tensor_of(x, result.dtype)
     axes = axes_of(axis, tensor.ndim)
-    # Of matrices, 2 is another norm.
+    # For matrices, 2 is another norm.
     if ord is not None and (ord != 2 or len(axes) != 1):
         refuse(f"np.linalg.norm with ord={ord!r}", "np.abs(x).sum(axis), or np.abs(x).max(axis)")
     return reduce("ReduceL2", tensor, axes, keepdims)

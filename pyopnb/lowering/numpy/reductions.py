@@ -98,7 +98,7 @@ def _reading(result: Any, a: Any, axis: Any, keepdims: bool) -> _Reduction:
 def _reduces(*functions: Any) -> Callable[[_Rule], _Rule]:
     """Register a rule for functions that take an axis and ``keepdims``.
 
-    Some of them take a dtype, too, which the NumPy result has.
+    Some of them also take a dtype, which the NumPy result has.
     """
 
     def register(rule: _Rule) -> _Rule:

@@ -186,7 +186,7 @@ def _apply(item: _Described, note: str) -> bool:
     key, value = match["key"], _value_of(match["json"])
     target: Any = item
     if match["value"]:
-        # A list or a dict is no key, and no name either.
+        # A list or a dict is neither a key nor a name.
         target = _values_by_name(item).get(str(_value_of(match["value"])))
     is_identity = key in _IDENTITY_KEYS and isinstance(target, NodeProto)
     if target is None:

@@ -214,7 +214,7 @@ def _parse(text: str, name: str) -> ModelProto:
     import onnx.parser
 
     # The graph begins after a header.
-    at = _START.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
+    at = _START.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
     graph_name = f"{quote(name)} " if text[at : at + 1] == "(" else ""
     # The text is the user's own, spelled as onnx wants it, so that lines and columns stay.
     head = _PIECES.sub(_respell, text[:at]) + graph_name

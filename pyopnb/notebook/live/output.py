@@ -25,7 +25,7 @@ from pyopnb.notebook.live.worker import Worker
 
 __all__ = ["LiveOutput"]
 
-# A run of so many seconds is shown, with a button that stops it.
+# A run of this many seconds is shown, with a button that stops it.
 _LONG = 0.5
 
 _session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.WeakKeyDictionary()

@@ -50,7 +50,7 @@ def quantize_linear(
     result = helper.tensor_dtype_to_np_dtype(output_dtype or TensorProto.UINT8)
     if zero_point is not None:
         result = zero_point.dtype
-    # Of halves, too, quotients are rounded once.
+    # Quotients of halves are also rounded once.
     exact = helper.tensor_dtype_to_np_dtype(precision) if precision else np.dtype(np.float32)
     divisor = _spread(scale.astype(exact), x.shape, axis, block_size)
     quotient = (x.astype(exact) / divisor).astype(np.float32)

@@ -100,7 +100,7 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
 
 @cache
 def corrected_operators() -> frozenset[tuple[str, str]]:
-    """Return domain and name of each operator of which any version is corrected."""
+    """Return domain and name of each operator with a corrected version."""
     names = [name if "::" in name else f"::{name}" for name in _FUNCTIONS]
     for entry in entries():
         if entry.versions:

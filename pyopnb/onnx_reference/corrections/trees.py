@@ -188,7 +188,7 @@ def _leaf(features: np.ndarray, nodes: _Nodes, key: tuple[int, int]) -> _Node:
 
 
 def _of_two(total: np.ndarray, transform: str, is_positive: bool) -> np.ndarray:
-    """Return the scores of two classes of which the trees know one."""
+    """Return the scores of two classes if the trees know only one."""
     if transform == "LOGISTIC":
         scores = np.stack([sigmoid(-total), sigmoid(total)], axis=1)
     elif is_positive:

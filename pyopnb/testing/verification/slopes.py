@@ -64,7 +64,7 @@ class _Point(NamedTuple):
         By name the part of an array in the vectors, and its elements in there: all, or some of
         many.
     x, gradient, sizes : ndarray
-        The elements, what the gradients say of them, and how far a step of 1 moves each.
+        The elements, their gradients, and how far a step of 1 moves each.
     """
 
     values: Arrays
@@ -324,7 +324,7 @@ class GradientComparison:
         """Return the derivative by the gradients, and how far differences may be from it."""
         moved = direction != 0
         terms = gradient[moved] * direction[moved]
-        # Without BLAS, whose threads wake up for so many terms.
+        # Without BLAS, whose threads wake up for this many terms.
         norm = np.sqrt(np.sum(terms**2))
         # A gradient that is zero except for rounding has no meaningful size.
         scale = max(abs(numeric), norm, 1e-3 * abs(value), self._smallest)
