@@ -15,7 +15,7 @@ _Sizes = tuple[int | str | None, ...]
 
 
 class NamedSizes:
-    """The sizes of tensors, and what is known of their gradients.
+    """The sizes of tensors, and the known sizes of their gradients.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class NamedSizes:
             shape = type_of_proto(proto).shape
             if shape is not None and None not in shape:
                 self.declared[name] = shape
-        # By the names of gradients: their sizes, and what they were before they got an axis.
+        # By the names of gradients: their sizes, and their names before they got an axis.
         self.exact: dict[str, _Sizes] = {}
         self.unsqueezed: dict[str, tuple[str, list[int]]] = {}
         self.targets: dict[_Sizes, str] = {}
@@ -58,18 +58,18 @@ class SizedContext:
         self._context.wanted = names
 
     def declare_exact(self, value: str, primal: str) -> None:
-        """Note that a gradient has the sizes of what it is derived in."""
+        """Note that a gradient has the sizes of the tensor that it is derived in."""
         if primal in self._sizes.declared:
             self._sizes.exact[value] = self._sizes.declared[primal]
 
     def full(self, value: str, primal: str) -> str:
-        """Expand a gradient to the sizes of what it is derived in."""
+        """Expand a gradient to the sizes of the tensor that it is derived in."""
         sizes = self._sizes.declared.get(primal)
         if sizes is not None and self._sizes.exact.get(value) == sizes:
             return value
         builder = self._context.b
         expanded: str
-        # What a body computes is known in the body only.
+        # Results in a body are known in the body only.
         if sizes is None or self._context.parent is not None:
             expanded = self._context.full(value, primal)
         elif sizes in self._sizes.targets:

@@ -154,7 +154,7 @@ class _Verification:
             raise _not_runnable(error) from error
         value = float(np.asarray(loss).item())
         if self._is_rewritten and not np.isfinite(value):
-            # The derived model may have lost what the model itself has.
+            # The derived model may have lost declarations of the model itself.
             value = self._original_loss(values)
         return value, gradients
 

@@ -107,7 +107,7 @@ def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
 
     def add(text: str, meaning: str, position: int) -> None:
         positions = meanings.setdefault(text, {}).setdefault(meaning, [])
-        # An op of ONNX's own and an output may be named twice in one node.
+        # A node can have one text as its ONNX operator and as its output.
         if position not in positions[-1:]:
             positions.append(position)
 

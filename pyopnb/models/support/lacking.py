@@ -322,7 +322,7 @@ class _Judge:
 
 def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
     """Make a dictionary key of all that a judgment depends on; None where that would be large."""
-    # Most nodes have no attribute, and an empty list of Python's is quicker to look through.
+    # Most nodes have no attribute, and an empty Python list is quicker to look through.
     attributes = node.attribute or ()
     if node.op_type in _BY_SHAPE or any(attribute.type in _LARGE for attribute in attributes):
         return None

@@ -62,7 +62,7 @@ def call_original(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...] 
 
 @dataclass(frozen=True)
 class KernelError:
-    """The error of a runtime kernels, which is no fault of a conversion.
+    """The error of the kernels of a runtime, which is no fault of a conversion.
 
     Attributes
     ----------
@@ -157,8 +157,8 @@ class Judge:
             wrong &= _wrong_elements(truth, got_wide, allowance)
             if not wrong.any():
                 break
-        # With any allowance, inf is not -inf. But a sum of large numbers overflows upwards or
-        # downwards by the order of its terms.
+        # With any allowance, inf is not -inf. But a sum of large numbers overflows upward or
+        # downward by the order of its terms.
         both = np.isinf(wide) & np.isinf(got_wide)
         wrong |= both & (wide != got_wide) & ~np.isfinite(truth)
         return wrong

@@ -57,9 +57,9 @@ class _Point(NamedTuple):
     Attributes
     ----------
     values : dict of str to ndarray
-        All that the function takes.
+        The arguments of the function.
     value : float
-        What it gives.
+        The result of the function.
     parts : dict of str to (slice, index)
         By name the part of an array in the vectors, and its elements in there: all, or some of
         many.
@@ -103,7 +103,7 @@ class GradientComparison:
         self._tolerance = TOLERANCES[dtype.name].gradient
         # A longer step loses more to the third derivative, a shorter one more to rounding.
         self._step = 2 * self._precision ** (1 / 3)
-        # What differences of subnormal numbers cannot tell.
+        # The error of differences of subnormal numbers.
         self._smallest = float(np.finfo(dtype).tiny) / self._precision
         self._random = np.random.default_rng(0)
 
