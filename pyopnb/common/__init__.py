@@ -1,4 +1,4 @@
-"""What every room needs: messages, tables, progress, files and locks."""
+"""Tools for every room: messages, tables, progress, files and locks."""
 
 from pyopnb.common.installed import open_door
 

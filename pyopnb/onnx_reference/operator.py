@@ -251,7 +251,7 @@ class Evaluation:
     def __init__(
         self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
     ) -> None:
-        # Avoid the onnx wrong classes before looking at its schema.
+        # Avoid wrong classes of onnx before looking at its schema.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)

@@ -37,7 +37,8 @@ def refuse_wrong(
         expected = "a Dropout without its mask before opset 10"
         raise ModelError(where, expected=expected, got="a second output", next="opset=13")
     if (domain, op_type) == ("", "Attention") and outputs > 3 and "softcap" in attrs:
-        # The onnx fourth output in mode 0 is the product after softcap; it is the one before.
+        # In onnx, the fourth output in mode 0 is the product after softcap; it should be the one
+        # before.
         expected = "qk_matmul_output_mode other than 0 with softcap and a fourth output"
         if not attrs.get("qk_matmul_output_mode", AttributeProto()).i and attrs["softcap"].f:
             raise ModelError(where, expected=expected, got="mode 0", next=_NEXT)
