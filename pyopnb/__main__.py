@@ -310,9 +310,7 @@ def _kind(path: str) -> str:
     ending = Path(path).suffix.lower()
     if ending not in endings:
         expected = f"a name that ends in {', '.join(endings)}"
-        raise InputError(
-            f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending"
-        )
+        raise InputError(f"file {path}", expected=expected, got=sanitize(ending) or "no ending")
     return ending
 
 
@@ -337,7 +335,7 @@ def _read_side(path: str) -> Any:
 def _read_feeds(path: str) -> dict[str, Any]:
     if Path(path).suffix.lower() != ".npz":
         raise InputError(
-            f"feeds {sanitize(path)}",
+            f"feeds {path}",
             expected="a .npz file",
             got="another",
             next="np.savez(path, x=x)",
@@ -400,7 +398,7 @@ def _import_ops(name: str) -> None:
         importlib.import_module(name)
     except Exception as error:
         reason = sanitize(f"{type(error).__name__}: {error}")
-        raise ModelError(f"--ops {sanitize(name)}: {reason}{_origin(error)}") from None
+        raise ModelError(f"--ops {name}: {reason}{_origin(error)}") from None
 
 
 def _write(path: str, write: Callable[[str], object]) -> None:
@@ -412,7 +410,7 @@ def _write(path: str, write: Callable[[str], object]) -> None:
         if isinstance(error, PyopError):
             raise
         raise InputError(
-            f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))
+            f"file {path}", expected="a writable file", got=sanitize(str(error))
         ) from None
 
 

@@ -75,5 +75,5 @@ def _check_parent(purpose: str, parent: Path, facts: os.stat_result) -> None:
 
 def bad_cache(purpose: str, folder: Path, expected: str, got: str, advice: str) -> DefinitionError:
     """Make the error of a cache that cannot be used."""
-    where = f"{purpose}, the cache {sanitize(folder)}"
+    where = f"{purpose}, the cache {folder}"
     return DefinitionError(where, expected=expected, got=got, next=advice)

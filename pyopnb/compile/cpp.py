@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import hide_internal_frames
 from pyopnb.compile.compiler import CELL, library_of
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.signature import (
@@ -296,7 +296,7 @@ def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
                 continue
             dtype = type_.dtype
             chosen = chosen or dtype
-            where = f"input {sanitize(port.name)}"
+            where = f"input {port.name}"
             if dtype is not chosen:
                 raise ModelError(where, expected=str(chosen), got=dtype.name)
             if dtype.name not in dtypes:

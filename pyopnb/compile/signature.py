@@ -305,7 +305,7 @@ class _Reader:
         match = _PARAMETER.fullmatch(declared.strip())
         if match is None:
             expected = "a type and a name for each parameter"
-            raise DefinitionError(self.where, expected=expected, got=sanitize(parameter))
+            raise DefinitionError(self.where, expected=expected, got=parameter)
         cpp_type, name = _bare_type(match["type"]), match["name"]
         port = _INPUT.fullmatch(cpp_type)
         if port is not None:
@@ -347,7 +347,7 @@ class _Reader:
             accepted.append(self.letter)
         expected = f"elements of {', '.join(accepted)}"
         where = f"{self.where}, parameter {name}"
-        raise DefinitionError(where, expected=expected, got=sanitize(text), next="an op in Python")
+        raise DefinitionError(where, expected=expected, got=text, next="an op in Python")
 
 
 def _without_comments(text: str) -> str:
@@ -375,7 +375,7 @@ def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
         raise DefinitionError(
             where,
             expected="one template parameter with its element types",
-            got=sanitize(text),
+            got=text,
             next=next_,
         )
     return match[1], elements

@@ -225,7 +225,7 @@ def _select(
 def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
     near = sanitize(suggest(name, list(known)[:_MOST_SUGGESTED]))
     expected = "the name of an output or node"
-    return ModelError(f"show, {option}", expected=expected, got=sanitize(name), next=near)
+    return ModelError(f"show, {option}", expected=expected, got=name, next=near)
 
 
 # ---- folded bodies

@@ -46,13 +46,13 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         if method is not None:
             writers[ending] = method
     if suffix not in writers:
-        where = f"save, {sanitize(type(thing).__name__)}"
+        where = f"save, {type(thing).__name__}"
         expected = f"a name that ends in {', '.join(writers)}"
         best = ".html"
         if ".svg" in writers:
             best = ".svg"
         next_ = f"save({sanitize(repr(str(path.with_suffix(best))))})"
-        raise InputError(where, expected=expected, got=sanitize(path.name), next=next_)
+        raise InputError(where, expected=expected, got=path.name, next=next_)
     # Before the picture is made, which can take a while.
     check_writable(path)
     data = writers[suffix]()

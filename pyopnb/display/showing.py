@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pyopnb import display
-from pyopnb.common import hide_internal_frames, sanitize, suggest
+from pyopnb.common import hide_internal_frames, suggest
 from pyopnb.display.save import write
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
@@ -79,8 +79,8 @@ def show(thing: Any, **options: Any) -> View:
 def _unknown_option(thing: Any, option: str) -> InputError:
     parameters = signature(view.dispatch(type(thing))).parameters.values()
     known = [item.name for item in parameters if item.default is not Parameter.empty]
-    where = f"show, {sanitize(type(thing).__name__)}"
-    got = f"{sanitize(option)}="
+    where = f"show, {type(thing).__name__}"
+    got = f"{option}="
     if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
         # The options of the view that it calls are in the docstring.
         known.append("the options of the things in it")

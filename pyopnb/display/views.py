@@ -157,7 +157,7 @@ def view(thing: Any, **options: Any) -> View:
         next_ = "onnx.helper.make_model(graph)"
     elif hasattr(thing, "state_dict"):
         next_ = "pyopnb.torch.export(module, args), and show the model"
-    raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
+    raise InputError("show", expected=_EXPECTED, got=type(thing).__name__, next=next_)
 
 
 @view.register(View)

@@ -221,14 +221,14 @@ def _loss(graph: GraphProto, loss: str | None) -> str:
         return scalars[0]
     if loss in scalars:
         return loss
-    listed = ", ".join(f"{sanitize(name)}: {types[name]}" for name in types)
+    listed = ", ".join(f"{name}: {types[name]}" for name in types)
     if scalars:
-        advice = f'loss="{sanitize(scalars[0])}"'
+        advice = f'loss="{scalars[0]}"'
     else:
         first = sanitize(next(iter(types), "y"))
         advice = f"a last node in the model: loss = ReduceMean<keepdims = 0>({first})"
     raise ModelError(
-        "loss" if loss is None else f"loss '{sanitize(loss)}'",
+        "loss" if loss is None else f"loss '{loss}'",
         expected="one floating-point output with one element",
         got=f"{len(scalars)} of them among ({listed})",
         next=advice,

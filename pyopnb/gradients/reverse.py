@@ -101,17 +101,17 @@ def _check_names(
     for name in wrt:
         if PREFIX + name in taken:
             raise ModelError(
-                f"tensor '{sanitize(PREFIX + name)}'",
+                f"tensor '{PREFIX + name}'",
                 expected="the name to be free for the gradient",
                 got="a tensor of the model",
                 next="another name for it",
             )
         if name not in influential:
             raise ModelError(
-                f"wrt '{sanitize(name)}'",
-                expected=f"a tensor that influences the loss '{sanitize(loss)}'",
+                f"wrt '{name}'",
+                expected=f"a tensor that influences the loss '{loss}'",
                 got="none, or only through integers or bools",
-                next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
+                next=f"wrt without '{name}'; its gradient would be zeros",
             )
 
 

@@ -173,7 +173,7 @@ class Rules:
                 if node.domain != _DOMAIN and node.op_type not in _ONNX_AD:
                     raise self._refusal(node, _NO_RULE)
                 raise ModelError(
-                    f"{self.where(node)}, output {sanitize(name)}",
+                    f"{self.where(node)}, output {name}",
                     expected="a known rank, for its gradient",
                     got="an unknown one",
                     next="declare the shapes of the inputs; in an op, def infer(self, x): return x",

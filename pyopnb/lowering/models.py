@@ -181,7 +181,7 @@ def _example(
             input_type = types.of(site, name)
             if input_type.dtype is None or input_type.shape is None:
                 raise NotLowered(
-                    f"{site.where}, input {sanitize(name)}",
+                    f"{site.where}, input {name}",
                     expected="a dtype and a rank",
                     got=str(input_type),
                     next="lower(model, {…}), with feeds by name, or declare the type in the model",
@@ -255,7 +255,7 @@ def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
         constant = _constant(proto, site, name)
         if constant is None or not np.array_equal(constant, value):
             raise NotLowered(
-                f"{site.where}, input {sanitize(name)}",
+                f"{site.where}, input {name}",
                 expected="a constant, because its value determines the nodes",
                 got="a tensor that changes from run to run",
             )

@@ -252,7 +252,7 @@ def _run(op: KeptOp) -> list[Any]:
     if [definition.name for definition in definitions] != [op.name]:
         got = ", ".join(sanitize(definition.name) for definition in definitions) or "none"
         raise ModelError(
-            f"op {sanitize(op.name)}, as the model keeps it",
+            f"op {op.name}, as the model keeps it",
             expected="a source that defines this op alone",
             got=got,
         )

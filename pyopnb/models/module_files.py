@@ -81,7 +81,7 @@ def save_module(
             "file",
             expected="a name that ends in .py",
             got=sanitize(str(path)),
-            next=sanitize(f"{target.stem}.py"),
+            next=f"{target.stem}.py",
         )
     # A gradient op is written by the class of the op that it belongs to, once.
     selected = {}

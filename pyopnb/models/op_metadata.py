@@ -148,6 +148,4 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refused(name: str, expected: str, got: str, next: str | None = None) -> ModelError:
-    return ModelError(
-        f"op {sanitize(name)}, as the model keeps it", expected=expected, got=got, next=next
-    )
+    return ModelError(f"op {name}, as the model keeps it", expected=expected, got=got, next=next)

@@ -146,7 +146,7 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
         if args.domain is None:
             return "::".join(split_name(name))
         if "::" in name:
-            text = f"{sanitize(name)} and --domain {sanitize(args.domain)} name two domains"
+            text = f"{name} and --domain {args.domain} name two domains"
             raise PyopError(f"{args.magic}: {text}", next="leave one out")
         return "::".join(split_name(f"{args.domain}::{name}"))
     except PyopError as error:

@@ -69,7 +69,7 @@ def bind(
     for name in attrs:
         is_twice = name in ports[: len(inputs)]
         if is_twice or not (name in names or schema.open_attrs):
-            where = f"{version}, {sanitize(name)}"
+            where = f"{version}, {name}"
             expected = "one value" if is_twice else f"one of {', '.join(names) or 'nothing'}"
             next_ = f"{closest(name, names) or '…'}=…"
             raise InputError(where, expected=expected, got=sanitize(name), next=next_)

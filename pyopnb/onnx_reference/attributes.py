@@ -25,7 +25,7 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
     definition, attr = schema.attributes.get(name), f"{where}, attr {sanitize(name)}"
     if definition is None:
         expected = f"one of {', '.join(schema.attributes) or 'no attrs'}"
-        got = f"{sanitize(name)} = {sanitize(repr(value))}"
+        got = f"{name} = {sanitize(repr(value))}"
         raise ModelError(attr, expected=expected, got=got, next=closest(name, schema.attributes))
     try:
         return _make_attribute(name, value, int(definition.type.value))

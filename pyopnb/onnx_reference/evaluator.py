@@ -85,7 +85,7 @@ class Evaluator:
         # Up to onnx 1.23 at least, its evaluator asks them for a field that they do not have.
         for sparse in copy.graph.sparse_initializer:
             raise ModelError(
-                f"initializer {sanitize(sparse.values.name)}",
+                f"initializer {sparse.values.name}",
                 expected="a dense one: the ONNX evaluator reads no others",
                 got="a sparse one",
                 next="trace it on onnxruntime",

@@ -9,7 +9,6 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from pyopnb.common import sanitize
 from pyopnb.engine import (
     ANY,
     DTYPES,
@@ -115,7 +114,7 @@ class OperatorUsage:
                     field = proto.WhichOneof("value")
                 if field not in (None, "tensor_type"):
                     raise ModelError(
-                        f"skeleton of {self.site.where}, {end} {sanitize(name)}",
+                        f"skeleton of {self.site.where}, {end} {name}",
                         expected="a tensor, because an op can get nothing else",
                         got=f"a value of type {str(field).removesuffix('_type')}",
                         next='pyopnb.trace(model, feeds, on="reference"), '

@@ -273,7 +273,7 @@ def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tu
     for name, number in declared.items():
         if number not in _ATTR_TYPES or not name.isidentifier():
             raise DefinitionError(
-                f"{where}, attr {sanitize(name)}",
+                f"{where}, attr {name}",
                 expected="a name, with dt_int64, dt_float, dt_string or dt_bool",
                 got=_name_of(number),
                 next='attrs={"name": PyCustomOpDef.dt_int64}',

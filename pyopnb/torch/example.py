@@ -320,7 +320,7 @@ def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> Non
     if name == "past_key_values" and "cache" in parameters:
         # Its name before transformers 5, which takes it in further keywords and warns.
         suggestion = "cache=…"
-    raise InputError("dynamic_shapes", expected=expected, got=sanitize(name), next=suggestion)
+    raise InputError("dynamic_shapes", expected=expected, got=name, next=suggestion)
 
 
 def _check_dimension(name: str, tensor: Any, dim: Any) -> None:

@@ -216,9 +216,9 @@ def refuse_changes(
     for (path, name), entry in after.items():
         if before.get((path, name)) != entry:
             raise ModelError(
-                f"{where}, buffer {sanitize(path + name)}",
+                f"{where}, buffer {path + name}",
                 expected="a forward that does not change its module",
-                got=f"one that writes to {sanitize(path + name)}",
+                got=f"one that writes to {path + name}",
                 next="take it as an argument, and return its new value",
             )
 

@@ -530,9 +530,9 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
             where = line_of(node) or where
             break
     raise ModelError(
-        f"{where}, buffer {sanitize(name)}",
+        f"{where}, buffer {name}",
         expected="a forward that does not change its module",
-        got=f"one that writes to {sanitize(name)}",
+        got=f"one that writes to {name}",
         next="take it as an argument, and return its new value",
     )
 

@@ -145,7 +145,7 @@ def _check_loaded(providers: Sequence[Any] | None, loaded: Sequence[str]) -> Non
         name = provider[0] if isinstance(provider, tuple) else provider
         if name not in loaded:
             expected = "a provider that this machine can load"
-            got = f"{sanitize(name)}, which ONNX Runtime left out"
+            got = f"{name}, which ONNX Runtime left out"
             shown = sanitize(repr([name]))
             advice = f"onnxruntime.InferenceSession(path, providers={shown}), which logs why"
             raise InputError("trace, providers", expected=expected, got=got, next=advice)

@@ -239,7 +239,7 @@ class OtherProcess:
                 )
             except OSError as error:
                 # On Windows every file may be executed, and elsewhere one of another processor.
-                got = f"{sanitize(self.python.on)}, which does not start: {one_line(str(error))}"
+                got = f"{self.python.on}, which does not start: {one_line(str(error))}"
                 expected = "the path of a Python"
                 raise InputError("trace, on", expected=expected, got=got) from None
 
@@ -375,21 +375,21 @@ def storable(name: str, value: Any) -> np.ndarray:
     """Give a feed the form of a file that needs no pickle."""
     if isinstance(value, list):
         got = "a sequence"
-        raise InputError(f"feed {sanitize(name)}", expected="an array, for a file", got=got)
+        raise InputError(f"feed {name}", expected="an array, for a file", got=got)
     array = np.asarray(value)
     if array.dtype.kind == "O":
         texts = array.astype(str)
         # NumPy texts lose NULs at their ends.
         if not np.array_equal(texts, array):
             raise InputError(
-                f"feed {sanitize(name)}",
+                f"feed {name}",
                 expected="texts that do not end in NUL, for a file",
                 got="another",
             )
         array = texts
     if array.dtype.isbuiltin != 1 and array.dtype.kind != "U":
         expected = "a dtype that NumPy itself has, for another Python"
-        raise InputError(f"feed {sanitize(name)}", expected=expected, got=str(array.dtype))
+        raise InputError(f"feed {name}", expected=expected, got=str(array.dtype))
     return array
 
 
@@ -422,9 +422,9 @@ def other_python(on: str | os.PathLike[str], model: ModelProto) -> OtherPython:
 
 
 def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str) -> ModelError:
-    listed = ", ".join(f"{sanitize(node)} ({op})" for node, op in nodes.items())
+    listed = ", ".join(f"{node} ({op})" for node, op in nodes.items())
     expected = f"pyopnb there, for the nodes {listed}"
-    return ModelError(where, expected=expected, got=got, next=sanitize(advice))
+    return ModelError(where, expected=expected, got=got, next=advice)
 
 
 def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]:

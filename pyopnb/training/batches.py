@@ -127,7 +127,7 @@ class TrainingBatches:
             if not tensor_type.accepts_shape(batch.shape, sizes):
                 expected = f"{tensor_type}, with one size for each symbol"
                 got = str(list(batch.shape))
-                raise InputError(f"feed {sanitize(name)}", expected=expected, got=got)
+                raise InputError(f"feed {name}", expected=expected, got=got)
         return checked
 
     def epoch(self, number: int, skip: int) -> Iterator[dict[str, np.ndarray]]:
@@ -190,6 +190,6 @@ def _samples(arrays: Mapping[str, np.ndarray], where: str) -> int:
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     samples = next(iter(lengths.values()), 0)
     if not samples or set(lengths.values()) != {samples}:
-        got = ", ".join(f"{sanitize(name)}: {length:,}" for name, length in lengths.items())
+        got = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())
         raise InputError(where, expected="as many samples in each array", got=got or "no array")
     return samples

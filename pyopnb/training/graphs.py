@@ -71,7 +71,7 @@ class Loss:
         if wrong.any():
             first = tuple(np.argwhere(wrong)[0])
             got = f"{labels[first]} in sample {first[0]}"
-            raise InputError(f"labels {sanitize(self.labels)}", expected=expected, got=got)
+            raise InputError(f"labels {self.labels}", expected=expected, got=got)
 
 
 def with_loss(
@@ -179,7 +179,7 @@ def _cross_entropy(
     fits = shape is None or labels.ndim == len(shape) - 1
     if labels.dtype.kind not in "iu" or not fits:
         raise InputError(
-            f"labels {sanitize(name)}",
+            f"labels {name}",
             expected="int64[N], the number of each sample's class",
             got=str(type_of(labels)),
             next='loss="mse"',
@@ -202,7 +202,7 @@ def _mean_square(
     # Without the type, a label of another rank would broadcast instead of being refused.
     if tensor_type.dtype is None or tensor_type.shape is None:
         expected = "a type that is known, to compare the labels with"
-        raise ModelError(f"output {sanitize(output)}", expected=expected, got=str(tensor_type))
+        raise ModelError(f"output {output}", expected=expected, got=str(tensor_type))
     # With other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != tensor_type.dtype.numpy or not tensor_type.accepts_shape(labels.shape):
         shown = sanitize(name)

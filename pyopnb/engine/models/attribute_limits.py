@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common import sanitize
 from pyopnb.engine.models.nodes import Site, nodes_in
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
@@ -68,5 +67,5 @@ def _is_onnx(node: NodeProto) -> bool:
 
 def _check(node: NodeProto, name: str, value: int, limit: int) -> None:
     if not -limit - 1 <= value <= limit:
-        where = f"{Site(node, GraphProto(), '').where}, attr {sanitize(name)}"
+        where = f"{Site(node, GraphProto(), '').where}, attr {name}"
         raise ModelError(where, expected=f"at most {limit:,}", got=f"{value:,}")

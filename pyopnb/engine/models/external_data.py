@@ -82,7 +82,7 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
         files.
     """
     entries_by_key: dict[str, str] = {}
-    name = f"{where}, initializer {sanitize(tensor.name)}, external data"
+    name = f"{where}, initializer {tensor.name}, external data"
     for entry in tensor.external_data:
         key, value = entry.key, entry.value
         # Protobuf gives bytes that are not UTF-8.
@@ -122,11 +122,11 @@ def find_data(
     # A model file is data. It must not make us read a file elsewhere, also not through a link.
     # ONNX Runtime also refuses most of this, but reads hard links.
     if not path.is_relative_to(root) or path.resolve() != path:
-        got = f"{sanitize(location)}, which leads elsewhere"
+        got = f"{location}, which leads elsewhere"
     elif not path.is_file():
         got = f"{sanitize(location) or 'no name'}, which is no file in {sanitize(str(root))}"
     elif path.stat().st_nlink > 1:
-        got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
+        got = f"{location}, which has other names (a hard link can lead anywhere)"
     else:
         return DataPlace(path, offset, length or None)
     expected = "a data file of its own beside the model"

@@ -242,7 +242,7 @@ def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFau
 def _attribute_fault(
     site: Site, name: str, expected: str, got: str, advice: str | None
 ) -> ModelFault:
-    where = f"{site.where}, attr {sanitize(name)}"
+    where = f"{site.where}, attr {name}"
     error = ModelError(where, expected=expected, got=got, next=advice)
     return ModelFault(error, site.node, (site.node.op_type, name))
 

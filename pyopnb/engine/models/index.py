@@ -267,7 +267,7 @@ class GraphIndex:
         for node in self.scope.node:
             for name in filter(None, node.output):
                 if name in owners:
-                    got = f"{owners[name]} and an output of {sanitize(node.op_type)}"
+                    got = f"{owners[name]} and an output of {node.op_type}"
                     where, advice = f"name {sanitize(name)}{self._inside}", "rename one of them"
                     yield name, ModelError(where, expected="one meaning", got=got, next=advice)
                 owners[name] = f"an output of {sanitize(node.op_type)}"
@@ -375,8 +375,8 @@ class GraphIndex:
         return ModelError(
             where,
             expected="an input, an initializer or an output of a node",
-            got=f"{sanitize(name)}, which no node produces",
-            next=sanitize(suggest(str(name), sorted(names))),
+            got=f"{name}, which no node produces",
+            next=suggest(str(name), sorted(names)),
         )
 
 

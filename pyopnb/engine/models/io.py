@@ -362,7 +362,7 @@ def _data_folder(
         return None
     if base_dir is None:
         source.absent = ModelError(
-            f"{where}, initializer {sanitize(external[0].name)}",
+            f"{where}, initializer {external[0].name}",
             expected="the folder of its external data",
             got="a model in memory, which has none",
             next="base_dir=…, or give the path of the model",

@@ -109,7 +109,7 @@ def check_versions(model: ModelProto, where: str) -> None:
     for scope in (model, *model.functions):
         for entry in scope.opset_import:
             if not 0 <= entry.version <= LARGEST_VERSION:
-                function = "" if scope is model else f", function {sanitize(scope.name)}"
+                function = "" if scope is model else f", function {scope.name}"
                 name = f"{where}{function}, import of {sanitize(entry.domain) or 'ai.onnx'}"
                 expected = f"a version up to {LARGEST_VERSION}"
                 raise ModelError(name, expected=expected, got=str(entry.version))

@@ -257,7 +257,7 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             continue
-        attr = f"{where}, attr {sanitize(attribute.name)}"
+        attr = f"{where}, attr {attribute.name}"
         if attribute.name in values:
             raise ModelError(attr, expected="one value", got="two attributes of that name")
         try:

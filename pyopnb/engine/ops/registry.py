@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.common import Displayable, closest, handed_down, hide_internal_frames, locked, sanitize
+from pyopnb.common import Displayable, closest, handed_down, hide_internal_frames, locked
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_source import class_source, was_changed
@@ -320,9 +320,9 @@ class Registry(Displayable):
         if len(namesakes) == 1:
             return namesakes[0]
         raise UnknownName(
-            f"op {sanitize(name)}",
+            f"op {name}",
             expected="an op of the registry",
-            got=sanitize(name),
+            got=name,
             next=closest(key, self._ipython_key_completions_()) or "define it: %%pyop",
         )
 

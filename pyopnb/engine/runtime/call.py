@@ -234,7 +234,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
 
 def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     """Return the error for an op that is unknown, or does not take this many inputs."""
-    full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
+    full_name = f"{domain}::{op_type}"
     got = f"{full_name}, which is in neither"
     near = nearest_op(domain, op_type)
     advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
@@ -310,7 +310,7 @@ def _check_types(where: str, definition: _Definition, arrays: Sequence[np.ndarra
         else:
             continue
         raise InputError(
-            f"{where}, input {sanitize(name)}",
+            f"{where}, input {name}",
             expected=str(declared),
             got=str(type_of(array)),
             next=advice,

@@ -152,7 +152,7 @@ def _find_registered(domain: str, op_type: str, name: str) -> tuple[Op, str]:
     if op is None:
         user_domain = domain.removeprefix(PREFIX)
         raise ModelError(
-            f"node '{sanitize(name)}' ({sanitize(user_domain)}::{sanitize(op_type)})",
+            f"node '{name}' ({user_domain}::{op_type})",
             expected="an op of the registry",
             got="none of that name, or a node that only pyopnb.Session can run",
             next="define it: %%pyop, then pyopnb.Session(model)",

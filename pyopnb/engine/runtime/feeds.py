@@ -90,9 +90,9 @@ def check_names(
     where = "feeds"
     if unknown and missing:
         # One unknown and one missing name: most likely a misspelling.
-        next_ = f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
+        next_ = f"write {suggest(str(unknown[0]), types)} for {unknown[0]}"
     elif unknown:
-        next_ = f"leave {sanitize(unknown[0])} out"
+        next_ = f"leave {unknown[0]} out"
     else:
         # These words are ONNX Runtime's.
         listed = [sanitize(name) for name in missing]
@@ -156,12 +156,12 @@ def check_sizes(
             if first is None:
                 first, size = (name, axis), shape[axis]
             elif shape[axis] != size:
-                where = f"feeds {sanitize(first[0])} and {sanitize(name)}"
+                where = f"feeds {first[0]} and {name}"
                 both = f"{types[first[0]]} and {declared}"
                 if first[0] == name:
-                    where = f"feed {sanitize(name)}, axes {first[1]} and {axis}"
+                    where = f"feed {name}, axes {first[1]} and {axis}"
                     both = str(declared)
-                expected = f"one size for {sanitize(dim)}, as in {both}"
+                expected = f"one size for {dim}, as in {both}"
                 advice = "arrays of one size, or session.run(None, feeds), which takes these"
                 raise InputError(
                     where, expected=expected, got=f"{size} and {shape[axis]}", next=advice
@@ -261,7 +261,7 @@ def check_inner(name: str, value: Any, kind: str, where: str = "") -> Any:
     ------
     InputError
     """
-    place = f"feed {sanitize(name)}{where}"
+    place = f"feed {name}{where}"
     wrapped = _WRAPPED.fullmatch(kind)
     if wrapped is None:
         if _TENSOR.fullmatch(kind):
@@ -273,11 +273,11 @@ def check_inner(name: str, value: Any, kind: str, where: str = "") -> Any:
         return None if value is None else check_inner(name, value, wrapped[2], where)
     if not isinstance(value, (list, tuple)):
         got = describe(value) if value is None else describe_value(value)
-        advice = f"{sanitize(name)}={example_expression(kind)}"
+        advice = f"{name}={example_expression(kind)}"
         if isinstance(value, np.ndarray) and value.ndim > 1:
-            advice = f"{sanitize(name)}=list({sanitize(name)})"
+            advice = f"{name}=list({name})"
         elif isinstance(value, np.ndarray):
-            advice = f"{sanitize(name)}=[{sanitize(name)}]"
+            advice = f"{name}=[{name}]"
         raise InputError(place, expected=f"a list of arrays, {kind}", got=got, next=advice)
     return [
         check_inner(name, item, wrapped[2], f"{where}[{number}]")

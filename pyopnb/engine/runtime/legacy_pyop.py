@@ -95,12 +95,12 @@ def read_nodes(
     for node in nodes:
         if ops.find_class(node.module, node.class_name) is None and node.module not in modules:
             raise ModuleRefused(
-                f"{node.where} asks for class {sanitize(node.class_name)} "
-                f"of module {sanitize(node.module)}, "
+                f"{node.where} asks for class {node.class_name} "
+                f"of module {node.module}, "
                 "and nothing is imported because a model says so",
                 next=f"Session(model, modules=[{sanitize(node.module)!r}]) "
                 "if you trust that module, "
-                f"or define the class: %%pyop --module {sanitize(node.module)}",
+                f"or define the class: %%pyop --module {node.module}",
             )
     return nodes
 
@@ -115,7 +115,7 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
         module = importlib.import_module(node.module)
     except ImportError as error:
         raise ModelError(
-            f"{node.where}, module {sanitize(node.module)}",
+            f"{node.where}, module {node.module}",
             expected="a module that can be imported",
             got=sanitize(str(error)),
             next="put its folder on sys.path",
@@ -124,12 +124,12 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
     if not isinstance(cls, type) or not _defined_in(module, cls):
         origin = "none" if cls is None else type(cls).__name__
         if isinstance(cls, type):
-            origin = f"one of {sanitize(cls.__module__)}, or made elsewhere"
+            origin = f"one of {cls.__module__}, or made elsewhere"
         raise ModuleRefused(
-            f"{node.where}, class {sanitize(node.class_name)}",
-            expected=f"a class that {sanitize(node.module)} itself defines",
+            f"{node.where}, class {node.class_name}",
+            expected=f"a class that {node.module} itself defines",
             got=origin,
-            next=f"define class {sanitize(node.class_name)} in {sanitize(node.module)}",
+            next=f"define class {node.class_name} in {node.module}",
         )
     return _unregistered_op(cls, node)
 
@@ -151,7 +151,7 @@ def _unregistered_op(cls: type, node: LegacyNode) -> Op:
     """Make an op with one version, outside the registry."""
     if not callable(getattr(cls, node.legacy.compute, None)):
         raise ModelError(
-            f"{node.where}, class {sanitize(node.class_name)}",
+            f"{node.where}, class {node.class_name}",
             expected=f"a method {node.legacy.compute}",
             got="none",
             next=f"def {node.legacy.compute}(self, x): …",

@@ -177,7 +177,7 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
         elif lent[name][0] is not tensor:
             # Options have one value for a name, and cannot take it back.
             raise ModelError(
-                f"initializer {sanitize(name)}",
+                f"initializer {name}",
                 expected="separate options for each model over 2 GB",
                 next="SessionOptions()",
             )

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common import sanitize
 from pyopnb.engine.models.markers import NumberedNode
 from pyopnb.engine.models.nodes import (
     Site,
@@ -335,7 +334,7 @@ def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -
         tensor_type = types.get(name, ANY)
         if tensor_type.dtype is not None and not tensor_type.dtype.carried:
             raise ModelError(
-                f"{where}, input {sanitize(name)}",
+                f"{where}, input {name}",
                 expected="a dtype that ONNX Runtime gives to custom ops",
                 got=str(tensor_type),
                 next="put a Cast before the node, where ONNX has one",

@@ -159,7 +159,7 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
         uncarried = types.uncarried(site.scope, name)
         if uncarried:
             raise ModelError(
-                f"{site.where}, output {sanitize(name)}",
+                f"{site.where}, output {name}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
                 got=uncarried,
                 next="wrap the nodes that take it apart",

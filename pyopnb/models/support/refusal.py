@@ -138,7 +138,7 @@ def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
 
 def _wrong_initializer(name: str, expected: str, got: str) -> ModelError:
     advice = f"onnx.numpy_helper.from_array(array, {sanitize(repr(name))})"
-    return ModelError(f"initializer {sanitize(name)}", expected=expected, got=got, next=advice)
+    return ModelError(f"initializer {name}", expected=expected, got=got, next=advice)
 
 
 def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
@@ -152,7 +152,7 @@ def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]
         domain = site.node.domain
         scope = imports.get(id(site.scope))
         if scope is not None and canonical_domain(domain) not in imported_versions(scope):
-            expected = f"an import of domain {sanitize(domain)}, which has that function"
+            expected = f"an import of domain {domain}, which has that function"
             advice = f"model.opset_import.add(domain={sanitize(repr(domain))}, version=1)"
             error = ModelError(site.where, expected=expected, got="none", next=advice)
             yield error, ("No opset import", domain)
@@ -227,7 +227,7 @@ def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) ->
         element = TensorProto.DataType.Name(dtype(notation).onnx)
         next_ = f"{paths[name]}.type.tensor_type.elem_type = onnx.TensorProto.{element}"
     return ModelError(
-        f"value {sanitize(name)}",
+        f"value {name}",
         expected=f"a declaration of {notation}, which its node computes",
         got=to_notation(declared),
         next=next_,

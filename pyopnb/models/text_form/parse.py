@@ -320,7 +320,7 @@ def _refuse_mixed_list(attribute: AttributeProto, text: str) -> None:
 def _value_error(kind: str, name: str, expected: str, got: str, text: str) -> ModelError:
     subject = f"a {kind} of a node"
     if name:
-        subject = f"{_place(text, name)}, {kind} {sanitize(name)}"
+        subject = f"{_place(text, name)}, {kind} {name}"
     return ModelError(subject, expected=expected, got=got)
 
 

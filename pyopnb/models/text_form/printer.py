@@ -346,7 +346,7 @@ def _node(node: NodeProto, depth: int) -> str:
 def _graph(graph: GraphProto, name: str, depth: int) -> str:
     if depth > DEEPEST:
         raise ModelError(
-            f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more"
+            f"graph {name}", expected=f"graphs nested at most {DEEPEST} deep", got="more"
         )
     inputs = ", ".join(_written(_input_or_output, graph.input, "input"))
     outputs = ", ".join(_written(_input_or_output, graph.output, "output"))

@@ -159,7 +159,7 @@ def _refuse_many(model: ModelProto, most: int) -> None:
         values += 0 if tensor.data_location == TensorProto.EXTERNAL else math.prod(tensor.dims)
         if values > most:
             raise ModelError(
-                f"tensor {sanitize(tensor.name)}",
+                f"tensor {tensor.name}",
                 expected=f"at most {most} values in all tensors of the model together",
                 got=f"{values} up to this one",
                 next=(

@@ -143,7 +143,7 @@ def _widget(kind: str, name: str, value: Any, **options: Any) -> Any:
 
 def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
     next = next or f"interact(session, {sanitize(name)}=(0.0, 1.0))"
-    return InputError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
+    return InputError(f"interact, {name}", expected=expected, got=got, next=next)
 
 
 def _number(name: str, kind: str, number: float, bounds: tuple[float, float]) -> Control:

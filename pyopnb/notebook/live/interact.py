@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.common import Table, hide_internal_frames, sanitize, suggest
+from pyopnb.common import Table, hide_internal_frames, suggest
 from pyopnb.diffs import diff
 from pyopnb.display import SteadyColors
 from pyopnb.engine import (
@@ -260,9 +260,9 @@ def interact(
 def _unknown(name: str, known: Iterable[str]) -> InputError:
     expected = "an input of the model or an attr of its ops"
     return InputError(
-        f"interact, {sanitize(name)}",
+        f"interact, {name}",
         expected=expected,
-        got=sanitize(name),
+        got=name,
         next=suggest(name, known),
     )
 

@@ -105,19 +105,19 @@ def _refuse_ambiguous(
             attr_names.update(attrs_of(kernel, kernel.values))
         listed = ", ".join(sorted({kernel.op.name for kernel in candidates}))
         raise ModelError(
-            f"attr {sanitize(name)}",
+            f"attr {name}",
             expected=f"an attr of {listed}",
-            got=sanitize(name),
+            got=name,
             next=suggest(name, sorted(attr_names)),
         )
     # Two ops can mean different things by one name, so the user has to say which one.
     ops = sorted({kernel.op.name for kernel in having})
     if len(ops) > 1 and where is None:
         raise ModelError(
-            f"attr {sanitize(name)}",
+            f"attr {name}",
             expected="an attr that only one op of the session has",
             got=f"{', '.join(ops)}, which all have it",
-            next=f'session.set_attrs("{ops[0]}", {sanitize(name)}=…)',
+            next=f'session.set_attrs("{ops[0]}", {name}=…)',
         )
 
 

@@ -148,7 +148,7 @@ def _refuse_lent(state: SessionState) -> None:
             find_data(tensor, state.folder)
         except ModelError as error:
             raise InputError(
-                f"Session: pickle, initializer {sanitize(tensor.name)}",
+                f"Session: pickle, initializer {tensor.name}",
                 expected="external data in a file",
                 got="a weight that the session's options hold, or whose file is gone",
                 next="pyopnb.save(model, path), and a session of that path",

@@ -856,7 +856,7 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     for name in keywords:
         if name not in _KEYWORDS:
             known = (*inspect.signature(Session).parameters, *_KEYWORDS)
-            got = f"{sanitize(name)}="
+            got = f"{name}="
             raise InputError(
                 "Session", expected="one of its parameters", got=got, next=suggest(name, known)
             )

@@ -273,7 +273,7 @@ def feeds_by_name(
         given = feeds[0]
         if len(feeds) > 1:
             got = f"a dict and {plural(len(feeds) - 1, 'more feed')}"
-            listed = ", ".join(f'"{sanitize(name)}": …' for name in names)
+            listed = ", ".join(f'"{name}": …' for name in names)
             advice = f"{{{listed}}}"
             raise InputError("feeds", expected="one dict of all feeds", got=got, next=advice)
     else:
