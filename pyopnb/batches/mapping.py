@@ -11,7 +11,7 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.common import Displayable, Table, hide_internal_frames, sanitize
+from pyopnb.common import Displayable, Table, sanitize
 from pyopnb.engine import Session, SessionState, check_arguments
 from pyopnb.errors import InputError
 
@@ -127,7 +127,6 @@ class Batches(Displayable, Sequence[Any]):
         return lines
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, advice={"batches": '[{"x": x}]'})
 def map(
     session: Any,

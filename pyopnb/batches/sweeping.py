@@ -13,7 +13,7 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.common import Displayable, Table, hide_internal_frames, plural
+from pyopnb.common import Displayable, Table, plural
 from pyopnb.engine import Session, TensorType, check_arguments, feeds_by_name, select_kernels
 from pyopnb.errors import InputError
 
@@ -139,7 +139,6 @@ class Sweep(Displayable, Sequence[SweepRun]):
             labels[name] = text
         return labels
 
-    @hide_internal_frames
     @check_arguments
     def table(self, most: int = _MOST_ROWS) -> Table:
         """Return the runs as rows with the values, a summary of the outputs, and the duration.
@@ -170,7 +169,6 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return "\n".join(lines)
 
 
-@hide_internal_frames
 @check_arguments
 def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **named: Any) -> Sweep:
     """Run a session for each of several values of attrs or feeds, or for each combination of them.

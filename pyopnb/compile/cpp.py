@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import hide_internal_frames
 from pyopnb.compile.compiler import CELL, library_of
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.signature import (
@@ -29,7 +28,6 @@ __all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]
 _ENTRY = "pyopnb_entry"
 
 
-@hide_internal_frames
 @check_arguments
 def cpp_op(
     source: str,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyopnb.common import check_writable, hide_internal_frames, sanitize
+from pyopnb.common import check_writable, sanitize
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
@@ -19,7 +19,6 @@ from pyopnb.errors import DefinitionError, InputError
 __all__ = ["write_library"]
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, advice={"path": '"folder/ops.so"'})
 def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLike[str]) -> Path:
     """Write ops in C++ to a shared library that onnxruntime loads without pyopnb or Python.

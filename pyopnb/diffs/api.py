@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common import hide_internal_frames
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.base import Comparable
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["diff"]
 
 
-@hide_internal_frames
 @check_arguments
 def diff(
     a: Any,

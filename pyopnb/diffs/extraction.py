@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
-from pyopnb.common import closest, hide_internal_frames, sanitize
+from pyopnb.common import closest, sanitize
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.engine import (
     ModelSource,
@@ -44,7 +44,6 @@ class ModelCut(NamedTuple):
     feeds: dict[str, Any]
 
 
-@hide_internal_frames
 @check_arguments
 def extract(
     model: Any,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common import Displayable, advance, hide_internal_frames, plural, sanitize, tracking
+from pyopnb.common import Displayable, advance, plural, sanitize, tracking
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.quantized_pairs import (
@@ -147,7 +147,6 @@ class Sensitivity(Displayable):
     __repr__ = __str__
 
 
-@hide_internal_frames
 @check_arguments
 def sensitivity(
     float_model: Any,

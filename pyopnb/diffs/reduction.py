@@ -19,7 +19,6 @@ from onnx import ModelProto, numpy_helper
 from pyopnb.common import (
     Displayable,
     advance,
-    hide_internal_frames,
     one_line,
     plural,
     sanitize,
@@ -152,7 +151,6 @@ class _OutOfTimeError(Exception):
     """End the search with the smallest model so far."""
 
 
-@hide_internal_frames
 @check_arguments
 def reduce(
     model: Any,

@@ -16,7 +16,6 @@ from pyopnb.common import (
     NamedItems,
     Table,
     advance,
-    hide_internal_frames,
     plural,
     sanitize,
     tracking,
@@ -163,7 +162,6 @@ class Stability(NamedItems, Displayable):
     __repr__ = __str__
 
 
-@hide_internal_frames
 @check_arguments
 def stability(
     model: Any,

@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pyopnb import display
-from pyopnb.common import hide_internal_frames, suggest
+from pyopnb.common import suggest
 from pyopnb.display.save import write
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
@@ -24,7 +24,6 @@ for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
         import_module(_module.name)
 
 
-@hide_internal_frames
 @check_arguments
 def show(thing: Any, **options: Any) -> View:
     """Show an object as text, and as a picture that stays in the saved notebook.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.common import hide_internal_frames, require, sanitize, suggest_key
+from pyopnb.common import require, sanitize, suggest_key
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
@@ -33,7 +33,6 @@ __all__ = ["grad"]
 _FLOATS = ("float16", "float32", "float64")
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, advice={"wrt": 'wrt=["w"]'})
 def grad(
     model: Any,

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import hide_internal_frames
 from pyopnb.diffs import Diff, compared
 from pyopnb.engine import Op, Version, check_arguments, find_op, kernel_runner, registry
 from pyopnb.errors import InputError, PyopError
@@ -32,7 +31,6 @@ _SPENT = 0.15
 _LEAST_RUNS = 3
 
 
-@hide_internal_frames
 @check_arguments
 def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, `lower`'s ONNX function and C++.

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import Op, check_arguments, find_op, held_model
 from pyopnb.errors import InputError
 from pyopnb.lowering.models import lower_model
@@ -18,7 +18,6 @@ from pyopnb.testing import read_examples
 __all__ = ["lower"]
 
 
-@hide_internal_frames
 @check_arguments
 def lower(
     op: Any,

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common import Displayable, hide_internal_frames, sanitize, sanitize_source
+from pyopnb.common import Displayable, sanitize, sanitize_source
 from pyopnb.engine import Version, check_arguments, read_model, summary, to_model
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
@@ -142,7 +142,6 @@ def _fold_data(source: str, name: str) -> str:
     return source[: match.start("data")] + remark + source[match.end("data") :]
 
 
-@hide_internal_frames
 @check_arguments
 def load(
     model: str | os.PathLike[str] | bytes | ModelProto,

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.common import atomic_write, check_writable, hide_internal_frames, sanitize
+from pyopnb.common import atomic_write, check_writable, sanitize
 from pyopnb.engine import Version, check_arguments, registry
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.models.exec_module import define_all, exec_source
@@ -18,7 +18,6 @@ __all__ = ["load_module", "save_module"]
 _HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
 
 
-@hide_internal_frames
 @check_arguments
 def save_module(
     path: str | os.PathLike[str], *ops: str, overwrite: bool = False
@@ -120,7 +119,6 @@ def _is_ours(path: Path) -> bool:
     return first == f"{_HEAD}{_checksum(text)}"
 
 
-@hide_internal_frames
 @check_arguments
 def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     """Run a Python file and define its ops, the classes under ``@pyopnb.pyop``.

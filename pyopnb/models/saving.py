@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common import atomic_write, check_writable, hide_internal_frames
+from pyopnb.common import atomic_write, check_writable
 from pyopnb.engine import (
     FOLDER,
     ModelSource,
@@ -42,7 +42,6 @@ _ALIGNMENT = 4096
 _MAX_INLINE = 1024
 
 
-@hide_internal_frames
 @check_arguments
 def save(
     model: ModelProto | bytes | str | os.PathLike[str],

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     FilledNode,
     GraphIndex,
@@ -68,7 +68,6 @@ _COMPARISONS = frozenset({"And", "Equal", "Greater", "Less", "Or", "Xor"})
 _UINT8, _INT8 = TensorProto.UINT8, TensorProto.INT8
 
 
-@hide_internal_frames
 @check_arguments
 def fill(
     model: ModelProto | bytes | str | os.PathLike[str],

@@ -17,7 +17,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog import find_entry
-from pyopnb.common import hide_internal_frames, locked, sanitize, suggest
+from pyopnb.common import locked, sanitize, suggest
 from pyopnb.engine import (
     MAX_OUTPUTS,
     Site,
@@ -69,7 +69,6 @@ _COUNT_ATTR = "num_outputs"
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 
 
-@hide_internal_frames
 @check_arguments
 def reference(
     op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any

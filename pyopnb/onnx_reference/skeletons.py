@@ -18,7 +18,7 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.catalog import Entry
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     ANY,
     DEFAULT_DOMAIN,
@@ -54,7 +54,6 @@ class SkeletonCell(str):
         return str(self)
 
 
-@hide_internal_frames
 @check_arguments
 def skeleton(
     model: ModelProto | bytes | str | os.PathLike[str],

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyopnb.common import hide_internal_frames, level_of_user
+from pyopnb.common import level_of_user
 from pyopnb.engine import check_arguments
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.sklearn.attempt import Attempt
@@ -32,7 +32,6 @@ __all__ = ["convert", "update_registered_converter"]
 _ROWS = 256
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, but=("options", "verify"))
 def convert(
     pipeline: Any,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import Table, hide_internal_frames, plural
+from pyopnb.common import Table, plural
 from pyopnb.diffs import TOLERANCES, is_float
 from pyopnb.engine import Op, check_arguments, checked_gradients, dtype, find_op
 from pyopnb.errors import DefinitionError
@@ -108,7 +108,6 @@ class GradientReport:
         )
 
 
-@hide_internal_frames
 @check_arguments
 def check_grad(
     op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import Table, hide_internal_frames
+from pyopnb.common import Table
 from pyopnb.engine import Op, check_arguments, find_op
 from pyopnb.testing.gradients import GradientReport, check_gradients
 from pyopnb.testing.subject import Subject, read_examples
@@ -91,7 +91,6 @@ class CheckReport(dict[str, Verdict]):
         return Table(("test", "verdict", "what was found"), rows)
 
 
-@hide_internal_frames
 @check_arguments
 def check(
     op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any

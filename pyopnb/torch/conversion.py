@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common import hide_internal_frames, level_of_user
+from pyopnb.common import level_of_user
 from pyopnb.engine import check_arguments
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.torch.example import Example, enlarged, example_of, widened
@@ -31,7 +31,6 @@ __all__ = ["export", "missing"]
 _ADVICE = {"dynamic_axes": "dynamic_shapes={'x': {0: 'batch'}}"}
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, but=("kwargs", "verify"), advice=_ADVICE)
 def export(
     module: Any,
@@ -180,7 +179,6 @@ def _with_part(problem: str, example: Example, captured: Example) -> Conversion 
     return result
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, but=("kwargs",), advice=_ADVICE)
 def missing(
     module: Any,

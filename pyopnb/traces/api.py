@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
@@ -28,7 +28,6 @@ from pyopnb.traces.run import TraceOptions, run_traced
 __all__ = ["trace"]
 
 
-@hide_internal_frames
 @check_arguments
 def trace(
     model: Any,

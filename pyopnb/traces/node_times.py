@@ -15,7 +15,6 @@ from pyopnb.common import (
     Displayable,
     NamedItems,
     Table,
-    hide_internal_frames,
     plural,
     sanitize,
     suggest_key,
@@ -263,7 +262,6 @@ class Profile(NamedItems, Displayable):
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
         return [self.nodes[index] for index in np.argsort(-means, kind="stable")]
 
-    @hide_internal_frames
     @check_arguments
     def to_chrome(self, path: str | os.PathLike[str]) -> None:
         """Write the events as JSON that https://ui.perfetto.dev and ``chrome://tracing`` open.
@@ -319,7 +317,6 @@ class Profile(NamedItems, Displayable):
     def _has_ops(self) -> bool:
         return any(node.pythons is not None for node in self.nodes)
 
-    @hide_internal_frames
     @check_arguments
     def table(self, most: int = 40) -> Table:
         """Tabulate the nodes, the slowest first, and the time of no node.

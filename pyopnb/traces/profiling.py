@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
-from pyopnb.common import advance, hide_internal_frames, plural, tracking
+from pyopnb.common import advance, plural, tracking
 from pyopnb.engine import (
     ClockedCall,
     ModelSource,
@@ -40,7 +40,6 @@ _MOST_RUNS, _MOST_EVENTS = (
 _UNPROFILED = 20  # runs without the profile
 
 
-@hide_internal_frames
 @check_arguments
 def profile(
     session: Any, /, *feeds: Any, runs: int = 100, warmup: int = 5, **named: Any

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     Session,
     TensorType,
@@ -49,7 +49,6 @@ _ADVICE = {
 }
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, advice=_ADVICE)
 def train(
     model: Any,

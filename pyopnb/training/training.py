@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common import Panel, hide_internal_frames, panel, plural, sanitize
+from pyopnb.common import Panel, panel, plural, sanitize
 from pyopnb.diffs import Comparable, compared
 from pyopnb.engine import GraphIndex, check_arguments, registry
 from pyopnb.errors import InputError, NotFinite, RunRefused
@@ -182,7 +182,6 @@ class Training(Comparable):
 
     # ---- the loop --------------------------------------------------------------------------------
 
-    @hide_internal_frames
     @check_arguments
     def resume(self, epochs: int | None = None) -> Training:
         """Continue the training.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common import advance, hide_internal_frames, sanitize, tracking
+from pyopnb.common import advance, sanitize, tracking
 from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
@@ -43,7 +43,6 @@ from pyopnb.traces import (
 __all__ = ["first_divergence"]
 
 
-@hide_internal_frames
 @check_arguments
 def first_divergence(
     a: Any,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from onnx import NodeProto
 
-from pyopnb.common import hide_internal_frames, plural, sanitize
+from pyopnb.common import plural, sanitize
 from pyopnb.diffs import ModelDiff, TraceDiff
 from pyopnb.display.html import pack
 from pyopnb.display.models import view_model
@@ -195,7 +195,6 @@ def clicked(view: str, node: str) -> None:
             function(selected)
 
 
-@hide_internal_frames
 @check_arguments
 def netron(
     model: Any, *, name: str | None = None, height: int = 480, embed: bool = True

@@ -20,7 +20,7 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine.models.faults import find_faults
 from pyopnb.engine.models.index import sort_nodes
 from pyopnb.engine.models.io import without_weights
@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 
-@hide_internal_frames
 @check_arguments
 def node(
     op: str | type | Op,
@@ -175,7 +174,6 @@ def checked_attribute(node: str, key: str, value: Any) -> onnx.AttributeProto:
         raise ModelError(where, expected=expected, got=got) from None
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, advice={"inputs": '{"x": "float32[N,3]"}', "outputs": '"y"'})
 def model(
     nodes: Sequence[NodeProto] | NodeProto,

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import closest, hide_internal_frames, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]
@@ -34,6 +34,8 @@ def check_arguments(
     advice: Mapping[str, str] | None = None,
 ) -> Callable[_Arguments, _Returned]:
     """Decorate a public function to refuse arguments of another kind than their annotations.
+
+    The traceback of a `PyopError` then ends at the user's own line, see `hide_internal_frames`.
 
     Parameters
     ----------
@@ -86,6 +88,7 @@ def check_arguments(
             if parameter.kind is parameter.KEYWORD_ONLY
         ]
 
+    @hide_internal_frames
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True

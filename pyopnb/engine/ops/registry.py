@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.common import Displayable, closest, handed_down, hide_internal_frames, locked
+from pyopnb.common import Displayable, closest, handed_down, locked
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_source import class_source, was_changed
@@ -287,7 +287,6 @@ class Registry(Displayable):
         self.epoch += count
         return self.epoch
 
-    @hide_internal_frames
     @check_arguments
     def subscribe(
         self, listener: Callable[[Version], None], *, removed: Callable[[str], None] | None = None
@@ -364,7 +363,6 @@ class Registry(Displayable):
         """
         return self._by_class.get((module, class_name))
 
-    @hide_internal_frames
     @check_arguments
     def modules_of(self, name: str) -> tuple[str, ...]:
         """List the modules under which an op serves the retired PyOp's nodes.
@@ -401,7 +399,6 @@ class Registry(Displayable):
 
     # ---- history ---------------------------------------------------------------------------------
 
-    @hide_internal_frames
     @check_arguments
     def history(self, name: str) -> tuple[Version, ...]:
         """List the last 100 versions of an op, oldest first.
@@ -423,7 +420,6 @@ class Registry(Displayable):
         """
         return self[name].versions
 
-    @hide_internal_frames
     @check_arguments
     def rollback(self, name: str, number: int | None = None) -> Version:
         """Make an earlier version current again, as a new version.
@@ -473,7 +469,6 @@ class Registry(Displayable):
             old.cls, op.name, opset=old.opset, source=old.source, restored=old.number
         )
 
-    @hide_internal_frames
     @check_arguments
     def remove(self, name: str) -> None:
         """Remove an op and its gradient op.

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common import hide_internal_frames, moved
+from pyopnb.common import moved
 from pyopnb.engine.models.nodes import nodes_in, type_of_proto
 from pyopnb.engine.models.versions import FILL
 from pyopnb.engine.ops.arguments import check_arguments
@@ -42,7 +42,6 @@ Runner = Callable[[Sequence[str] | None, Mapping[str, Any]], list[Any]]
 """Takes the names of outputs, None for all, and feeds by name."""
 
 
-@hide_internal_frames
 @check_arguments
 def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.

@@ -9,7 +9,6 @@ from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.common import hide_internal_frames
 from pyopnb.engine import (
     ANY,
     ModelSource,
@@ -38,7 +37,6 @@ from pyopnb.models.types import Types
 __all__ = ["open_for_edit", "put_ops", "replace"]
 
 
-@hide_internal_frames
 @check_arguments
 def replace(
     model: ModelProto | bytes | str | os.PathLike[str],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     TAP_DOMAIN,
     GraphIndex,
@@ -79,7 +79,6 @@ def _describe(array: np.ndarray) -> str:
     return text
 
 
-@hide_internal_frames
 @check_arguments
 def wrap(
     model: ModelProto | bytes | str | os.PathLike[str],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from pyopnb.common import Table, hide_internal_frames, sanitize
+from pyopnb.common import Table, sanitize
 from pyopnb.engine import (
     NewImport,
     Site,
@@ -108,7 +108,6 @@ class Missing(tuple[MissingNode, ...]):
         return self._table()._repr_html_()
 
 
-@hide_internal_frames
 @check_arguments
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.

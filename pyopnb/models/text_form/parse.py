@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common import closest, hide_internal_frames, sanitize
+from pyopnb.common import closest, sanitize
 from pyopnb.engine import (
     DTYPES,
     ModelFault,
@@ -64,7 +64,6 @@ _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 _NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode = "linear">(a, b) }'
 
 
-@hide_internal_frames
 @functools.partial(check_arguments, but=("text",))
 def parse(text: str, *, name: str | None = None) -> ModelProto:
     """Read a model from the ONNX text form. A bare graph is enough.

@@ -11,7 +11,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     as_proto,
     check_arguments,
@@ -41,7 +41,6 @@ _DESCRIPTIONS = {
 """Fields of any message without which it computes the same."""
 
 
-@hide_internal_frames
 @check_arguments
 def text(
     model: ModelProto,

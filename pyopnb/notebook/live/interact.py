@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.common import Table, hide_internal_frames, suggest
+from pyopnb.common import Table, suggest
 from pyopnb.diffs import diff
 from pyopnb.display import SteadyColors
 from pyopnb.engine import (
@@ -192,7 +192,6 @@ class Interact(LiveOutput):
             self.controls[name].move(value)
 
 
-@hide_internal_frames
 @check_arguments
 def interact(
     session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any

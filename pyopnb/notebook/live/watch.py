@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import hide_internal_frames
 from pyopnb.engine import Result, Session, check_arguments
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
@@ -72,7 +71,6 @@ class Watch(LiveOutput):
         super().close()
 
 
-@hide_internal_frames
 @check_arguments
 def watch(
     session: Session,

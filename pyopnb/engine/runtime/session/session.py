@@ -114,7 +114,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     [2. 4.]
     """
 
-    @hide_internal_frames
     @check_arguments
     def __init__(
         self,
@@ -327,7 +326,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 changes[label] = attrs
         return changes
 
-    @hide_internal_frames
     @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
         """Make a session with its own attrs that shares the ONNX Runtime session.
@@ -379,7 +377,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             session.set_attrs(where, **attrs)
         return session
 
-    @hide_internal_frames
     @check_arguments
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
         """Change attrs of nodes from the next run on.
@@ -431,7 +428,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         for listener in list(self._attr_listeners):
             listener()
 
-    @hide_internal_frames
     @check_arguments
     def reset(self, where: str | None = None) -> None:
         """Give nodes new instances, so that the state that ops keep on ``self`` starts afresh.
@@ -705,7 +701,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         values = state.run(None, state.feeds.by_name(feeds, named))
         return Result(dict(zip(state.feeds.output_names, values, strict=True)))
 
-    @hide_internal_frames
     @check_arguments
     def trace(
         self,
