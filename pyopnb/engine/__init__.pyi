@@ -179,8 +179,6 @@ from .runtime.options import quiet_options as quiet_options
 from .runtime.options import session_entry as session_entry
 from .runtime.ortvalues import as_ortvalues as as_ortvalues
 from .runtime.ortvalues import from_ortvalue as from_ortvalue
-from .runtime.plan import Clock as Clock
-from .runtime.plan import ClockedCall as ClockedCall
 from .runtime.plan import Plan as Plan
 from .runtime.plan import PlannedNode as PlannedNode
 from .runtime.plan import is_op as is_op

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import onnxruntime
 
 from pyopnb.common import atomic_write, check_writable
-from pyopnb.engine import ClockedCall
+from pyopnb.traces.clocks import ClockedCall
 
 __all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]
 

@@ -12,7 +12,6 @@ from onnx import GraphProto, ModelProto
 
 from pyopnb.common import advance, plural, tracking
 from pyopnb.engine import (
-    ClockedCall,
     ModelSource,
     Plan,
     Session,
@@ -24,6 +23,7 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import InputError
 from pyopnb.traces.chrome import RunLog, Span, clock_offset
+from pyopnb.traces.clocks import ClockedCall
 from pyopnb.traces.node_times import NodeProfile, Profile
 from pyopnb.traces.ort_profile import ProfiledRun, RunEvents, profiled_runs
 from pyopnb.traces.run import runtime_text

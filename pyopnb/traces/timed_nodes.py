@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from onnx import GraphProto, ModelProto
 
 from pyopnb.engine import (
-    Clock,
-    ClockedCall,
     Plan,
     bodies,
     first_output,
@@ -19,6 +17,7 @@ from pyopnb.engine import (
     walk,
     without_weights,
 )
+from pyopnb.traces.clocks import Clock, ClockedCall
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import origins
 from pyopnb.traces.times import Times, times_of
@@ -76,7 +75,7 @@ class TimedNodes:
         for entry in plan.nodes:
             output = outputs.get(id(entry.numbered.site.node), "")
             if output:
-                entry.clock = self.clocks.setdefault(output, Clock())
+                entry.wrap = self.clocks.setdefault(output, Clock()).wrap
 
     def take(self) -> dict[str, list[ClockedCall]]:
         """Return the calls of ops since the last query, by the first output of their node."""

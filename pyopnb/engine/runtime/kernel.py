@@ -7,7 +7,7 @@ version of the op.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.forms import compiled_form, original, python_form
 from pyopnb.engine.runtime.legacy_pyop import LegacySpec
-from pyopnb.engine.runtime.plan import Clock, PlannedNode
+from pyopnb.engine.runtime.plan import PlannedNode
 from pyopnb.engine.runtime.profilers import are_frames_held
 from pyopnb.engine.runtime.settings import Setting, Settings, Values, numbered
 from pyopnb.errors import (
@@ -79,11 +79,11 @@ class Kernel:
         # In a bare session nothing is known of the node.
         self.legacy: LegacySpec | None = None
         self.number, self.label = -1, ""
-        self.clock: Clock | None = None
+        self.wrap: Callable[[object, str], object] | None = None
         self.undeclared: tuple[bool, ...] = ()
         if node is not None:
             self.legacy, self.number, self.label = node.legacy, node.number, node.label
-            self.clock = node.clock
+            self.wrap = node.wrap
             if node.legacy is None:
                 # Mark the outputs whose dtype is not declared in the model but decided by the op.
                 declared = node.numbered.declared
@@ -253,8 +253,8 @@ class Kernel:
         called = instance
         if not self.legacy:
             called = python_form(instance, len(self.resolved))
-        if self.clock is not None:
-            called, method = self.clock.wrap(called, method), "compute"
+        if self.wrap is not None:
+            called, method = self.wrap(called, method), "compute"
         # 0 where there is no output, or none of a dtype that we know.
         elements = []
         for tensor_type in self.resolved:

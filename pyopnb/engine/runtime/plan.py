@@ -5,11 +5,10 @@ They are checked before ONNX Runtime sees the model.
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto
 
@@ -36,8 +35,6 @@ from pyopnb.errors import ModelError
 
 __all__ = [
     "HALF",
-    "Clock",
-    "ClockedCall",
     "Plan",
     "PlannedNode",
     "fixed_elements",
@@ -47,48 +44,6 @@ __all__ = [
 
 
 HALF = dtype("float16")
-
-
-class ClockedCall(NamedTuple):
-    """A call of ``compute`` or of a session: nanoseconds of `time.perf_counter_ns`."""
-
-    begin: int
-    end: int
-
-    @property
-    def took(self) -> float:
-        """Return the duration in microseconds."""
-        return (self.end - self.begin) / 1000
-
-
-class Clock:
-    """Measures the calls of an op at one node."""
-
-    def __init__(self) -> None:
-        self._calls: list[ClockedCall] = []
-
-    def take(self) -> list[ClockedCall]:
-        """Return the calls since the last query, and clear them."""
-        calls = self._calls[:]
-        del self._calls[: len(calls)]
-        return calls
-
-    def wrap(self, instance: object, method: str) -> object:
-        """Make an object whose ``compute`` calls the instance's method and measures it."""
-        return _Clocked(getattr(instance, method), self._calls)
-
-
-class _Clocked:
-    def __init__(self, compute: Callable[..., Any], calls: list[ClockedCall]) -> None:
-        self._compute, self._calls = compute, calls
-
-    def compute(self, *arrays: Any) -> Any:
-        __tracebackhide__ = True
-        begin = time.perf_counter_ns()
-        try:
-            return self._compute(*arrays)
-        finally:
-            self._calls.append(ClockedCall(begin, time.perf_counter_ns()))
 
 
 @dataclass(eq=False)
@@ -105,7 +60,8 @@ class PlannedNode:
     scalars: frozenset[int] = frozenset()
     # Instances for the kernel, by version: from another session, or made for infer.
     instances: dict[int, object] = field(default_factory=dict)
-    clock: Clock | None = None
+    # Makes the object whose ``compute`` is called in place of an instance's method.
+    wrap: Callable[[object, str], object] | None = None
     # The place among the nodes of the plan; for a tap, it is never used.
     number: int = -1
 
