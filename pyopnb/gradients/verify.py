@@ -130,7 +130,7 @@ class _Verification:
         try:
             note = comparison.run(_example(inputs, feeds), dims, self._weights)
         except WrongGradient as wrong:
-            where = f"'{sanitize(wrong.names[0])}'" if len(wrong.names) == 1 else "all together"
+            where = f"'{wrong.names[0]}'" if len(wrong.names) == 1 else "all together"
             advice = "pyopnb.check_grad of each op in it"
             along = "along a random direction, by differences of the loss"
             raise ModelError(
