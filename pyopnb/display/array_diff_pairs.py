@@ -30,7 +30,7 @@ def pairs_table(part: Part, pairs: Pairs) -> str:
             mark = "✗"
         elif difference:
             away = format_number(difference)
-            # Of complex numbers the tolerance is a part of the modulus.
+            # For complex numbers the tolerance is a part of the modulus.
             allowed = part.floor + part.rtol * abs(complex(_plain(pairs.b[number])))
             mark = "✗"
             if abs(difference) <= allowed < math.inf:

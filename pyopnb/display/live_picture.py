@@ -35,7 +35,7 @@ def live_picture(
     Parameters
     ----------
     alt, max_height
-        As of `image`.
+        As for `image`.
     most : int
         Size in bytes of the cards of its boxes.
     """

@@ -39,7 +39,7 @@ def view_model_diff(thing: ModelDiff, **options: Any) -> View:
     Parameters
     ----------
     **options
-        As of `view_model`.
+        As for `view_model`.
     """
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"

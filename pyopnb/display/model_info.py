@@ -48,7 +48,7 @@ __all__ = [
 
 # Types of larger models are not inferred, as that would take longer than the picture.
 _MOST_INFERRED = 20_000
-# A constant with so few elements shows its values instead of its shape.
+# A constant with at most this many elements shows its values instead of its shape.
 _FEW = 4
 # A list in an attribute shows this many items.
 _MOST_ITEMS = 6

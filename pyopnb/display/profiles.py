@@ -32,7 +32,7 @@ def view_profile(thing: Profile, **options: Any) -> View:
     Parameters
     ----------
     **options
-        As of `view_model`.
+        As for `view_model`.
     """
     title = thing.title()
     head = [paragraph(f"<b>{escape(title)}</b><br>{escape(thing.headline(), 400)}")]

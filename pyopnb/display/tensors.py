@@ -27,7 +27,7 @@ from pyopnb.traces import Summary, summary_of
 
 __all__ = ["view_array", "view_arrays", "view_collection"]
 
-# An array of so few rows and columns is shown as its numbers.
+# An array of at most this many rows and columns is shown as its numbers.
 _TABLE = 16
 # A picture of fewer numbers says nothing that their digits do not say.
 _FEWEST_STEMS = 5

@@ -45,7 +45,7 @@ def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
     Parameters
     ----------
     **options
-        As of `view_model`.
+        As for `view_model`.
     """
     text = str(thing)
     title = f"diff of two runs: {thing.verdict}"

@@ -35,7 +35,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         The quantity that colors the nodes: ``"time"``, ``"size"`` (the largest magnitude of the
         first output) or ``"std"``. By default the time if the trace has times, and else the size.
     **options
-        As of `view_model`.
+        As for `view_model`.
 
     Raises
     ------

@@ -38,7 +38,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class Canvas:
-    """The graph of a view, for others who draw it.
+    """The graph of a view, for other renderers.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def charts_view(
 @singledispatch
 def view(thing: Any, **options: Any) -> View:
     """Make the view of a thing; which options there are depends on its class."""
-    # The object of another library, such as onnxscript's, can hold a model.
+    # An object of another library, such as onnxscript, can hold a model.
     held, _ = held_model(thing)
     if held is not thing:
         return view(held, **options)

@@ -123,7 +123,7 @@ class Attempt:
         Returns
         -------
         tuple of ModelProto or None, and str
-            As of `convert`.
+            As for `convert`.
         """
         failing = dict(reasons)
         # The innermost first, as an outer estimator often fails only because of one inside.

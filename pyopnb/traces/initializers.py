@@ -45,7 +45,7 @@ class Initializers(Mapping[str, np.ndarray]):
         if name not in self._arrays:
             tensors, folder = self._source
             array = numpy_helper.to_array(with_data(tensors[name], folder))
-            # The array is shared by all who ask for it.
+            # All callers share the array.
             array.flags.writeable = False
             self._arrays[name] = array
         return self._arrays[name]

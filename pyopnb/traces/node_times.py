@@ -125,7 +125,7 @@ class Profile(NamedItems, Displayable):
     unprofiled : Spread or None
         Of some runs of the session itself without a profile; None where it writes one anyway.
     asked : int
-        How many runs were wanted; there are less if they were interrupted, or were too much for
+        How many runs were wanted; there are fewer if they were interrupted, or too many for
         the ONNX Runtime profile.
     runtime : str
         The runtime and level: ``"onnxruntime 1.31.1, all optimizations"``.
@@ -257,7 +257,7 @@ class Profile(NamedItems, Displayable):
         list of NodeProfile
             All nodes that ran.
         """
-        # One reduction over all nodes: a mean of the NumPy a node takes seconds where
+        # One reduction over all nodes: one NumPy mean for each node takes seconds where
         # there are thousands.
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
         return [self.nodes[index] for index in np.argsort(-means, kind="stable")]
@@ -292,7 +292,7 @@ class Profile(NamedItems, Displayable):
 
     def title(self) -> str:
         """Name the model and the number of runs, in one line."""
-        # An interrupted profile has less runs than were asked for.
+        # An interrupted profile has fewer runs than requested.
         few = f" of {self.asked:,}" if self.runs < self.asked else ""
         return f"Profile of {self.runs:,}{few} run{'s' if self.runs != 1 else ''}, {self.runtime}"
 
@@ -350,7 +350,7 @@ class Profile(NamedItems, Displayable):
         return Table(head[:width], [row[:width] for row in rows], keys=keys)
 
     def _times(self, share: float, spread: Spread, python: Spread | None) -> list[str]:
-        """Write the cells of a time, the last of them that in Python."""
+        """Write the cells of a time; the last is the time in Python."""
         texts = [_percent(share), microseconds(spread.median), spread.range]
         in_python = "" if python is None else microseconds(python.median)
         return [*texts, microseconds(spread.least), in_python]

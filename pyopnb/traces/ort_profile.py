@@ -51,7 +51,7 @@ class KernelEvent:
     name, op_type : str
         Of the node in the optimized graph.
     node : str
-        the ONNX Runtime number of it.
+        Its number in ONNX Runtime.
     begin, end : float
         Microseconds since the profile began.
     looks : float

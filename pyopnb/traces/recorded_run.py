@@ -275,7 +275,7 @@ def how_failed(error: Exception) -> str:
 
 
 def attach_trace(error: Exception, trace: Trace) -> None:
-    """Give the exception of a run what was computed before."""
+    """Attach the tensors so far to the exception of a run."""
     error.trace = trace  # type: ignore[attr-defined]
     add_note(error, "the exception's attribute trace has the tensors that were computed before")
 

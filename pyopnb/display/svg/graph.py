@@ -275,7 +275,7 @@ def _line_shapes(
     for target, arriving in incoming.items():
         _spread_ends(arriving, boxes[target])
 
-    # Dicts in place of sets, as consecutive pieces make one path; parts that lines
+    # Dicts in place of sets, as consecutive pieces make one path; a part that lines
     # share is drawn once.
     pieces: dict[str, dict[tuple[Point, Point], None]] = {}
     heads: dict[str, dict[Point, None]] = {}
