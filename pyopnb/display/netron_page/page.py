@@ -42,19 +42,13 @@ def netron_page(
     return assets.page.replace(MODEL_MARKER, data, 1)
 
 
-def netron_output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
-    """Put a page into a frame of its own origin, with a picture as its fallback, and a caption.
-
-    Without a page, there are only the picture and the caption.
-    """
-    content = picture
-    if page is not None:
-        title = html.escape(f"Netron: {name}")
-        content = _TRUSTED.format(
-            title=title,
-            page=html.escape(page),
-            height=height,
-            picture=picture,
-            theme=read_script("theme"),
-        )
+def netron_output(page: str, *, name: str, picture: str, caption: str, height: int) -> str:
+    """Put a page into a frame of its own origin, with a picture as its fallback, and a caption."""
+    content = _TRUSTED.format(
+        title=html.escape(f"Netron: {name}"),
+        page=html.escape(page),
+        height=height,
+        picture=picture,
+        theme=read_script("theme"),
+    )
     return content + note(caption)

@@ -53,8 +53,8 @@ class NetronView:
         Height of the frame in pixels.
     """
 
-    def __init__(self, view: View, canvas: Canvas, name: str, height: int, embed: bool) -> None:
-        self.name, self.height, self._embed = name, height, embed
+    def __init__(self, view: View, canvas: Canvas, name: str, height: int) -> None:
+        self.name, self.height = name, height
         try:
             self._assets = read_assets()
         except UnusableNetron as error:
@@ -143,18 +143,15 @@ class NetronView:
         return {MIME: content, "text/html": self._html(self._picture), "text/plain": repr(self)}
 
     def _mime_(self) -> tuple[str, str]:
-        """Return the HTML for marimo, with either Netron or the picture.
+        """Return the HTML for marimo, without the picture.
 
         marimo drops the style that hides the picture below the frame, and would draw both.
         """
-        return "text/html", self._html("" if self._embed else self._picture)
+        return "text/html", self._html("")
 
     def _html(self, picture: str) -> str:
-        page = None
-        if self._embed:
-            page = self._page()
         return netron_output(
-            page,
+            self._page(),
             name=sanitize(self.name),
             picture=picture,
             caption=self._caption,
@@ -196,15 +193,13 @@ def clicked(view: str, node: str) -> None:
 
 
 @check_arguments
-def netron(
-    model: Any, *, name: str | None = None, height: int = 480, embed: bool = True
-) -> NetronView:
+def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronView:
     """Show a model in Netron in the cell's output, without a port, network or cookie banner.
 
     With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved
     notebook, trusted or not, with or without a kernel. Elsewhere it appears in trusted notebooks,
-    and others show a picture of the model. Large weights are left out, and external data is never
-    read.
+    and others show a picture of the model. Each view adds 270 KB to the saved notebook. Large
+    weights are left out, and external data is never read.
 
     Parameters
     ----------
@@ -214,9 +209,6 @@ def netron(
         The title; by default, the name of the file or of the graph.
     height : int
         Height of the view in pixels.
-    embed : bool
-        Whether the output contains Netron itself, which adds 270 KB to the saved notebook, for
-        front ends without the extension. If False, these show the picture.
 
     Returns
     -------
@@ -258,4 +250,4 @@ def netron(
         name = view.canvas.model.graph.name or "model"
         if isinstance(model, (str, os.PathLike)):
             name = Path(os.fspath(model)).name
-    return NetronView(view, view.canvas, name, height, embed)
+    return NetronView(view, view.canvas, name, height)
