@@ -23,7 +23,6 @@ _hand_down(
     display="pyopnb.display.showing",
     failing_node="pyopnb.models.support.failing_node:failing_node",
     fill="pyopnb.onnx_reference.filling:fill_source",
-    node_kernel="pyopnb.engine.runtime.node_kernel:NodeKernel",
     refusal="pyopnb.models.support.refusal:explain_refusal",
     tracer="pyopnb.traces.run",
 )

@@ -116,8 +116,6 @@ from .ops.dtypes import DTYPES as DTYPES
 from .ops.dtypes import dtype as dtype
 from .ops.instantiate import add_note as add_note
 from .ops.instantiate import instantiate as instantiate
-from .ops.kernels import Kernel as Kernel
-from .ops.kernels import runtime_kernel as runtime_kernel
 from .ops.names import DEFAULT_DOMAIN as DEFAULT_DOMAIN
 from .ops.names import MAX_OUTPUTS as MAX_OUTPUTS
 from .ops.names import canonical_domain as canonical_domain
@@ -164,6 +162,8 @@ from .runtime.feeds import check_names as check_names
 from .runtime.feeds import check_sizes as check_sizes
 from .runtime.feeds import shared_dims as shared_dims
 from .runtime.kernel import promised_outputs as promised_outputs
+from .runtime.node_kernel import Kernel as Kernel
+from .runtime.node_kernel import NodeKernel as NodeKernel
 from .runtime.one_run import Runner as Runner
 from .runtime.one_run import kernel_runner as kernel_runner
 from .runtime.one_run import lone_runner as lone_runner

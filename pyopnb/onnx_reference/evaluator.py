@@ -18,6 +18,7 @@ from onnx import GraphProto, ModelProto, NodeProto, helper
 from pyopnb.common import sanitize
 from pyopnb.engine import (
     Kernel,
+    NodeKernel,
     Op,
     Site,
     add_note,
@@ -29,7 +30,6 @@ from pyopnb.engine import (
     is_external,
     nodes_in,
     path_of_function,
-    runtime_kernel,
     sort_nodes,
     tensors,
     with_data,
@@ -133,7 +133,7 @@ class Evaluator:
         version = versions.get(node.domain, 1)
         # ONNX defines some operators in words only; for them, there is the runtime kernel.
         if op is not None or not has_reference(node, version):
-            return runtime_kernel(node, versions, op)
+            return NodeKernel(node, versions, op)
         return node_kernel(node, versions)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from pyopnb.engine import Kernel, Op, registry, runtime_kernel
+from pyopnb.engine import Kernel, NodeKernel, Op, registry
 
 __all__ = ["KernelMaker", "node_class", "reference_ops"]
 
@@ -48,9 +48,7 @@ def reference_ops() -> list[type]:
 
 
 def _op_class(op: Op) -> type:
-    return node_class(
-        op.domain, op.op_type, lambda node, versions: runtime_kernel(node, versions, op)
-    )
+    return node_class(op.domain, op.op_type, lambda node, versions: NodeKernel(node, versions, op))
 
 
 def node_class(domain: str, op_type: str, make_kernel: KernelMaker) -> type:

@@ -21,6 +21,7 @@ from pyopnb.engine import (
     Attr,
     Dim,
     Kernel,
+    NodeKernel,
     Op,
     TensorType,
     Version,
@@ -30,7 +31,6 @@ from pyopnb.engine import (
     node,
     promised_types,
     resolve_type,
-    runtime_kernel,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.torch.arrays import to_array, to_tensor
@@ -252,7 +252,7 @@ class TorchFunction:
         if key not in self._kernels or self._kernels[key][0] is not registered:
             # An attr that is None is one that the node does not have.
             proto = node(name, ["x"] * count, outputs, **_without_none(attrs))
-            self._kernels[key] = registered, runtime_kernel(proto, {}, registered)
+            self._kernels[key] = registered, NodeKernel(proto, {}, registered)
         return self._kernels[key][1]
 
     def _fake(self, *arguments: Any, **attrs: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import helper
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine import Kernel, TensorType, runtime_kernel
+from pyopnb.engine import Kernel, NodeKernel, TensorType
 
 __all__ = ["deformable_convolution", "infer_deformed"]
 
@@ -124,4 +124,4 @@ def _kernel(
         group=groups,
         offset_group=offset_groups,
     )
-    return runtime_kernel(node, {"": 19})
+    return NodeKernel(node, {"": 19})

@@ -5,7 +5,7 @@ It serves nodes of ops, and of operators that ONNX defines in words only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,10 @@ from pyopnb.engine.runtime.session.config import CPU, SessionConfig
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.engine.runtime.session.state import SessionState
 
-__all__ = ["NodeKernel"]
+__all__ = ["Kernel", "NodeKernel"]
+
+Kernel = Callable[..., Sequence[Any]]
+"""A function of a node's inputs that returns its outputs; None means that one is left out."""
 
 _KEYS: dict[type, int] = {str: TensorProto.STRING, int: TensorProto.INT64}
 _ITEMS: dict[type, int] = {
