@@ -80,7 +80,6 @@ from .models.ort_capabilities import port_at as port_at
 from .models.ort_capabilities import runtime_version as runtime_version
 from .models.ort_capabilities import schema_domains as schema_domains
 from .models.ort_capabilities import takes_empty as takes_empty
-from .models.ort_types import join_types as join_types
 from .models.ort_types import kind_of as kind_of
 from .models.ort_types import tensor_kind as tensor_kind
 from .models.ort_types import to_notation as to_notation
@@ -92,7 +91,6 @@ from .models.versions import FILL as FILL
 from .models.versions import NewImport as NewImport
 from .models.versions import changed_in as changed_in
 from .models.versions import new_imports as new_imports
-from .models.versions import runnable_versions as runnable_versions
 from .ops import pickling as pickling
 from .ops.arguments import check_arguments as check_arguments
 from .ops.arguments import check_by_name as check_by_name
@@ -168,8 +166,6 @@ from .runtime.one_run import Runner as Runner
 from .runtime.one_run import kernel_runner as kernel_runner
 from .runtime.one_run import lone_runner as lone_runner
 from .runtime.one_run import run as run
-from .runtime.one_run import run_each as run_each
-from .runtime.one_run import run_kernels as run_kernels
 from .runtime.one_run import session_for_run as session_for_run
 from .runtime.options import check_providers as check_providers
 from .runtime.options import copied_options as copied_options

@@ -82,7 +82,7 @@ class OtherPython:
     ) -> list[dict[str, Any]]:
         """Run a model there on several feeds, in one session.
 
-        ``level`` is as for `pyopnb.engine.runtime.one_run.run_each`.
+        ``level`` is the level of the ONNX Runtime optimizations: ``"all"``, ``"no"``, ``"basic"`` …
         """
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"

@@ -21,14 +21,16 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.engine import (
+    CPU,
     Op,
+    Session,
     Version,
     dtype,
     full_name,
     is_external,
+    new_options,
     nodes_in,
     registry,
-    run_each,
     tensors,
     type_of,
     type_proto,
@@ -265,7 +267,27 @@ def runner(trace: Trace) -> Run:
     if not trace.runtime.startswith("onnxruntime"):
         return _in_evaluator(trace.versions)
     # Nor would CPU kernels say what the kernels of another provider do.
-    return lambda model, feeds: run_each(model, feeds, level, trace.providers)
+    return lambda model, feeds: _run_each(model, feeds, level, trace.providers)
+
+
+def _run_each(
+    model: ModelProto,
+    feeds: Sequence[Mapping[str, Any]],
+    level: str,
+    providers: Sequence[Any],
+) -> list[dict[str, Any]]:
+    """Run a model on several feeds in one session, and return the outputs by name.
+
+    Parameters
+    ----------
+    level : str
+        The level of the ONNX Runtime optimizations: ``"all"``, ``"no"``, ``"basic"`` …
+    providers : sequence
+        If empty, the CPU.
+    """
+    session = Session(model, new_options(level), providers or [CPU])
+    names = [info.name for info in model.graph.output]
+    return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]
 
 
 def _in_evaluator(versions: Mapping[str, Version]) -> Run:

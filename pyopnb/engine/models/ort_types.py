@@ -8,14 +8,13 @@ The runtime lists of kernels and operators name types as ``tensor(float)`` or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cache
 
 from onnx import TensorProto, TypeProto
 
 from pyopnb.engine.ops.dtypes import DTYPES
 
-__all__ = ["join_types", "kind_of", "proto_of", "tensor_kind", "to_notation"]
+__all__ = ["kind_of", "proto_of", "tensor_kind", "to_notation"]
 
 _NAMES = {number: name.lower() for name, number in TensorProto.DataType.items()}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
@@ -77,14 +76,3 @@ def proto_of(kind: str) -> TypeProto:
 def to_notation(kind: str) -> str:
     """Write ``tensor(float)`` as ``float32``, and ``seq(tensor(double))`` as ``seq(float64)``."""
     return re.sub(r"(?<!_)tensor\((\w+)\)", lambda found: _NOTATION.get(found[1], found[1]), kind)
-
-
-def join_types(kinds: Iterable[str]) -> str:
-    """Return types in our notation, comma-separated, in the order of the table of dtypes."""
-    order = {f"tensor({_NAMES[row.onnx]})": number for number, row in enumerate(DTYPES)}
-    return ", ".join(
-        to_notation(type_text)
-        for type_text in sorted(
-            kinds, key=lambda type_text: (order.get(type_text, len(order)), type_text)
-        )
-    )

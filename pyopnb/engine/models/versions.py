@@ -6,7 +6,7 @@ have to be rewritten is named instead, and `pyopnb.fill` runs it in its own vers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
 from pyopnb.common import plural, sanitize
-from pyopnb.engine.models.nodes import Site, imported_versions, nodes_in, walk
+from pyopnb.engine.models.nodes import Site, nodes_in, walk
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import (
     kernels,
@@ -34,7 +34,6 @@ __all__ = [
     "changed_in",
     "lower_versions",
     "new_imports",
-    "runnable_versions",
     "version_numbers",
 ]
 
@@ -232,31 +231,6 @@ def _has_kernel(schema: Any) -> bool:
         or schema.has_context_dependent_function
         or any(row.serves(schema.since_version) for row in rows)
     )
-
-
-def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
-    """Return the versions that a session uses for the domains that a model imports.
-
-    An import that is too new is lowered if all of its nodes mean the same in the older version.
-
-    Parameters
-    ----------
-    new : iterable of NewImport
-        Its `new_imports`.
-
-    Returns
-    -------
-    dict of str to int
-        By domain.
-    """
-    # Keep the entries, as protobuf makes new objects where none is left.
-    entries = list(proto.opset_import)
-    ids = set(map(id, entries))
-    versions = imported_versions(proto)
-    for new_import in new:
-        if id(new_import.entry) in ids and not new_import.changed():
-            versions[new_import.domain] = new_import.newest
-    return versions
 
 
 # ---- the IR version ------------------------------------------------------------------------------

@@ -33,8 +33,6 @@ __all__ = [
     "kernel_runner",
     "lone_runner",
     "run",
-    "run_each",
-    "run_kernels",
     "session_for_run",
 ]
 
@@ -100,11 +98,6 @@ def session_for_run(
         raise moved(error, error.where, "fill=True") from None
 
 
-def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Run a model once on the ONNX Runtime kernels, ignoring the registry."""
-    return kernel_runner(model)(feeds)
-
-
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
     """Make a function that runs a model on the ONNX Runtime kernels, ignoring the registry."""
     data, options = model.SerializeToString(), new_options(threads=1)
@@ -164,23 +157,3 @@ def _is_plain(model: ModelProto) -> bool:
     for scope in (model.graph, *model.functions):
         operators.update((node.domain, node.op_type) for node in nodes_in(scope))
     return not any(registry.find(*operator) for operator in operators)
-
-
-def run_each(
-    model: ModelProto,
-    feeds: Sequence[Mapping[str, Any]],
-    level: str = "all",
-    providers: Sequence[Any] = (),
-) -> list[dict[str, Any]]:
-    """Run a model on several feeds in one session, and return the outputs by name.
-
-    Parameters
-    ----------
-    level : str
-        The level of the ONNX Runtime optimizations: ``"all"``, ``"no"``, ``"basic"`` …
-    providers : sequence
-        If empty, the CPU.
-    """
-    session = Session(model, new_options(level), providers or [CPU])
-    names = [info.name for info in model.graph.output]
-    return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]

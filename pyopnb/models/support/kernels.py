@@ -5,9 +5,9 @@ The rules are the runtime's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from pyopnb.engine import Operator, RuntimeKernel, join_types, kernels, port_at, to_notation
+from pyopnb.engine import DTYPES, Operator, RuntimeKernel, kernels, port_at, to_notation
 
 __all__ = [
     "Kinds",
@@ -31,7 +31,7 @@ def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | No
             if type_text and port and type_text not in port.takes:
                 return (
                     f"{port.name} is {to_notation(type_text)}; "
-                    f"the operator takes {join_types(port.takes)}"
+                    f"the operator takes {_join_types(port.takes)}"
                 )
     return None
 
@@ -69,7 +69,7 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
             # A tensor cannot be cast to a sequence or an optional.
             dtypes = frozenset(text for text in dtypes if text.startswith("tensor("))
         texts.append(
-            f"{name} is {to_notation(type_text)}; there are kernels for {join_types(dtypes)}"
+            f"{name} is {to_notation(type_text)}; there are kernels for {_join_types(dtypes)}"
         )
     return ", ".join(texts)
 
@@ -98,3 +98,10 @@ def _bound_type(operator: Operator, name: str, inputs: Kinds, outputs: Kinds) ->
             if name in (port.type, port.name) and number < len(kinds) and kinds[number] != "":
                 return kinds[number]
     return None
+
+
+def _join_types(kinds: Iterable[str]) -> str:
+    """Return types in our notation, comma-separated, in the order of the table of dtypes."""
+    order = {row.name: number for number, row in enumerate(DTYPES)}
+    names = map(to_notation, kinds)
+    return ", ".join(sorted(names, key=lambda name: (order.get(name, len(order)), name)))

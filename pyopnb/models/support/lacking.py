@@ -43,7 +43,6 @@ from pyopnb.engine import (
     operators,
     port_at,
     registry,
-    runnable_versions,
     schema_domains,
     sort_nodes,
     to_notation,
@@ -117,7 +116,7 @@ def lacks(
     ModelError
         Nodes form a cycle, or as from `check_functions` and `check_attributes`.
     """
-    versions = runnable_versions(proto, new)
+    versions = _runnable_versions(proto, new)
     types = Types(_written_out(proto, versions))
     judge = _Judge(versions)
     # A function is judged once for each call, and a node in it is listed once.
@@ -425,3 +424,28 @@ def _mixed_types(operator: Operator, kinds: Kinds) -> str:
             pair = f"{name} is {to_notation(expected)} and {port.name} is {to_notation(input_type)}"
             return f"{pair}; the operator takes one type for both"
     return ""
+
+
+def _runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
+    """Return the versions that a session uses for the domains that a model imports.
+
+    An import that is too new is lowered if all of its nodes mean the same in the older version.
+
+    Parameters
+    ----------
+    new : iterable of NewImport
+        Its `new_imports`.
+
+    Returns
+    -------
+    dict of str to int
+        By domain.
+    """
+    # Keep the entries, as protobuf makes new objects where none is left.
+    entries = list(proto.opset_import)
+    ids = set(map(id, entries))
+    versions = imported_versions(proto)
+    for new_import in new:
+        if id(new_import.entry) in ids and not new_import.changed():
+            versions[new_import.domain] = new_import.newest
+    return versions
