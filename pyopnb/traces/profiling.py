@@ -33,10 +33,8 @@ from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 
 __all__ = ["profile"]
 
-_MOST_RUNS, _MOST_EVENTS = (
-    1_000_000,
-    1_000_000,
-)  # the latter is the size of the ONNX Runtime profile
+_MOST_RUNS = 1_000_000
+_MOST_EVENTS = 1_000_000  # of the ONNX Runtime profile
 _UNPROFILED = 20  # runs without the profile
 
 
@@ -61,13 +59,14 @@ def profile(
     Returns
     -------
     Profile
-        After an interrupt, it has the runs that were measured so far.
+        After an interrupt, it has the runs that were measured so far, and of very many runs those
+        that fit into the ONNX Runtime profile, which holds a million events.
 
     Raises
     ------
     InputError
-        A feed does not fit, or the number of runs is not positive, or too large for ONNX Runtime's
-        profile of this model.
+        A feed does not fit, or the number of runs is not positive, or not even one run fits into
+        the ONNX Runtime profile.
     ModelError
         The model is in the ONNX Runtime format.
     Exception
@@ -189,7 +188,6 @@ class _ShadowRuns:
         with session_beside(state, source, self.prepare) as (profiled, saved):
             offset = clock_offset(profiled.state.runtime)
             try:
-                self._check_room(saved)
                 self._run_all(profiled.state, feeds)
             finally:
                 path = profiled.end_profiling()
@@ -234,25 +232,6 @@ class _ShadowRuns:
             self.remarks.append(f"{full}, was full after {plural(read, 'run')}")
         elif measured < self.runs:
             self.remarks.append(f"interrupted after {measured:,} of {self.runs:,} runs")
-
-    def _check_room(self, executed: GraphProto | None) -> None:
-        """Refuse more runs than the ONNX Runtime profile holds events of."""
-        if executed is None:
-            # Each run has an event for itself and one for the executor, beside its nodes.
-            events = 2
-        else:
-            events = 2 + len(executed.node)
-        most = (_MOST_EVENTS - 10) // events - self.warmup
-        if self.runs > most:
-            raise InputError(
-                "profile, runs",
-                expected=(
-                    f"at most {max(most, 0):,} runs of this model: "
-                    f"the ONNX Runtime profile holds {_MOST_EVENTS:,} events"
-                ),
-                got=f"{self.runs:,} and {self.warmup:,} to warm up, of {events:,} events and more",
-                next=f"runs={max(most, 1)}",
-            )
 
     def _run_all(self, state: SessionState, feeds: Mapping[str, Any]) -> None:
         __tracebackhide__ = True

@@ -165,14 +165,6 @@ def test_names_that_json_escapes_and_no_names():
 # ---- what goes wrong -----------------------------------------------------------------------------------------------------------
 
 
-def test_more_runs_than_the_profile_of_the_runtime_holds(monkeypatch):
-    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  y = Exp(a) }")
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"
-    ):
-        pyopnb.profile(model, drawn(2), runs=250_000)
-
-
 def failing(error: type[BaseException], at: int) -> pyopnb.Session:
     @pyopnb.pyop("demo::Fails")
     class Fails:
