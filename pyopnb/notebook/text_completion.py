@@ -11,7 +11,6 @@ from pyopnb.notebook.call_completion import attrs_of, onnx_ops
 
 __all__ = ["complete_text"]
 
-_FRAGMENT = re.compile(r"[\w.]*\Z")
 # Attributes come before the inputs or after them.
 _ATTRIBUTES = re.compile(r"([\w.]+)\s*(?:\([^()]*\)\s*)?<[^<>]*\Z")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -20,11 +19,7 @@ _DTYPES = [name.lower() for name, number in onnx.TensorProto.DataType.items() if
 
 def complete_text(body: str) -> tuple[list[str], str]:
     """Return the completions at the end of the text, and the fragment that they replace."""
-    match = _FRAGMENT.search(body)
-    if match:
-        fragment = match[0]
-    else:
-        fragment = ""
+    fragment = re.split(r"[^\w.]", body)[-1]
     before = body[: len(body) - len(fragment)].rstrip()
     node = _ATTRIBUTES.search(before)
     if node is not None:

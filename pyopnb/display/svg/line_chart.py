@@ -98,7 +98,8 @@ def line_chart(
     x : sequence of float
         Rising or not; drawn on a logarithmic axis where all are above 0 and their ratios are equal.
     lines : dict
-        For each name the numbers, as many as ``x``. A single line has the title alone.
+        For each name the numbers, as many as ``x``; at most ten, which have room beside the plot.
+        A single line has the title alone.
     label : str
         The name of the x-axis.
     names : sequence of str
@@ -207,18 +208,12 @@ def _x_ticks(plot: _Plot, points: np.ndarray, names: Sequence[str]) -> Iterator[
 
 
 def _legend(plot: _Plot, colors: Mapping[str, str]) -> Iterator[Shape]:
-    """Name the lines beside the plot, as many as it is high."""
-    names = list(colors)
-    room = int(plot.height / _LINE)
-    if len(names) > room:
-        names = names[: room - 1]
+    """Name the lines beside the plot."""
     y = 6.0
-    for name in names:
-        yield Rectangle(plot.right + 10, y, 12, 3, colors[name])
+    for name, color in colors.items():
+        yield Rectangle(plot.right + 10, y, 12, 3, color)
         yield small_text(plot.right + 26, y + 5, fit(name, SMALL, _LONGEST_NAME))
         y += _LINE
-    if len(names) < len(colors):
-        yield small_text(plot.right + 26, y + 5, f"and {len(colors) - len(names):,} more")
 
 
 def _stroke(start: _Point, end: _Point, color: str, dashes: tuple[float, ...] = ()) -> Path:
