@@ -16,9 +16,9 @@ from pyopnb.gradients.limits import costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import FLOATS, Rules
 
-__all__ = ["PREFIX", "reverse"]
+__all__ = ["reverse"]
 
-PREFIX = "grad_"
+_PREFIX = "grad_"
 
 _MAX_CONSTANT = 64
 """The most elements of a floating-point initializer that onnx-ad may take for a constant.
@@ -59,20 +59,13 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     prefix = "adj_"
     while any(name.startswith(prefix) for name in taken):
         prefix = f"another_{prefix}"
-    try:
-        with rules.used(_path(graph, wrt, influential)):
-            derived = onnx_ad.reverse(model, list(wrt), [loss], prefix, layout="onnx")
-    except onnx_ad.UnsupportedOperator as error:
-        expected, got = "operators that onnx-ad can differentiate", sanitize(str(error))
-        raise ModelError("model, gradient", expected=expected, got=got) from None
+    with rules.used(_path(graph, wrt, influential)):
+        derived = _derived(model, wrt, loss, prefix)
     rules.restore(derived)
     nodes = list(derived.graph.node)
     for name in wrt:
-        axis = f"{prefix}axis_{name}"
-        rank = len(types[name].tensor_type.shape.dim)
-        nodes.append(helper.make_node("Constant", [], [axis], value_ints=[rank]))
-        nodes.append(helper.make_node("Squeeze", [prefix + name, axis], [PREFIX + name]))
-        outputs.append(helper.make_value_info(PREFIX + name, types[name]))
+        nodes += _squeezed(prefix + name, types[name], _PREFIX + name)
+        outputs.append(helper.make_value_info(_PREFIX + name, types[name]))
     nodes = _read_nodes(nodes, primal, {info.name for info in outputs})
     # ONNX Runtime warns of an unused initializer.
     read = set().union(*map(reads_of, nodes)) - {tensor.name for tensor in weights} - hidden
@@ -87,9 +80,29 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     model.opset_import.extend(derived.opset_import)
 
 
+def _derived(model: ModelProto, wrt: Sequence[str], loss: str, prefix: str) -> ModelProto:
+    try:
+        derived: ModelProto = onnx_ad.reverse(model, list(wrt), [loss], prefix, layout="onnx")
+    except onnx_ad.UnsupportedOperator as error:
+        expected, got = "operators that onnx-ad can differentiate", sanitize(str(error))
+        raise ModelError("model, gradient", expected=expected, got=got) from None
+    return derived
+
+
+# onnx-ad adds a last axis for several directions, and here there is only one.
+
+
+def _squeezed(gradient: str, proto: TypeProto, output: str) -> list[NodeProto]:
+    """Drop the axis of directions."""
+    rank, axis = len(proto.tensor_type.shape.dim), f"{gradient}_axis"
+    return [
+        helper.make_node("Constant", [], [axis], value_ints=[rank]),
+        helper.make_node("Squeeze", [gradient, axis], [output]),
+    ]
+
+
 def _seed(name: str, proto: TypeProto) -> TensorProto:
     """Return the gradient of the loss in itself."""
-    # onnx-ad adds an axis for several directions, and here there is only one.
     shape = [1] * (len(proto.tensor_type.shape.dim) + 1)
     dtype = helper.tensor_dtype_to_np_dtype(proto.tensor_type.elem_type)
     return numpy_helper.from_array(np.ones(shape, dtype), name)
@@ -99,9 +112,9 @@ def _check_names(
     taken: Container[str], wrt: Sequence[str], influential: Container[str], loss: str
 ) -> None:
     for name in wrt:
-        if PREFIX + name in taken:
+        if _PREFIX + name in taken:
             raise ModelError(
-                f"tensor '{PREFIX + name}'",
+                f"tensor '{_PREFIX + name}'",
                 expected="the name to be free for the gradient",
                 got="a tensor of the model",
                 next="another name for it",
