@@ -69,3 +69,19 @@ def test_a_trace_and_its_tensors_enter_three_rooms(soft_clip):
     files = files_that_see(things, lambda: pyopnb.diff(a, b))
     rooms = {file.partition("/")[0] for file in files}
     assert rooms - {"common"} == {"diffs", "traces", "engine"}
+    assert len(files_that_see([a, b], lambda: pyopnb.diff(a, b))) <= 10
+
+
+def test_an_op_passes_at_most_twelve_files_of_lower(soft_clip):
+    op, x = pyopnb.registry["demo::SoftClip"], np.float32([1, 2, -4])
+    things = [op, op.current, op.current.cls]
+    assert len(files_that_see(things, lambda: pyopnb.lower(op, x))) <= 12
+
+
+def test_a_model_passes_at_most_twelve_files_of_train():
+    weights = {"w": np.ones((3, 2), np.float32)}
+    node = pyopnb.node("MatMul", "x w", "y")
+    model = pyopnb.model(node, {"x": "float32[N,3]"}, {"y": "float32[N,2]"}, initializers=weights)
+    data = {"x": np.eye(3, dtype=np.float32), "labels": np.array([0, 1, 0])}
+    files = files_that_see([model], lambda: pyopnb.train(model, data, progress=False))
+    assert 3 <= len(files) <= 12
