@@ -72,7 +72,8 @@ class Rules:
         self._nodes: list[tuple[str, str, Op | None]] = []
         for site in list(walk(model)):
             op = registry.find(site.node.domain, site.node.op_type)
-            if op is not None or canonical_domain(site.node.domain):
+            is_onnx = not canonical_domain(site.node.domain) and site.node.op_type in REVERSE
+            if op is not None or not is_onnx:
                 self.hide(site.node, op)
         # Shape inference gives up at a node of a domain that is not imported.
         model.opset_import.add(domain=_DOMAIN, version=1)

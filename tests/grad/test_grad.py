@@ -323,6 +323,7 @@ def test_an_op_without_backward_beside_the_path_is_no_matter(define):
     [
         ("d = Det(x)  y = Mul(d, d)", "::Det"),
         ("y = com.microsoft.Gelu(x)", "com.microsoft::Gelu"),
+        ("y = GroupNorm(x)", "::GroupNorm"),
         ("y = MaxRoiPool<pooled_shape = [1, 1]>(x, x)", "::MaxRoiPool"),
     ],
 )
