@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pyopnb
+import pyopnb.training.view  # it registers itself
 from pyopnb.display.svg.text_width import text_width
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord
