@@ -102,7 +102,7 @@ def node(
     # pyopnb's.
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     refuse_ambiguous(
-        f"node {sanitize(op)}",
+        f"node {op}",
         registry.find(domain, op_type),
         'node.attribute.append(onnx.helper.make_attribute("name", …))',
         name=name,
@@ -139,7 +139,7 @@ def add_attributes(proto: NodeProto, op: str, attrs: Mapping[str, Any]) -> None:
     # The onnx maker also sorts the attributes, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
-            proto.attribute.append(checked_attribute(f"node {sanitize(op)}", key, value))
+            proto.attribute.append(checked_attribute(f"node {op}", key, value))
 
 
 def _names(names: Sequence[str] | str) -> list[str]:
@@ -150,7 +150,7 @@ def _names(names: Sequence[str] | str) -> list[str]:
 
 def checked_attribute(node: str, key: str, value: Any) -> onnx.AttributeProto:
     """Make an attribute, or raise `ModelError` where ONNX cannot store the value."""
-    where = f"{node}, attr {sanitize(key)}"
+    where = f"{node}, attr {key}"
     # An array is a tensor attribute. onnx would take it for a list of numbers.
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, _tensor(value, where))
@@ -240,7 +240,7 @@ def model(
         output_infos = [ValueInfoProto(name=name) for name in _names(outputs)]
     tensors = []
     for key, value in (initializers or {}).items():
-        tensors.append(_tensor(value, f"initializer {sanitize(key)}", key))
+        tensors.append(_tensor(value, f"initializer {key}", key))
     model_proto = helper.make_model(
         helper.make_graph(protos, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
@@ -304,7 +304,7 @@ _WRAPPED = re.compile(r"\s*(seq|optional)\((.*)\)\s*")
 
 
 def _value_infos(values: Mapping[str, Any], noun: str) -> list[ValueInfoProto]:
-    return [_value_info(name, value, f"{noun} {sanitize(name)}") for name, value in values.items()]
+    return [_value_info(name, value, f"{noun} {name}") for name, value in values.items()]
 
 
 def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
@@ -339,7 +339,7 @@ def _array(value: Any, where: str) -> np.ndarray:
         # It is ragged, or has a dtype that ONNX does not have, such as a date or a record.
         got = sanitize(str(error))
         if isinstance(error, InputError):
-            got = f"an array of dtype {sanitize(array.dtype)}"
+            got = f"an array of dtype {array.dtype}"
         expected = "an array of an ONNX dtype"
         raise ModelError(where, expected=expected, got=got, next=advice) from None
     if dtype_row.name != "string":

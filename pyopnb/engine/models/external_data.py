@@ -116,7 +116,7 @@ def find_data(
         folder.
     """
     data_entries = entries(tensor, where)
-    where = f"{where}, initializer {sanitize(tensor.name)}"
+    where = f"{where}, initializer {tensor.name}"
     offset, length = (_number(data_entries, key, where) for key in ("offset", "length"))
     location, (root, path) = data_entries.get("location", ""), _path_of(tensor, folder)
     # A model file is data. It must not make us read a file elsewhere, also not through a link.
@@ -124,7 +124,7 @@ def find_data(
     if not path.is_relative_to(root) or path.resolve() != path:
         got = f"{location}, which leads elsewhere"
     elif not path.is_file():
-        got = f"{sanitize(location) or 'no name'}, which is no file in {sanitize(str(root))}"
+        got = f"{location or 'no name'}, which is no file in {root}"
     elif path.stat().st_nlink > 1:
         got = f"{location}, which has other names (a hard link can lead anywhere)"
     else:
@@ -170,7 +170,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
+    location, name = find_data(tensor, folder), f"model, initializer {tensor.name}"
     # The size comes from the model, so it is checked before anything is read.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
@@ -186,7 +186,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     with location.path.open("rb") as file:
         available = os.fstat(file.fileno()).st_size - location.offset
         if available < size:
-            expected = f"{size} bytes in {sanitize(location.path.name)}"
+            expected = f"{size} bytes in {location.path.name}"
             raise ModelError(name, expected=expected, got=str(max(available, 0)))
         file.seek(location.offset)
         return file.read(size)
@@ -218,7 +218,7 @@ def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> Ten
     if not is_external(tensor):
         return tensor
     if folder is None:
-        where, got = f"initializer {sanitize(tensor.name)}", "a model in memory, which has none"
+        where, got = f"initializer {tensor.name}", "a model in memory, which has none"
         raise ModelError(where, expected="the folder of its external data", got=got)
     copy = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     copy.raw_data = read_data(tensor, folder)

@@ -142,7 +142,7 @@ def _unknown_op(
         return error_class(
             site.where,
             expected=f"an operator of {owner}, or an op of the registry",
-            got=sanitize(full_name(node)),
+            got=full_name(node),
             next=_meant_op(node, proto, exact),
         )
     version = imports.get(domain)
@@ -187,7 +187,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
     if nearest is None and exact:
         return "%pyop skeleton MODEL NODE, which writes the cell to define it in"
     if nearest is None:
-        return f"a domain of your own for a new op: demo::{sanitize(node.op_type)}"
+        return f"a domain of your own for a new op: demo::{node.op_type}"
     near_domain, near_type = nearest
     if near_domain == domain and is_onnx_domain(domain):
         return near_type
@@ -220,8 +220,8 @@ def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFau
             expected = (
                 f"one of {', '.join(attributes)}" if attributes else f"no attrs of {node.op_type}"
             )
-            advice = closest(name, attributes) or f"leave {sanitize(name)} out"
-            yield _attribute_fault(site, name, expected, sanitize(name), advice)
+            advice = closest(name, attributes) or f"leave {name} out"
+            yield _attribute_fault(site, name, expected, name, advice)
         elif not _fits(attribute, attributes[name].type.name, exact):
             value = onnx.helper.get_attribute_value(attribute)
             if isinstance(value, bytes):
@@ -279,7 +279,7 @@ def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:
         limit, bound, advice = least, "at least ", None
         if len(names) > most:
             # Superfluous names are cut off, so that the advice can be typed as it is.
-            limit, bound, advice = most, "at most ", repr(list(map(sanitize, names[:most])))
+            limit, bound, advice = most, "at most ", repr(list(names[:most]))
         elif len(names) >= least:
             continue
         if least == most:

@@ -30,7 +30,7 @@ from onnx import (
     TensorProto,
 )
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import suggest
 from pyopnb.engine.models.nodes import (
     Site,
     first_output,
@@ -268,9 +268,9 @@ class GraphIndex:
             for name in filter(None, node.output):
                 if name in owners:
                     got = f"{owners[name]} and an output of {node.op_type}"
-                    where, advice = f"name {sanitize(name)}{self._inside}", "rename one of them"
+                    where, advice = f"name {name}{self._inside}", "rename one of them"
                     yield name, ModelError(where, expected="one meaning", got=got, next=advice)
-                owners[name] = f"an output of {sanitize(node.op_type)}"
+                owners[name] = f"an output of {node.op_type}"
 
     def refuse_unknown_names(self) -> None:
         """Raise the first error of `unknown_names`."""
@@ -290,13 +290,13 @@ class GraphIndex:
             for index, node in enumerate(graph.scope.node):
                 for name in node.input:
                     if name and graph.resolve(name) is None:
-                        where = f"{graph._around(index, self)}, input {sanitize(name)}"
+                        where = f"{graph._around(index, self)}, input {name}"
                         yield node, name, self._unknown(where, name)
                 if not canonical_domain(node.domain):
                     graphs += [body for _, body in graph.bodies.get(index, ())]
             for name in graph.outputs:
                 if graph.resolve(name) is None:
-                    yield None, name, self._unknown(f"output {sanitize(name)}{graph._inside}", name)
+                    yield None, name, self._unknown(f"output {name}{graph._inside}", name)
 
     @property
     def _inside(self) -> str:
@@ -351,7 +351,7 @@ class GraphIndex:
         names = []
         for index in cycle:
             node = self.nodes[index]
-            names.append(sanitize(node.name or first_output(node) or node.op_type))
+            names.append(node.name or first_output(node) or node.op_type)
         # A long cycle is shown by its two ends.
         if len(names) > _SHOWN:
             names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]

@@ -149,7 +149,7 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
         if not is_path(model):
             raise ModelError("model", expected="a path", got=describe(model))
         path = Path(os.fspath(model))
-        where = f"model {sanitize(str(path))}"
+        where = f"model {path}"
         return where, _read_bytes(path, where), path
     raise _no_model(model)
 
@@ -239,7 +239,7 @@ def _read_bytes(path: Path, where: str) -> bytes:
             got = sanitize(str(error))
             raise ModelError(where, expected="a file that can be read", got=got) from error
         nearest = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
-        example = None if nearest is None else repr(sanitize(str(nearest)))
+        example = None if nearest is None else repr(str(nearest))
         raise ModelError(where, expected="a model file", got="a folder", next=example) from None
 
 

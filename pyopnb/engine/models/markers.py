@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.common import sanitize
 from pyopnb.engine.models.names import check_names
 from pyopnb.engine.models.nodes import Site, add_imports, bodies, walk
 from pyopnb.engine.ops.types import TensorType
@@ -156,7 +155,7 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
         name = attribute.name.removeprefix(_PACKED)
         single, where = (
             attribute.type == AttributeProto.STRING,
-            f"{site.where}, attr {sanitize(attribute.name)}",
+            f"{site.where}, attr {attribute.name}",
         )
         try:
             if attribute.type not in _PACKED_TYPES:

@@ -345,7 +345,7 @@ def _refuse_newer_content(proto: ModelProto, newest: int) -> None:
 
 
 def _refuse_changed(new: NewImport, remedy: str) -> None:
-    name = sanitize(new.domain or "ai.onnx")
+    name = new.domain or "ai.onnx"
     expected = f"{name} up to version {new.newest}, which the installed onnxruntime takes"
     if not new.known:
         newest_known = _known_version(new.domain)

@@ -132,7 +132,7 @@ def _suggest_call(
         remedy = remedies.get(name) or closest(name, signature.parameters)
         # A session takes feeds by their names; these functions take them in a dict.
         if remedy is None and "feeds" in signature.parameters:
-            remedy = f'{{"{sanitize(name)}": {sanitize(name)}}}'
+            remedy = f'{{"{name}": {name}}}'
         return remedy
     needed = []
     for name, parameter in signature.parameters.items():

@@ -54,8 +54,8 @@ class Result(Displayable):
                 advice = f"{advice}, or {inside}" if advice else inside
             raise UnknownName(
                 "result",
-                expected=", ".join(map(sanitize, self._arrays)) or "no outputs",
-                got=sanitize(key),
+                expected=", ".join(self._arrays) or "no outputs",
+                got=key,
                 next=advice,
             )
         try:

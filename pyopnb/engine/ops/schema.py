@@ -238,12 +238,11 @@ class Schema:
             elif self.open_attrs:
                 arguments[name] = value
             else:
-                shown = sanitize(name)
                 raise ModelError(
-                    f"{where}, attr {shown}",
+                    f"{where}, attr {name}",
                     expected=f"one of {', '.join(known)}" if known else "no attrs",
-                    got=f"{shown} = {sanitize(repr(value))}",
-                    next=f"write {suggest(name, known)}, or let {self.home} take {shown}",
+                    got=f"{name} = {sanitize(repr(value))}",
+                    next=f"write {suggest(name, known)}, or let {self.home} take {name}",
                 )
         # `__init__` itself would raise a TypeError that names neither node nor op.
         for attr in self.attrs:

@@ -106,7 +106,7 @@ def call(
     __tracebackhide__ = True
     if not isinstance(op, str):
         op = find_op(op).name
-    where = f"call of {sanitize(op)}"
+    where = f"call of {op}"
     if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= MAX_OUTPUTS):
         expected = f"a number from 1 to {MAX_OUTPUTS}"
         got = sanitize(repr(outputs), 60)
@@ -283,7 +283,7 @@ def _to_array(
     if value is None:
         return None
     name = definition.names[number]
-    where = f"{where}, input {sanitize(name)}"
+    where = f"{where}, input {name}"
     refuse_masked(value, where, "a tensor", name)
     if not isinstance(value, np.ndarray):
         value = as_array(value, definition.declared(number, inputs), where, name)

@@ -95,17 +95,17 @@ def check_names(
         next_ = f"leave {unknown[0]} out"
     else:
         # These words are ONNX Runtime's.
-        listed = [sanitize(name) for name in missing]
+        listed = missing
         where = f"Required inputs ({listed}) are missing from input feed"
         expression = example_expression(types[missing[0]])
         next_ = f"{listed[0]}={expression}"
         if not missing[0].isidentifier():
             next_ = f'session({{"{listed[0]}": {expression}, …}}), or a table with these columns'
-    inputs = [f"{sanitize(name)}: {type_ or 'no tensor'}" for name, type_ in types.items()]
+    inputs = [f"{name}: {type_ or 'no tensor'}" for name, type_ in types.items()]
     raise InputError(
         where,
         expected=", ".join(inputs) or "no feeds",
-        got=", ".join(map(sanitize, feeds)) or "nothing",
+        got=", ".join(map(str, feeds)) or "nothing",
         next=next_,
     )
 
@@ -194,7 +194,7 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
         )
     for name in names:
         if not isinstance(name, str) or name not in outputs:
-            listed = ", ".join(map(sanitize, outputs))
+            listed = ", ".join(outputs)
             next_ = suggest_key(str(name), outputs)
             raise UnknownName("outputs", expected=listed, got=sanitize(name), next=next_) from None
 
@@ -220,13 +220,13 @@ def check_feed(name: str, value: Any, expected: TensorType | str | None, inside:
         return check_inner(name, value, expected)
     if expected is None or expected.dtype is None:
         return value
-    where = f"feed {sanitize(name)}{inside}"
+    where = f"feed {name}{inside}"
     array = value
-    refuse_masked(value, where, str(expected), f"{sanitize(name)}{inside}")
+    refuse_masked(value, where, str(expected), f"{name}{inside}")
     if not isinstance(value, np.ndarray):
-        array = as_array(value, expected, where, f"{sanitize(name)}{inside}", not inside)
+        array = as_array(value, expected, where, f"{name}{inside}", not inside)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-        variable = f"{sanitize(name)}{inside}"
+        variable = f"{name}{inside}"
         fix = _suggest_fix(variable, array, expected, isinstance(value, np.ndarray))
         got = describe_value(value if array.dtype == object else array)
         if array.dtype != object and not isinstance(value, (np.ndarray, np.generic)):

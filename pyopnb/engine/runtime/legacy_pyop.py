@@ -98,7 +98,7 @@ def read_nodes(
                 f"{node.where} asks for class {node.class_name} "
                 f"of module {node.module}, "
                 "and nothing is imported because a model says so",
-                next=f"Session(model, modules=[{sanitize(node.module)!r}]) "
+                next=f"Session(model, modules=[{node.module!r}]) "
                 "if you trust that module, "
                 f"or define the class: %%pyop --module {node.module}",
             )

@@ -113,7 +113,7 @@ def _unpicklable(state: SessionState, instances: _Instances, error: Exception) -
             try:
                 dumps(value)
             except Exception as attribute_error:  # as above
-                where = f"{kernel.where}, self.{sanitize(name)}"
+                where = f"{kernel.where}, self.{name}"
                 reason = attribute_error
     return DefinitionError(
         where,

@@ -146,7 +146,7 @@ class Feeds:
             checked = dict(feeds)
         except (TypeError, ValueError):
             got = type(feeds).__name__
-            next_ = f'{{"{sanitize(next(iter(self.types), "x"))}": x}}'
+            next_ = f'{{"{next(iter(self.types), "x")}": x}}'
             raise InputError(
                 "feeds", expected="a dict of name to array", got=got, next=next_
             ) from None
@@ -283,16 +283,15 @@ def feeds_by_name(
             if columns:
                 return columns
         if len(feeds) > len(names):
-            listed = ", ".join(map(sanitize, names))
+            listed = ", ".join(names)
             expected = f"{plural(len(names), 'input')} ({listed})"
             advice = f"only the first {plural(len(names), 'feed')}" if names else "no feeds"
             raise InputError("feeds", expected=expected, got=str(len(feeds)), next=advice)
         given = dict(zip(names, feeds, strict=False))
     for name in named:
         if name in given:
-            shown = sanitize(name)
             got = "two, of which one is given by name"
-            raise InputError(f"feed {shown}", expected="one value", got=got, next=f"only {shown}=")
+            raise InputError(f"feed {name}", expected="one value", got=got, next=f"only {name}=")
     return {**given, **named}
 
 
