@@ -66,15 +66,17 @@ class Rules:
     """
 
     def __init__(self, model: ModelProto, types: Mapping[str, TypeProto]) -> None:
-        self._sizes = NamedSizes(types)
         self._free_input = _free_input(model)
         self._path: Sequence[NodeProto] = ()
         self._nodes: list[tuple[str, str, Op | None]] = []
+        results: list[str] = []
         for site in list(walk(model)):
             op = registry.find(site.node.domain, site.node.op_type)
             is_onnx = not canonical_domain(site.node.domain) and site.node.op_type in REVERSE
             if op is not None or not is_onnx:
                 self.hide(site.node, op)
+                results += site.node.output
+        self._sizes = NamedSizes(types, results)
         # Shape inference gives up at a node of a domain that is not imported.
         model.opset_import.add(domain=_DOMAIN, version=1)
 

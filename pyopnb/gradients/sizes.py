@@ -21,14 +21,23 @@ class NamedSizes:
     ----------
     types : mapping of str to TypeProto
         The declared types.
+    hinted : sequence of str
+        The results of ops, whose hints have names of their own: two nodes may have two sizes of one
+        name.
     """
 
-    def __init__(self, types: Mapping[str, TypeProto]) -> None:
+    def __init__(self, types: Mapping[str, TypeProto], hinted: Sequence[str]) -> None:
         self.declared: dict[str, _Sizes] = {}
         for name, proto in types.items():
             shape = type_of_proto(proto).shape
             if shape is not None and None not in shape:
                 self.declared[name] = shape
+        names: set[int | str | None] = set()
+        for name in hinted:
+            names.update(size for size in self.declared.get(name, ()) if isinstance(size, str))
+        for name, sizes in list(self.declared.items()):
+            if not names.isdisjoint(sizes):
+                del self.declared[name]
         # By the names of gradients: their sizes, and their names before they got an axis.
         self.exact: dict[str, _Sizes] = {}
         self.unsqueezed: dict[str, tuple[str, list[int]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,25 +12,16 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.diffs import TOLERANCES
 from pyopnb.engine import lone_runner
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
-from pyopnb.testing import Trial, largest, mild_trials, verify
+from pyopnb.testing import KernelError, row_trials, verify
 
 __all__ = ["Comparison", "shorten"]
 
 # Characters of another library's error.
 _MAX_REASON = 120
-_RTOL = TOLERANCES["float32"].rtol
-# Rows of the example, in trials of other values.
-_FEW_ROWS = 24
-_REACH = 1000.0
-"""How many times larger than the example's numbers the trials may be.
-
-Distances are squared, so that far outside of the fitted data they only show rounding.
-"""
 
 
 class Comparison:
@@ -87,47 +78,18 @@ class Comparison:
             wraps |= want.dtype.kind == "f" and example.dtype.kind in "iu"
         methods = [self._methods[index] for index in kept]
         reference = _Reference(self._estimator, methods, self._columns, examples)
-        few = tuple(array[:_FEW_ROWS] for array in self._feeds.values())
         verification = verify(
             reference.original,
             converted,
-            self._trials(few, wraps),
+            row_trials(tuple(self._feeds.values()), wraps=wraps),
             exact=reference.exact,
-            settle=reference.settle,
+            kernel_error=KernelError.SCORES,
         )
         if verification.disagreement is not None:
             return f"skl2onnx: {verification.disagreement}"
         for _, failure in verification.errors:
             return f"ONNX Runtime: {shorten(failure)}"
         return ""
-
-    def _trials(self, few: tuple[np.ndarray, ...], wraps: bool) -> Iterator[Trial]:
-        """Yield the example, a single row, then rows that are not kind."""
-        yield Trial("the example", tuple(self._feeds.values()))
-        # A model that has the example's number of rows in it fails here.
-        yield Trial("1 row", tuple(array[:1] for array in few))
-        yield from mild_trials(few, reach=_REACH)
-        # Products of these wrap, where scikit-learn computes in floats.
-        if wraps:
-            yield Trial("large integers", tuple(map(_enlarged, few)))
-        for name, value in (("NaN", np.nan), ("infinities", np.inf)):
-            yield Trial(name, tuple(_sprinkled(array, value) for array in few))
-
-
-def _enlarged(array: np.ndarray) -> np.ndarray:
-    """Fill integers with a large one, whose square is beyond its dtype."""
-    if array.dtype.kind not in "iu":
-        return array
-    return np.full_like(array, np.iinfo(array.dtype).max // 4)
-
-
-def _sprinkled(array: np.ndarray, value: float) -> np.ndarray:
-    """Put a value, and its negative, into every third element of floats."""
-    changed = array.copy()
-    if array.dtype.kind == "f":
-        places = changed.reshape(-1)[::3]
-        places[:] = np.resize([value, -value], places.shape)
-    return changed
 
 
 @dataclass(frozen=True)
@@ -174,51 +136,6 @@ class _Reference:
             if array.dtype.kind == "f":
                 inputs[number] = array.astype(np.float64)
         return outputs_of(self.estimator, self.methods, wide.join(inputs))
-
-    def settle(
-        self, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Replace results within the dtype's tolerance by the estimator's own.
-
-        An estimator computes in float64 and the skl2onnx kernels in float32, so that the error of
-        an element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so.
-        Where the best two scores are that close, either label is right.
-        """
-        # A label is decided by the scores beside it.
-        scores = next((want for want in expected if want.dtype.kind == "f"), None)
-        settled = []
-        for result, want, example in zip(results, expected, self.examples, strict=True):
-            if result.shape != want.shape or result.dtype != want.dtype:
-                settled.append(result)
-            elif want.dtype.kind == "f":
-                close = _is_close(result, want, largest(example))
-                settled.append(np.where(close, want, result))
-            elif scores is None or len(scores) != len(want):
-                settled.append(result)
-            else:
-                undecided = _is_undecided(scores).reshape(-1, *[1] * (want.ndim - 1))
-                settled.append(np.where(undecided, want, result))
-        return settled
-
-
-def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
-    """Tell for each element whether its error is small beside it and the largest of its row."""
-    # An infinite score has no scale.
-    rows = np.where(np.isfinite(want), np.abs(want), 0.0).reshape(len(want), -1)
-    scales = rows.max(axis=1, initial=scale).reshape(-1, *[1] * (want.ndim - 1))
-    with np.errstate(all="ignore"):
-        return np.asarray(np.abs(result - want) <= _RTOL * (np.abs(want) + scales))
-
-
-def _is_undecided(scores: np.ndarray) -> np.ndarray:
-    """Tell for each row whether its best two scores are the same but for rounding."""
-    rows = scores.reshape(len(scores), -1).astype(np.float64)
-    # Within the float32 rounding of the skl2onnx kernels, either score may come out larger.
-    limits = _RTOL * np.abs(np.nan_to_num(rows)).max(axis=1, initial=1e-30)
-    if rows.shape[1] == 1:
-        return np.asarray(np.abs(rows[:, 0]) <= limits)
-    best = np.sort(rows, axis=1)
-    return np.asarray(best[:, -1] - best[:, -2] <= limits)
 
 
 def _as_objects(texts: np.ndarray) -> np.ndarray:

@@ -6,13 +6,11 @@ from .subject import OpExample as OpExample
 from .subject import Subject as Subject
 from .subject import read_examples as read_examples
 from .verification import Arrays as Arrays
-from .verification import Disagreement as Disagreement
 from .verification import GradientComparison as GradientComparison
 from .verification import KernelError as KernelError
 from .verification import Trial as Trial
-from .verification import WrongGradient as WrongGradient
 from .verification import draw_trials as draw_trials
 from .verification import mild_trials as mild_trials
+from .verification import row_trials as row_trials
 from .verification import verify as verify
 from .verification.jitter import precision_of as precision_of
-from .verification.values import largest as largest

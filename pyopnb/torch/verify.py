@@ -28,14 +28,6 @@ __all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "agree", "array
 
 Function = Callable[..., Sequence[np.ndarray]]
 
-# Rounding errors of the ONNX Runtime kernels alone, as where bodies are lowered. Torch and ONNX
-# Runtime add in different orders, and approximate exp, tanh and erf differently.
-_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0)
-
-# Code outside torch runs on the trials alone, so that its rounding cannot be measured. This
-# is 1e-3 of the largest number for float32.
-_FOREIGN_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=2.0**13)
-
 # A float64 run of the module takes twice its memory. Without it, the yardstick for rounding is how
 # far the module's own results move with its inputs.
 _MOST_WEIGHTS = 50_000_000
@@ -253,7 +245,7 @@ class ModuleComparison:
             converted,
             self._noted(trials),
             exact=None if self._foreign else self._exact,
-            kernel_error=_FOREIGN_KERNEL_ERROR if self._foreign else _KERNEL_ERROR,
+            kernel_error=KernelError.FOREIGN if self._foreign else KernelError.TORCH,
         )
         # A trial that torch does not take is left out; the example must not be one of these.
         if _EXAMPLE in verification.left_out:

@@ -522,3 +522,22 @@ def test_sizes_that_share_a_name_are_not_compared_when_the_gradient_runs():
     assert results["grad_x"].shape == (1, 4)
     assert results["grad_w"].shape == (4, 3)
     assert results["grad_b"].shape == (3,)
+
+
+def test_a_name_in_the_hint_of_an_op_may_be_two_sizes(define):
+    define("""
+        @pyopnb.pyop("demo::First")
+        class First:
+            def __init__(self, count: int = 1): self.count = count
+            def compute(self, x: "float32[N]") -> "float32[K]": return x[:self.count]
+            def backward(self, inputs, outputs, grads):
+                gradient = np.zeros_like(inputs[0])
+                gradient[:self.count] = grads[0]
+                return gradient
+        """)
+    model = pyopnb.parse(
+        """(float[N] x) => (float loss) {
+            a = demo.First<count = 1>(x)  b = demo.First<count = 3>(x)  c = Mul(a, b)  loss = ReduceSum<keepdims = 0>(c) }"""
+    )
+    derived = pyopnb.grad(model, "x", feeds={"x": np.float32([1, 2, 3, 4])})
+    assert pyopnb.run(derived, x=[1, 2, 3, 4])["grad_x"].tolist() == [7, 1, 1, 0]

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pyopnb.common import sanitize
 from pyopnb.engine import type_of
-from pyopnb.testing.verification.rounding import (
-    Function,
-    Judge,
-    KernelError,
-    Settle,
-    call_original,
-    run,
-)
+from pyopnb.testing.verification.kernel_error import KernelError
+from pyopnb.testing.verification.rounding import Function, Judge, call_original, run
 from pyopnb.testing.verification.trials import Trial, reverse
-from pyopnb.testing.verification.values import Arrays, each
+from pyopnb.testing.verification.values import Arrays, each, largest
 
 __all__ = ["Disagreement", "Verification", "verify"]
 
@@ -75,7 +69,6 @@ def verify(
     exact: Function | None = None,
     kernel_error: KernelError | None = None,
     narrowest: np.dtype | None = None,
-    settle: Settle | None = None,
     finite: bool = False,
 ) -> Verification:
     """Compare a converted function with its original until they disagree.
@@ -95,9 +88,6 @@ def verify(
         The error of the converted function's runtime itself; none by default.
     narrowest : numpy.dtype, optional
         The narrowest float that is computed in, if narrower than the inputs and outputs.
-    settle : callable, optional
-        Takes both results, and returns the converted function's, with elements replaced by the
-        original's if they are close enough by its own rule.
     finite : bool
         Leave out inputs for which the original gives NaN or infinities.
 
@@ -112,7 +102,7 @@ def verify(
     >>> verification.disagreement.trial.name
     'tiny numbers'
     """
-    judge = Judge(original, exact or original, kernel_error or KernelError(), narrowest, settle)
+    judge = Judge(original, exact or original, kernel_error or KernelError(), narrowest)
     verification = Verification()
     example = None
     for trial in trials:
@@ -123,6 +113,8 @@ def verify(
         if expected is None or (finite and not _all_finite(expected)):
             verification.left_out.append(trial.name)
             continue
+        if not judge.sizes:
+            judge = replace(judge, sizes=tuple(map(largest, expected)))
         try:
             results = run(converted, trial.inputs)
         except Exception as error:

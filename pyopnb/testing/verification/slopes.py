@@ -8,7 +8,6 @@ Where that disagrees, the extrapolated differences of `pyopnb.testing.central` d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -39,14 +38,12 @@ Evaluate = Callable[[Arrays], tuple[float, Sequence[np.ndarray]]]
 """Takes arrays by name, and returns the value there and its gradients; NaN where there is none."""
 
 
-@dataclass(eq=False)
-class WrongGradient(Exception):
+class WrongGradient(NamedTuple):
     """Gradients that disagree with the differences along a direction, and both derivatives."""
 
     names: Sequence[str]
-    expected: float
-    got: float
-    trial: str = ""
+    expected: str
+    got: str
 
 
 class _Point(NamedTuple):
@@ -91,12 +88,15 @@ class GradientComparison:
     ----------
     first : dict of str to ndarray or None
         The first arrays at which the function had a value.
+    wrong : WrongGradient or None
+        The first that was found.
     """
 
     def __init__(
         self, evaluate: Evaluate, names: Sequence[str], dtypes: Sequence[np.dtype]
     ) -> None:
         self.first: Arrays | None = None
+        self.wrong: WrongGradient | None = None
         self._evaluate, self._names = evaluate, names
         dtype = max(dtypes, key=precision_of)
         self._precision, _ = precision_of(dtype)
@@ -122,9 +122,6 @@ class GradientComparison:
         str
             What was compared; it begins with "not verified" if nothing was.
 
-        Raises
-        ------
-        WrongGradient
         """
         directions = places = 0
         for trial, point in self._points(inputs, dims, weights):
@@ -132,11 +129,13 @@ class GradientComparison:
                 self.first = point.values
                 if self._evaluate(point.values)[0] != point.value:
                     return "not verified: the loss is another one each time"
-            try:
-                compared = sum(self._could_compare(group, point) for group in self._groups(point))
-            except WrongGradient as wrong:
-                wrong.trial = trial.name
-                raise
+            compared = 0
+            for group in self._groups(point):
+                is_smooth, wrong = self._compare(group, point)
+                compared += is_smooth
+                if wrong is not None:
+                    self.wrong = wrong._replace(got=f"{wrong.got}, with {trial.name}")
+                    return "wrong"
             directions += compared
             places += compared > 0
         if not directions:
@@ -246,21 +245,16 @@ class GradientComparison:
         for first in range(start, len(names), _GROUP):
             yield names[first : first + _GROUP]
 
-    def _could_compare(self, group: Sequence[str], point: _Point) -> bool:
-        """Compare a group of gradients along a random direction; tell whether that was possible.
-
-        Raises
-        ------
-        WrongGradient
-        """
+    def _compare(self, group: Sequence[str], point: _Point) -> tuple[bool, WrongGradient | None]:
+        """Compare a group of gradients along a random direction, by one difference if it agrees."""
         if self._agrees_quickly(group, point):
-            return True
+            return True, None
         is_smooth, wrong = self._compare_carefully(group, point)
         # Rounding can mislead once: a wrong gradient is also wrong along another direction.
-        if wrong and self._compare_carefully(group, point)[1]:
-            alone = (self._compare_carefully([name], point)[1] for name in group)
-            raise next(filter(None, alone), wrong)
-        return is_smooth
+        if wrong is None or self._compare_carefully(group, point)[1] is None:
+            return is_smooth, None
+        alone = (self._compare_carefully([name], point)[1] for name in group)
+        return True, next(filter(None, alone), wrong)
 
     def _direction(self, group: Sequence[str], point: _Point) -> np.ndarray:
         """Draw how far a step of 1 moves each element; elements outside of the group stay."""
@@ -316,7 +310,8 @@ class GradientComparison:
         analytic, allowed = self._along(direction, point.gradient, point.value, numeric)
         if abs(analytic - numeric) <= allowed + 4 * float(differences.errors[0]):
             return True, None
-        return True, WrongGradient(group, numeric, analytic)
+        expected = f"{numeric:.6g} along a random direction, by differences of the loss"
+        return True, WrongGradient(group, expected, f"{analytic:.6g}")
 
     def _along(
         self, direction: np.ndarray, gradient: np.ndarray, value: float, numeric: float

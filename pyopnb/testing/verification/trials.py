@@ -33,6 +33,7 @@ __all__ = [
     "other_sizes",
     "resize",
     "reverse",
+    "row_trials",
     "size_trials",
     "smooth_sets",
     "value_trials",
@@ -266,6 +267,48 @@ def mild_trials(
         if array is not None:
             sets_by_input[number] = mild_sets(array, reach, integer_reach)
     return value_trials(example, sets_by_input)
+
+
+# Rows of the example, in trials of other values.
+_FEW_ROWS = 24
+# How many times larger than the numbers of the example the trials may be: distances are squared, so
+# that far outside of the fitted data they only show rounding.
+_REACH_OF_ROWS = 1000.0
+
+
+def row_trials(example: tuple[np.ndarray, ...], *, wraps: bool) -> Iterator[Trial]:
+    """Yield the rows of an example, a single row, then rows that are not kind.
+
+    Parameters
+    ----------
+    wraps : bool
+        Try integers whose products wrap, where the original computes in floats.
+    """
+    few = tuple(array[:_FEW_ROWS] for array in example)
+    yield Trial("the example", example)
+    # A function that has the number of rows of the example in it fails here.
+    yield Trial("1 row", tuple(array[:1] for array in few))
+    yield from mild_trials(few, reach=_REACH_OF_ROWS)
+    if wraps:
+        yield Trial("large integers", tuple(map(_enlarged, few)))
+    for name, value in (("NaN", np.nan), ("infinities", np.inf)):
+        yield Trial(name, tuple(_sprinkled(array, value) for array in few))
+
+
+def _enlarged(array: np.ndarray) -> np.ndarray:
+    """Fill integers with a large one, whose square is beyond its dtype."""
+    if array.dtype.kind not in "iu":
+        return array
+    return np.full_like(array, np.iinfo(array.dtype).max // 4)
+
+
+def _sprinkled(array: np.ndarray, value: float) -> np.ndarray:
+    """Put a value, and its negative, into every third element of floats."""
+    changed = array.copy()
+    if array.dtype.kind == "f":
+        places = changed.reshape(-1)[::3]
+        places[:] = np.resize([value, -value], places.shape)
+    return changed
 
 
 def value_trials(
