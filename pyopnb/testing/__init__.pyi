@@ -13,4 +13,3 @@ from .verification import draw_trials as draw_trials
 from .verification import mild_trials as mild_trials
 from .verification import row_trials as row_trials
 from .verification import verify as verify
-from .verification.jitter import precision_of as precision_of
