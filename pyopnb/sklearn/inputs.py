@@ -190,8 +190,7 @@ def restore_names(model: ModelProto, names: Sequence[str]) -> None:
 def declare_outputs(model: ModelProto) -> None:
     """Declare the outputs with the dtypes that their nodes compute.
 
-    skl2onnx (up to 1.20) declares the probabilities of a model of doubles as floats, which ONNX
-    Runtime refuses.
+    skl2onnx (up to 1.20) declares some probabilities with another one, which ONNX Runtime refuses.
     """
     undeclared = ModelProto()
     undeclared.CopyFrom(model)
