@@ -23,7 +23,7 @@ import pyopnb
 from pyopnb.common import moved, sanitize
 from pyopnb.diffs import ENDINGS, TraceDiff, arrays_in
 from pyopnb.display import document, escape
-from pyopnb.engine import FILL, read_model, to_model
+from pyopnb.engine import opset_versions, read_model, to_model
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
 
 __all__ = ["main"]
@@ -363,7 +363,7 @@ def _run_model(
             raise
         # The advice is for a notebook; on the command line the same thing is an option.
         advice = error.next
-        if advice == FILL:
+        if advice == opset_versions.FILL:
             advice = "--fill"
         elif advice and advice.startswith("%pyop skeleton"):
             advice = "--ops MODULE, with a module that defines it"

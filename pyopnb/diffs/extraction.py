@@ -12,15 +12,12 @@ from pyopnb.common import closest, sanitize
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.engine import (
     ModelSource,
-    bodies,
     check_arguments,
-    first_output,
     fresh_name,
-    nodes_in,
+    protos,
     read_model,
     to_model,
     type_of,
-    type_proto,
 )
 from pyopnb.errors import InputError
 from pyopnb.models import Types
@@ -184,9 +181,9 @@ def _holder(graph: GraphProto, name: str) -> str:
     # In a trace, it is called "loop/body/t[0]".
     inner_name = name.rpartition("/")[2].partition("[")[0]
     for node in graph.node:
-        for body in bodies(node):
-            if any(inner_name in inner.output for inner in nodes_in(body)):
-                return first_output(node)
+        for body in protos.bodies(node):
+            if any(inner_name in inner.output for inner in protos.nodes_in(body)):
+                return protos.first_output(node)
     return ""
 
 
@@ -216,5 +213,5 @@ def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> 
     if declared is not None and declared.WhichOneof("value") is not None:
         info.type.CopyFrom(declared)
     elif name in feeds:
-        info.type.CopyFrom(type_proto(type_of(feeds[name])))
+        info.type.CopyFrom(protos.type_proto(type_of(feeds[name])))
     return info

@@ -27,7 +27,7 @@ from pyopnb.diffs.traces.quantized_pairs import (
     signal_to_noise,
 )
 from pyopnb.diffs.traces.segments import Side
-from pyopnb.engine import Session, check_arguments, check_by_name, first_output, full_name
+from pyopnb.engine import Session, check_arguments, check_by_name, protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace, model_with_weights, trace
 
@@ -219,8 +219,8 @@ def sensitivity(
             gain = 0.0
             if ratio != simulated:
                 gain = ratio - simulated
-            name = node.name or first_output(node)
-            nodes.append(SensitiveNode(name, full_name(node), names, ratio, gain))
+            name = node.name or protos.first_output(node)
+            nodes.append(SensitiveNode(name, protos.full_name(node), names, ratio, gain))
             advance("nodes in float", 1)
     nodes.sort(key=lambda node: -node.gain)
     return Sensitivity(tuple(nodes), measured, simulated)

@@ -33,17 +33,15 @@ from pyopnb.engine import (
     ModelSource,
     canonical_domain,
     check_arguments,
-    check_functions,
-    imported_versions,
-    inline_ops,
+    external_files,
+    inlining,
     is_op,
+    model_functions,
+    protos,
     read_model,
     registry,
-    take_in_all,
     to_model,
     type_of,
-    type_proto,
-    walk,
 )
 from pyopnb.errors import InputError
 from pyopnb.onnx_reference import has_reference
@@ -226,9 +224,9 @@ def reduce(
     source = read_model(model)
     proto = to_model(source)
     # onnx would refuse functions that call themselves with a message of its own.
-    check_functions(proto)
+    model_functions.check_functions(proto)
     # The parts of the model have no folder.
-    take_in_all(proto, source.folder)
+    external_files.take_in_all(proto, source.folder)
     arrays = check_feeds(proto, feeds)
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
@@ -339,16 +337,16 @@ def _error(outcome: Outcome, where: str = "") -> Failure:
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
     """Run a model on the ONNX reference implementation; None if it cannot run it."""
     # An op of the registry with the name of an ONNX operator may itself be wrong.
-    imported = imported_versions(model)
+    imported = protos.imported_versions(model)
     defined = set()
-    for node in (site.node for site in walk(model)):
+    for node in (site.node for site in protos.walk(model)):
         domain = canonical_domain(node.domain)
         if domain in imported and has_reference(node, imported[domain]):
             defined.add(f"{domain}::{node.op_type}")
     ops = [op for op in registry if op.name not in defined]
     try:
         source = read_model(model)
-        source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
+        source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
         run = trace_on_reference(source, feeds, None, keep=False, ops=ops)
     except Exception:
         return None
@@ -578,7 +576,7 @@ def _sliced(cut: ModelCut, axes: Sequence[_Axis], kept: slice) -> ModelCut:
             tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
     for info in model.graph.input:
         if info.name in arrays:
-            info.type.CopyFrom(type_proto(type_of(arrays[info.name])))
+            info.type.CopyFrom(protos.type_proto(type_of(arrays[info.name])))
     for info in model.graph.output:
         for dim in info.type.tensor_type.shape.dim:
             dim.Clear()

@@ -15,7 +15,7 @@ import onnx
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import runtime_version
+from pyopnb.engine import ort_capabilities
 from pyopnb.errors import InputError
 from pyopnb.models import save_module, text
 from pyopnb.traces import nodes_with_ops, storable
@@ -150,7 +150,7 @@ def _script(feeds: Mapping[str, Any], failure: Failure, ops: list[str]) -> str:
 
 def _report(model: ModelProto, feeds: Mapping[str, Any], failure: Failure) -> str:
     """Describe the failure to someone who has not seen the model."""
-    versions = [f"onnxruntime {runtime_version()}"]
+    versions = [f"onnxruntime {ort_capabilities.runtime_version()}"]
     versions += [f"{name} {version(name)}" for name in ("numpy", "onnx")]
     versions.append(f"Python {platform.python_version()} on {platform.platform()}")
     lines = [f"# {sanitize(failure.text, 300)}", "", "`python reproduce.py` shows it.", ""]

@@ -29,10 +29,10 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.engine import (
     Session,
     check_arguments,
+    external_files,
+    one_run,
     read_model,
     registry,
-    session_for_run,
-    take_in_all,
     to_model,
 )
 from pyopnb.models import widen
@@ -298,7 +298,7 @@ class _Trials:
             provider_options = model.get_provider_options()
             self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()
-        self.session = session_for_run(model, fill, providers=self.providers)
+        self.session = one_run.session_for_run(model, fill, providers=self.providers)
         # The session's model has the filled nodes, for all the sessions that follow.
         self.model = self.session.to_model_proto() if fill else model
         if isinstance(self.model, ModelProto) and not self.session.state.taken_out:
@@ -452,7 +452,7 @@ class _Trials:
         """Run the model in float64 on the reference implementation."""
         source = read_model(self.model)
         model = to_model(source)
-        take_in_all(model, source.folder)
+        external_files.take_in_all(model, source.folder)
         feeds = {name: _cast(value, np.float64) for name, value in self.feeds.items()}
         values = Evaluator(widen(model), registry).run(feeds)
         for node in model.graph.node:

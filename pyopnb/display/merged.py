@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from onnx import ModelProto
 
 from pyopnb.diffs import Change
-from pyopnb.engine import GraphIndex, first_output, fresh_name, without_weights
+from pyopnb.engine import GraphIndex, fresh_name, protos, without_weights
 
 __all__ = ["badges", "by_output", "merge"]
 
@@ -53,7 +53,7 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
 
 def by_output(model: ModelProto, marks: Mapping[int, str]) -> dict[str, str]:
     """Give badges to the first outputs of their nodes."""
-    return {first_output(model.graph.node[place]): mark for place, mark in marks.items()}
+    return {protos.first_output(model.graph.node[place]): mark for place, mark in marks.items()}
 
 
 def merge(
@@ -134,12 +134,12 @@ class _Merger:
         names = dict.fromkeys(name for _, name in self._index.reads(number))
         copy.input.extend(map(self._renamed, names))
         copy.output.extend(map(self._renamed, node.output))
-        return first_output(copy)
+        return protos.first_output(copy)
 
     def add_lost_lines(self) -> None:
         """Draw a second line from a removed node to a node of both that read it in a."""
         for number, node in enumerate(self._a.node):
-            reader = self._makers.get(self._tensors.get(first_output(node), ""))
+            reader = self._makers.get(self._tensors.get(protos.first_output(node), ""))
             if number in self._only_a or reader is None:
                 continue
             lost = [name for name in node.input if name in self._outputs]

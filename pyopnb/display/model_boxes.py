@@ -16,7 +16,7 @@ from pyopnb.display.model_info import (
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
 from pyopnb.display.svg.colors import ColorScale
-from pyopnb.engine import first_output, registry
+from pyopnb.engine import protos, registry
 
 __all__ = ["GraphStyle", "graph_of", "text_lines"]
 
@@ -122,7 +122,7 @@ class _GraphBuilder:
         # Exporters write long paths that differ at their ends.
         name = ""
         if self._style.names:
-            name = (node.name or first_output(node))[-40:]
+            name = (node.name or protos.first_output(node))[-40:]
         # The types of the outputs that are read.
         labels = [self._scope.type_of(name) if name in self._used else "" for name in node.output]
         about = [title_of(node), node.name, *constants, attrs, *self._about_outputs(node)]

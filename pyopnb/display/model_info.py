@@ -20,19 +20,7 @@ from onnx import (
 )
 
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    ANY,
-    GraphIndex,
-    canonical_domain,
-    constant_value,
-    find_schema,
-    imported_versions,
-    is_constant,
-    kind_of,
-    named_bodies,
-    to_notation,
-    type_of_proto,
-)
+from pyopnb.engine import ANY, GraphIndex, canonical_domain, find_schema, ort_types, protos
 from pyopnb.errors import ModelError
 from pyopnb.models import Types
 
@@ -80,7 +68,7 @@ class ModelInfo:
         self.model = model
         self.remarks: list[str] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
-        self._versions = imported_versions(model)
+        self._versions = protos.imported_versions(model)
 
     @cached_property
     def _types(self) -> Types:
@@ -94,11 +82,11 @@ class ModelInfo:
         proto = self._types.find(container, name)
         if proto is None:
             return ""
-        tensor_type = type_of_proto(proto)
+        tensor_type = protos.type_of_proto(proto)
         if tensor_type != ANY:
             return str(tensor_type)
         # Sequences, maps and optionals have no tensor type.
-        return to_notation(kind_of(proto) or "")
+        return ort_types.to_notation(ort_types.kind_of(proto) or "")
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """Return the input names of a node's operator, and the defaults of its attributes."""
@@ -119,7 +107,7 @@ class ModelInfo:
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
             return [(f"function {title_of(node)}", function)]
-        return [(sanitize(name), body) for name, body in named_bodies(node)]
+        return [(sanitize(name), body) for name, body in protos.named_bodies(node)]
 
 
 class Scope:
@@ -154,9 +142,9 @@ class Scope:
         for node in self.nodes:
             value = None
             # A file may hold a node without outputs.
-            is_foldable = is_constant(node) and id(node) not in kept and bool(node.output)
+            is_foldable = protos.is_constant(node) and id(node) not in kept and bool(node.output)
             if is_foldable and node.output[0] not in self.outputs:
-                value = constant_value(node)
+                value = protos.constant_value(node)
             if value is None:
                 nodes.append(node)
             else:

@@ -20,7 +20,7 @@ from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colors import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.views import Canvas, View, view
-from pyopnb.engine import GraphIndex, Session, as_proto, first_output
+from pyopnb.engine import GraphIndex, Session, as_proto, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model", "view_session"]
@@ -250,7 +250,7 @@ def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:
                 name = f"{title}: {plural(len(body.node), 'node')}"
                 # Many nodes may call a function, and a body has one.
                 if not title.startswith("function "):
-                    holder = sanitize(node.name or first_output(node), 60)
+                    holder = sanitize(node.name or protos.first_output(node), 60)
                     name = f"{title_of(node)} '{holder}', {name}"
                 folded.setdefault(id(body), name)
     return {name: scopes[key] for key, name in folded.items()}

@@ -11,7 +11,7 @@ from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.views import View, view
-from pyopnb.engine import first_output
+from pyopnb.engine import protos
 from pyopnb.traces import Profile, Spread, microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]
@@ -38,7 +38,7 @@ def view_profile(thing: Profile, **options: Any) -> View:
     head = [paragraph(f"<b>{escape(title)}</b><br>{escape(thing.headline(), 400)}")]
     head += map(note, thing.remarks)
     # Nodes that ONNX Runtime fused have the outputs of all of them.
-    firsts = {first_output(node) for node in thing.model.graph.node}
+    firsts = {protos.first_output(node) for node in thing.model.graph.node}
     colors: dict[str, float] = {}
     notes: dict[str, str] = {}
     for node in thing.nodes:

@@ -22,7 +22,7 @@ from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
 from pyopnb.display.views import View, view
-from pyopnb.engine import is_constant
+from pyopnb.engine import protos
 from pyopnb.errors import ModelError
 
 __all__ = ["view_trace_diff"]
@@ -84,7 +84,7 @@ def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int
     """Mark the nodes without a compared output."""
     marks = {}
     for number, node in enumerate(model.graph.node):
-        if not paired.intersection(node.output) and not is_constant(node):
+        if not paired.intersection(node.output) and not protos.is_constant(node):
             marks[number] = mark
     return marks
 

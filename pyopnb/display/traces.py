@@ -14,7 +14,7 @@ from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.html import details, escape, note
 from pyopnb.display.views import View, view
-from pyopnb.engine import first_output
+from pyopnb.engine import protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Times, Trace
 
@@ -113,7 +113,7 @@ def _notes(thing: Trace) -> dict[str, str]:
     if thing.times is None:
         return notes
     for node in thing.model.graph.node:
-        name = first_output(node)
+        name = protos.first_output(node)
         time = thing.times.find(name)
         if time is not None:
             share = thing.times.share(time.total)
@@ -125,7 +125,7 @@ def _colors(thing: Trace, by: str) -> dict[str, float]:
     """Return the number of each node, by its first output."""
     numbers = {}
     for node in thing.model.graph.node:
-        name = first_output(node)
+        name = protos.first_output(node)
         if by == "time" and thing.times is not None:
             time = thing.times.find(name)
             if time is not None:

@@ -15,13 +15,12 @@ from pyopnb.common import require, sanitize, suggest_key
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
-    check_feed,
-    check_names,
-    inlined_functions,
+    external_files,
+    feed_checks,
+    inlining,
+    protos,
     registry,
     to_model,
-    type_of_proto,
-    with_data,
 )
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
@@ -137,7 +136,9 @@ def _weights(source: ModelSource, names: Sequence[str]) -> dict[str, np.ndarray]
     weights = {}
     for tensor in source.proto.graph.initializer:
         if tensor.name in names:
-            weights[tensor.name] = numpy_helper.to_array(with_data(tensor, source.folder))
+            weights[tensor.name] = numpy_helper.to_array(
+                external_files.with_data(tensor, source.folder)
+            )
     return weights
 
 
@@ -167,9 +168,12 @@ def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.
     types = {}
     for info in graph.input:
         if info.name not in weights:
-            types[info.name] = type_of_proto(info.type)
-    check_names(feeds, types)
-    return {name: np.asarray(check_feed(name, value, types[name])) for name, value in feeds.items()}
+            types[info.name] = protos.type_of_proto(info.type)
+    feed_checks.check_names(feeds, types)
+    return {
+        name: np.asarray(feed_checks.check_feed(name, value, types[name]))
+        for name, value in feeds.items()
+    }
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
@@ -183,7 +187,7 @@ def _without_functions(model: ModelProto) -> ModelProto:
         op = registry.find(function.domain, function.name)
         if op is None or op.current.gradient is None:
             copy.functions.append(function)
-    return inlined_functions(copy)
+    return inlining.inlined_functions(copy)
 
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
@@ -200,7 +204,7 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
             raise ModelError(where, expected=expected, got="none of that name", next=advice)
         if name in names[:position]:
             raise ModelError(where, expected="each name once", got="the name twice")
-        tensor_type = type_of_proto(types[name])
+        tensor_type = protos.type_of_proto(types[name])
         if tensor_type.dtype is None or tensor_type.dtype.name not in _FLOATS:
             raise ModelError(where, expected="float16, float32 or float64", got=str(tensor_type))
         if tensor_type.shape is None:
@@ -210,7 +214,7 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
 
 def _loss(graph: GraphProto, loss: str | None) -> str:
     """Return the output to derive: the one that was asked for, or the only scalar."""
-    types = {info.name: type_of_proto(info.type) for info in graph.output}
+    types = {info.name: protos.type_of_proto(info.type) for info in graph.output}
     scalars: list[str] = []
     for name, tensor_type in types.items():
         is_float = tensor_type.dtype is not None and tensor_type.dtype.name in _FLOATS

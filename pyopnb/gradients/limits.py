@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.engine import bodies, nodes_in, type_of_proto, walk
+from pyopnb.engine import protos
 from pyopnb.gradients.ranks import types_of
 
 __all__ = ["costly_constants", "reads_of"]
@@ -26,9 +26,9 @@ _GROWING = frozenset(_NAMES.split())
 def reads_of(node: NodeProto) -> set[str]:
     """Return what a node reads, and what is read or bound in its bodies."""
     reads = set(filter(None, node.input))
-    for body in bodies(node):
+    for body in protos.bodies(node):
         reads.update(info.name for info in body.output)
-        for inner in nodes_in(body):
+        for inner in protos.nodes_in(body):
             reads.update(filter(None, inner.input))
     return reads
 
@@ -43,17 +43,17 @@ def costly_constants(model: ModelProto) -> Iterator[NodeProto]:
     """
     sizes: dict[str, float] = {}
     constants: set[str] = set()
-    for graph in {id(site.scope): site.scope for site in walk(model)}.values():
+    for graph in {id(site.scope): site.scope for site in protos.walk(model)}.values():
         if isinstance(graph, GraphProto):
             constants.update(tensor.name for tensor in graph.initializer)
             sizes.update(_sizes(graph))
-    for site in walk(model):
+    for site in protos.walk(model):
         node = site.node
         if node.op_type in ("Shape", "Size"):
             constants.update(node.output)
         elif reads_of(node) <= constants:
             size = max((sizes.get(name, math.inf) for name in node.output), default=0)
-            may_grow = node.op_type in _GROWING or bool(bodies(node))
+            may_grow = node.op_type in _GROWING or bool(protos.bodies(node))
             if size > _MAX_FOLDED and (may_grow or size < math.inf):
                 yield node
             else:
@@ -64,7 +64,7 @@ def _sizes(graph: GraphProto) -> dict[str, float]:
     """Return the numbers of elements that are declared, by names of tensors."""
     sizes: dict[str, float] = {}
     for name, proto in types_of(graph).items():
-        shape = type_of_proto(proto).shape or (None,)
+        shape = protos.type_of_proto(proto).shape or (None,)
         fixed = [dim for dim in shape if isinstance(dim, int)]
         if len(fixed) == len(shape):
             sizes[name] = math.prod(fixed)

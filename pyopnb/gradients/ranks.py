@@ -11,18 +11,13 @@ from onnx import GraphProto, ModelProto, TypeProto, helper
 from pyopnb.engine import (
     ANY,
     Op,
-    Site,
     TensorType,
-    attribute_values,
-    first_output,
     fresh_name,
-    infer_types,
     instantiate,
+    op_inference,
+    protos,
     registry,
     type_of,
-    type_of_proto,
-    type_proto,
-    walk,
 )
 
 __all__ = ["make_inputs", "name_outputs", "types_of", "with_ranks"]
@@ -65,7 +60,7 @@ def name_outputs(model: ModelProto) -> None:
     model : ModelProto
         It is changed.
     """
-    sites = list(walk(model))
+    sites = list(protos.walk(model))
     used_names: set[str] = set()
     for site in sites:
         used_names.update(site.node.input, site.node.output)
@@ -78,7 +73,7 @@ def name_outputs(model: ModelProto) -> None:
             if position == len(outputs):
                 outputs.append("")
             if not outputs[position]:
-                stem = f"{first_output(site.node)}_{position}"
+                stem = f"{protos.first_output(site.node)}_{position}"
                 outputs[position] = fresh_name(stem, used_names)
                 used_names.add(outputs[position])
 
@@ -96,8 +91,8 @@ def with_ranks(model: ModelProto) -> ModelProto:
     """
     tried: set[int] = set()
     while True:
-        typed = infer_types(model)
-        sites = list(walk(typed))
+        typed = op_inference.infer_types(model)
+        sites = list(protos.walk(typed))
         known_types = _known_types(sites)
         is_changed = False
         for number, site in enumerate(sites):
@@ -116,17 +111,17 @@ def with_ranks(model: ModelProto) -> ModelProto:
         model = typed
 
 
-def _known_types(sites: Sequence[Site]) -> dict[str, TensorType]:
+def _known_types(sites: Sequence[protos.Site]) -> dict[str, TensorType]:
     # An inner scope's names override names of the scopes around it, which walk gives first.
     known_types: dict[str, TensorType] = {}
     for scope in {id(site.scope): site.scope for site in sites}.values():
         if isinstance(scope, GraphProto):
             for name, proto in types_of(scope).items():
-                known_types[name] = type_of_proto(proto)
+                known_types[name] = protos.type_of_proto(proto)
     return known_types
 
 
-def _lacks_rank(site: Site, known_types: Mapping[str, TensorType]) -> bool:
+def _lacks_rank(site: protos.Site, known_types: Mapping[str, TensorType]) -> bool:
     return any(known_types.get(name, ANY).shape is None for name in site.node.output if name)
 
 
@@ -142,11 +137,11 @@ def _is_complete(tensor_type: TensorType | None) -> bool:
 
 
 def _call(
-    op: Op, site: Site, types: Sequence[TensorType | None], model: ModelProto
+    op: Op, site: protos.Site, types: Sequence[TensorType | None], model: ModelProto
 ) -> Sequence[TensorType]:
     """Return the types, without sizes, that an op gives for ones, or none if it fails on them."""
     version = op.current
-    values = attribute_values(site.node, model, site.where)
+    values = protos.attribute_values(site.node, model, site.where)
     for size in _SIZES:
         inputs = [
             None if tensor_type is None else _ones(tensor_type, size) for tensor_type in types
@@ -171,7 +166,7 @@ def _ones(tensor_type: TensorType, size: int) -> np.ndarray:
     return np.ones(shape, tensor_type.dtype.numpy)
 
 
-def _declare(site: Site, types: Sequence[TensorType]) -> None:
+def _declare(site: protos.Site, types: Sequence[TensorType]) -> None:
     """Write the ranks of a node's outputs into its graph, and keep the dtypes declared there."""
     if not isinstance(site.scope, GraphProto):
         return
@@ -181,9 +176,9 @@ def _declare(site: Site, types: Sequence[TensorType]) -> None:
         declared = [*site.scope.output, *site.scope.value_info]
         infos = [info for info in declared if info.name == name]
         if not infos:
-            site.scope.value_info.add(name=name, type=type_proto(tensor_type))
+            site.scope.value_info.add(name=name, type=protos.type_proto(tensor_type))
         for info in infos:
             if not info.type.tensor_type.HasField("shape"):
                 element = info.type.tensor_type.elem_type
-                info.type.CopyFrom(type_proto(tensor_type))
+                info.type.CopyFrom(protos.type_proto(tensor_type))
                 info.type.tensor_type.elem_type = element or info.type.tensor_type.elem_type

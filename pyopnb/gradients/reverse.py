@@ -10,7 +10,7 @@ import onnx_ad
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import is_external, nodes_in
+from pyopnb.engine import external_files, protos
 from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
@@ -47,7 +47,7 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     """
     graph = model.graph
     types = types_of(graph)
-    taken = {*types, *(name for node in nodes_in(graph) for name in node.output)}
+    taken = {*types, *(name for node in protos.nodes_in(graph) for name in node.output)}
     influential = _influences(graph, types, loss)
     _check_names(taken, wrt, influential, loss)
     inputs, outputs, weights = list(graph.input), list(graph.output), list(graph.initializer)
@@ -164,7 +164,7 @@ def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
 
 
 def _is_weight(tensor: TensorProto) -> bool:
-    if is_external(tensor):
+    if external_files.is_external(tensor):
         return True
     return tensor.data_type in FLOATS and math.prod(tensor.dims) > _MAX_CONSTANT
 

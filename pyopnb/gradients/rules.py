@@ -19,18 +19,7 @@ from onnx_ad import UnsupportedOperator
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    Op,
-    Schema,
-    bodies,
-    canonical_domain,
-    first_output,
-    full_name,
-    registry,
-    split_name,
-    type_of_proto,
-    walk,
-)
+from pyopnb.engine import Op, Schema, canonical_domain, protos, registry, split_name
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.sizes import NamedSizes, SizedContext
@@ -70,7 +59,7 @@ class Rules:
         self._path: Sequence[NodeProto] = ()
         self._nodes: list[tuple[str, str, Op | None]] = []
         results: list[str] = []
-        for site in list(walk(model)):
+        for site in list(protos.walk(model)):
             op = registry.find(site.node.domain, site.node.op_type)
             is_onnx = not canonical_domain(site.node.domain) and site.node.op_type in REVERSE
             if op is not None or not is_onnx:
@@ -103,7 +92,7 @@ class Rules:
             if entry.domain == _DOMAIN:
                 del model.opset_import[position]
                 break
-        for site in walk(model):
+        for site in protos.walk(model):
             node = site.node
             if node.domain != _DOMAIN:
                 continue
@@ -131,10 +120,10 @@ class Rules:
 
     def where(self, node: NodeProto) -> str:
         """Name a node as messages do."""
-        name = f"the node of output '{sanitize(first_output(node))}'"
+        name = f"the node of output '{sanitize(protos.first_output(node))}'"
         if node.name:
             name = f"node '{sanitize(node.name)}'"
-        return f"{name} ({sanitize(full_name(self._original(node)[0]))})"
+        return f"{name} ({sanitize(protos.full_name(self._original(node)[0]))})"
 
     def apply(self, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
         """Derive a node, or refuse it."""
@@ -143,7 +132,7 @@ class Rules:
         for earlier in (*path, node):
             self._check_ranks(ctx, earlier)
         # A rule of If, Loop or Scan hands its context on.
-        if not bodies(node):
+        if not protos.bodies(node):
             ctx = SizedContext(ctx, node, self._sizes)
         try:
             if node.domain == _DOMAIN:
@@ -271,7 +260,7 @@ class Rules:
 def _free_input(model: ModelProto) -> str:
     """Write an input whose shape is not fixed with a fixed one; empty if all are fixed."""
     for info in model.graph.input:
-        shape = type_of_proto(info.type).shape or ()
+        shape = protos.type_of_proto(info.type).shape or ()
         sizes = [size if isinstance(size, int) else 1 for size in shape]
         if sizes != list(shape):
             return f'"{sanitize(info.name)}", {sizes}'

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine import bodies, fresh_name, nodes_in
+from pyopnb.engine import fresh_name, protos
 
 __all__ = ["distinguish"]
 
@@ -25,12 +25,12 @@ def distinguish(model: ModelProto) -> None:
     """
     pending: list[tuple[GraphProto, dict[str, str]]] = []
     for node in model.graph.node:
-        pending += [(body, {}) for body in bodies(node)]
+        pending += [(body, {}) for body in protos.bodies(node)]
     if not pending:
         return
     used_names = set(_bound_names(model.graph))
     seen = set(used_names)
-    for node in nodes_in(model.graph):
+    for node in protos.nodes_in(model.graph):
         used_names.update(node.input, node.output)
     # The list grows while it is walked.
     for body, outer in pending:
@@ -45,7 +45,7 @@ def distinguish(model: ModelProto) -> None:
         _rename(body, names)
         seen.update(_bound_names(body))
         for node in body.node:
-            pending += [(inner, names) for inner in bodies(node)]
+            pending += [(inner, names) for inner in protos.bodies(node)]
 
 
 def _bound_names(graph: GraphProto) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import NodeProto, TypeProto
 
-from pyopnb.engine import type_of_proto
+from pyopnb.engine import protos
 
 __all__ = ["NamedSizes", "SizedContext"]
 
@@ -29,7 +29,7 @@ class NamedSizes:
     def __init__(self, types: Mapping[str, TypeProto], hinted: Sequence[str]) -> None:
         self.declared: dict[str, _Sizes] = {}
         for name, proto in types.items():
-            shape = type_of_proto(proto).shape
+            shape = protos.type_of_proto(proto).shape
             if shape is not None and None not in shape:
                 self.declared[name] = shape
         names: set[int | str | None] = set()

@@ -17,15 +17,7 @@ from onnx import ModelProto, helper
 
 from pyopnb.common import sanitize
 from pyopnb.diffs import is_float
-from pyopnb.engine import (
-    ModelSource,
-    Runner,
-    TensorType,
-    lone_runner,
-    nodes_in,
-    to_model,
-    type_of_proto,
-)
+from pyopnb.engine import ModelSource, TensorType, one_run, protos, to_model
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.testing import Draws, GradientComparison, KernelError, Trial, verify
@@ -99,7 +91,7 @@ class _Verification:
             raise _not_runnable(error) from error
 
     @cached_property
-    def _run_original(self) -> Runner:
+    def _run_original(self) -> one_run.Runner:
         return _runner(to_model(self._original), self._weights)
 
     def compare(self, feeds: Mapping[str, np.ndarray] | None) -> str:
@@ -108,7 +100,7 @@ class _Verification:
         for name in [*self._gradients, self._loss]:
             element = types[name].tensor_type.elem_type
             dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
-        if any(node.op_type in _IN_FLOAT32 for node in nodes_in(self._graph)):
+        if any(node.op_type in _IN_FLOAT32 for node in protos.nodes_in(self._graph)):
             dtypes.append(np.dtype(np.float32))
         initializers = {tensor.name for tensor in self._graph.initializer}
         inputs: dict[str, TensorType] = {}
@@ -116,7 +108,7 @@ class _Verification:
         for info in self._graph.input:
             # An initializer may also be an input, as its default.
             if info.name not in initializers:
-                inputs[info.name] = type_of_proto(info.type)
+                inputs[info.name] = protos.type_of_proto(info.type)
                 axes = enumerate(inputs[info.name].shape or ())
                 dims.append([f"{info.name}_{axis}" if dim is None else dim for axis, dim in axes])
         comparison = GradientComparison(self._evaluate, list(self._gradients), dtypes)
@@ -163,7 +155,7 @@ class _Verification:
         """Refuse a derived model with other outputs."""
         outputs = [info.name for info in self._graph.output]
 
-        def caller(run: Runner) -> Callable[..., list[np.ndarray]]:
+        def caller(run: one_run.Runner) -> Callable[..., list[np.ndarray]]:
             def call(*arrays: np.ndarray) -> list[np.ndarray]:
                 results = run(outputs, dict(zip(values, arrays, strict=True)))
                 return list(map(np.asarray, results))
@@ -210,11 +202,11 @@ def _not_runnable(error: Exception) -> ModelError:
     )
 
 
-def _runner(model: ModelProto, names: Mapping[str, np.ndarray]) -> Runner:
+def _runner(model: ModelProto, names: Mapping[str, np.ndarray]) -> one_run.Runner:
     """Make a function that runs a model with weights as inputs."""
     movable = ModelProto()
     movable.CopyFrom(model)
     # From IR version 4 on, an initializer is the default of an input.
     movable.ir_version = max(movable.ir_version, 4)
     make_inputs(movable.graph, names)
-    return lone_runner(movable, fill=True)
+    return one_run.lone_runner(movable, fill=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine import compares_int64
+from pyopnb.engine import ort_capabilities
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -58,7 +58,7 @@ def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) 
     """Record a broadcasting operator, in a wider integer dtype if the runtime has no kernel."""
     first = inputs[0].dtype
     # Max and Min of onnxruntime 1.25 compare only the lower half of an int64.
-    if op_type in ("Max", "Min") and first == INT64 and not compares_int64():
+    if op_type in ("Max", "Min") and first == INT64 and not ort_capabilities.compares_int64():
         x, y = inputs
         if op_type == "Max":
             condition = greater(x, y)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.diffs import Diff, compared
-from pyopnb.engine import Op, Version, check_arguments, find_op, kernel_runner, registry
+from pyopnb.engine import Op, Version, check_arguments, find_op, one_run, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
@@ -165,7 +165,7 @@ def _function(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple
     lowered = lower_op(op, [example])
     nodes = sum(node.op_type != "Constant" for node in lowered.function.node)
     form = Form(_FUNCTION, nodes=nodes, source=source_of(op, lowered))
-    return kernel_runner(called(lowered, subject, example, expected)), form
+    return one_run.kernel_runner(called(lowered, subject, example, expected)), form
 
 
 _ORDER = (_PYTHON, _FUNCTION, _CPP)

@@ -14,19 +14,13 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, num
 from pyopnb.common import level_of_user, sanitize
 from pyopnb.engine import (
     Op,
-    Site,
-    attribute_values,
-    constant_value,
     fresh_name,
-    function_key,
-    imported_versions,
-    inlined_functions,
-    linked_attributes,
+    inlining,
+    model_functions,
+    protos,
     registry,
     to_model,
-    type_of_proto,
     type_outputs,
-    walk,
 )
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
@@ -81,7 +75,7 @@ def lower_model(
     """
     source = open_for_edit(model, None)
     needed = opset_of_forms(source.proto)
-    if needed > imported_versions(source.proto).get("", needed):
+    if needed > protos.imported_versions(source.proto).get("", needed):
         # The converter reads constants, and so needs the weights.
         model = raise_opset(to_model(open_for_edit(model, None)), needed)
         source = open_for_edit(model, None)
@@ -93,12 +87,12 @@ def lower_model(
     types = Types(proto)
     reasons = {}
     functions: dict[str, _Known] = defaultdict(list)
-    function_keys = {function_key(function) for function in proto.functions}
+    function_keys = {model_functions.function_key(function) for function in proto.functions}
     # A list, as nodes are changed on the way.
-    for site in list(walk(proto)):
+    for site in list(protos.walk(proto)):
         op = registry.find(site.node.domain, site.node.op_type)
         # A function in the model comes before an op of the same name.
-        if op is None or function_key(site.node) in function_keys:
+        if op is None or model_functions.function_key(site.node) in function_keys:
             continue
         try:
             example = _example(site, types, values, proto)
@@ -124,7 +118,7 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
     for info in proto.graph.input:
         if info.name in initialized:
             continue
-        input_type = type_of_proto(info.type)
+        input_type = protos.type_of_proto(info.type)
         if input_type.dtype is None or input_type.shape is None:
             return {}
         feeds[info.name] = draws.array(input_type)
@@ -155,16 +149,16 @@ def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str
 
 
 def _example(
-    site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto
+    site: protos.Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto
 ) -> OpExample:
     """Return the inputs and attrs of a node, as in the run or at random."""
-    if linked_attributes(site.node):
+    if protos.linked_attributes(site.node):
         raise NotLowered(
             site.where,
             expected="attrs with values",
             got="attrs that the caller of the function sets",
         )
-    attrs = attribute_values(site.node, proto, site.where)
+    attrs = protos.attribute_values(site.node, proto, site.where)
     draws = Draws(count(3))
     arrays: list[np.ndarray | None] = []
     for name in site.node.input:
@@ -190,7 +184,7 @@ def _example(
     return OpExample(tuple(arrays), attrs)
 
 
-def _check_that_it_runs(op: Op, example: OpExample, site: Site) -> None:
+def _check_that_it_runs(op: Op, example: OpExample, site: protos.Site) -> None:
     """Call an op on an example, to tell the op's own exceptions from tracing errors."""
     try:
         called_on(Subject(op, [example]), example)
@@ -205,7 +199,7 @@ def _check_that_it_runs(op: Op, example: OpExample, site: Site) -> None:
 
 def _lower_site(
     proto: ModelProto,
-    site: Site,
+    site: protos.Site,
     op: Op,
     known: _Known,
     example: OpExample,
@@ -213,10 +207,10 @@ def _lower_site(
     compares: bool,
 ) -> None:
     """Give a node its function, reusing another node's if it fits."""
-    opset = imported_versions(proto).get("", 0)
+    opset = protos.imported_versions(proto).get("", 0)
     if not isinstance(site.scope, GraphProto):
         # ONNX Runtime runs a function that calls another in one version of the operators alone.
-        opset_of_function = imported_versions(site.scope).get("", opset)
+        opset_of_function = protos.imported_versions(site.scope).get("", opset)
         if opset_of_function != opset:
             opset = 0
     if not opset:
@@ -243,7 +237,7 @@ def _lower_site(
     remember(op, lowered)
 
 
-def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
+def _check_constants(proto: ModelProto, site: protos.Site, lowered: LoweredOp) -> None:
     """Refuse a function that has baked in the value of a non-constant input.
 
     Raises
@@ -261,10 +255,10 @@ def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
             )
 
 
-def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
+def _constant(proto: ModelProto, site: protos.Site, name: str) -> np.ndarray | None:
     """Return the value of a constant or small initializer; None if it depends on the run."""
     for node in site.scope.node:
-        value = constant_value(node)
+        value = protos.constant_value(node)
         if name in node.output and isinstance(value, TensorProto):
             return numpy_helper.to_array(value)
     if not isinstance(site.scope, GraphProto):
@@ -292,11 +286,11 @@ def _add_functions(proto: ModelProto, functions: Sequence[FunctionProto]) -> Non
         return
     proto.functions.extend(functions)
     proto.ir_version = max(proto.ir_version, _WITH_FUNCTIONS)
-    imported = imported_versions(proto)
+    imported = protos.imported_versions(proto)
     for domain in {function.domain for function in functions} - imported.keys():
         proto.opset_import.append(helper.make_opsetid(domain, 1))
     # A registered op is opaque to onnx; the shapes of the outputs are known through its function.
-    inlined = inlined_functions(proto)
+    inlined = inlining.inlined_functions(proto)
     for info in inlined.graph.output:
         if not info.type.tensor_type.HasField("shape"):
             info.ClearField("type")

@@ -6,7 +6,7 @@ import onnx.version_converter
 from onnx import ModelProto
 
 from pyopnb.common import one_line, sanitize
-from pyopnb.engine import canonical_domain, changed_in, imported_versions, walk
+from pyopnb.engine import canonical_domain, opset_versions, protos
 from pyopnb.errors import NotLowered
 
 __all__ = ["raise_opset"]
@@ -33,11 +33,13 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
     NotLowered
         onnx cannot convert it.
     """
-    version = imported_versions(proto).get("", 0)
+    version = protos.imported_versions(proto).get("", 0)
     if not version or version >= opset:
         return proto
-    op_types = {site.node.op_type for site in walk(proto) if not canonical_domain(site.node.domain)}
-    if all(changed_in("", op_type, opset, version) is None for op_type in op_types):
+    op_types = {
+        site.node.op_type for site in protos.walk(proto) if not canonical_domain(site.node.domain)
+    }
+    if all(opset_versions.changed_in("", op_type, opset, version) is None for op_type in op_types):
         for scope in (proto, *proto.functions):
             for entry in scope.opset_import:
                 if not canonical_domain(entry.domain):

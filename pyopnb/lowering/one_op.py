@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyopnb.display import LoweredSource, remember_source
-from pyopnb.engine import Op, newest_opset
+from pyopnb.engine import Op, ort_capabilities
 from pyopnb.errors import InputError
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.trace_op import LoweredOp, ranks_of, same_attrs, trace_op, without_warnings
@@ -48,7 +48,7 @@ def lower_op(
     subject = Subject(op, list(examples))
     expected = called_on(subject, examples[0])
     written = written_form(subject, examples[0], opset)
-    opset = opset or newest_opset()
+    opset = opset or ort_capabilities.newest_opset()
     if written is not None and compares_finite(subject):
         finite = True
     lowered = written

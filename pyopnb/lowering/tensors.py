@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.engine import dtype as dtype_of
-from pyopnb.engine import operator_at, tensor_kind
+from pyopnb.engine import ort_capabilities, ort_types
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.models import has_kernel
@@ -123,14 +123,14 @@ def served(op_type: str, dtype: np.dtype, inputs: int = 1) -> bool:
 
 @cache
 def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
-    operator = operator_at("", op_type, opset)
+    operator = ort_capabilities.operator_at("", op_type, opset)
     if operator is None:
         return False
     # The runtime casts around a float16 node for which it has no kernel.
     widened = dtype
     if dtype == np.float16:
         widened = np.dtype(np.float32)
-    type_text = tensor_kind(dtype_of(widened).onnx)
+    type_text = ort_types.tensor_kind(dtype_of(widened).onnx)
     types = [type_text] * inputs
     if op_type == "Where":
         types = ["tensor(bool)", type_text, type_text]

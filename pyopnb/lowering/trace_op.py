@@ -14,7 +14,7 @@ from onnx import FunctionProto, ModelProto
 import pyopnb.lowering.numpy
 import pyopnb.lowering.operators  # noqa: F401  # each rule registers its functions
 from pyopnb.common import sanitize
-from pyopnb.engine import REQUIRED, TensorType, attribute_values, same_value, type_of
+from pyopnb.engine import REQUIRED, TensorType, protos, same_value, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.graph import Graph
@@ -175,7 +175,7 @@ def _not_lowered(subject: Subject, refusal: Refusal, graph: Graph) -> NotLowered
 
 def given_attrs(subject: Subject, example: OpExample) -> dict[str, Any]:
     """Return all attrs of an example, defaults included."""
-    values = attribute_values(subject.node(example), ModelProto(), subject.op.name)
+    values = protos.attribute_values(subject.node(example), ModelProto(), subject.op.name)
     passed = subject.schema.bind(values, subject.op.name)
     attrs = {attr.name: attr.default for attr in subject.schema.attrs}
     attrs.update(passed)

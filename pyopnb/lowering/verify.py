@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
 from pyopnb.common import one_line, sanitize
-from pyopnb.engine import kernel_runner, newest_ir_version, nodes_in, takes_empty, type_of
+from pyopnb.engine import one_run, ort_capabilities, protos, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
 from pyopnb.testing import Arrays, KernelError, OpExample, Subject, draw_trials
@@ -41,7 +41,7 @@ def called(
         graph,
         functions=[function],
         opset_imports=imports,
-        ir_version=newest_ir_version(),
+        ir_version=ort_capabilities.newest_ir_version(),
         producer_name="pyopnb",
     )
 
@@ -154,7 +154,7 @@ def _constants(lowered: LoweredOp, example: OpExample) -> list[float]:
 
 
 def _constant_arrays(lowered: LoweredOp) -> Iterator[np.ndarray]:
-    for node in nodes_in(lowered.function):
+    for node in protos.nodes_in(lowered.function):
         for attribute in node.attribute:
             if node.op_type == "Constant" and attribute.name == "value":
                 yield numpy_helper.to_array(attribute.t)
@@ -182,16 +182,16 @@ def tries_empty(lowered: LoweredOp) -> bool:
         without elements and images without pixels end the process. Conv with a kernel of no
         pixels never returns.
     """
-    for node in nodes_in(lowered.function):
+    for node in protos.nodes_in(lowered.function):
         has_axis = any(attribute.name == "axis" for attribute in node.attribute)
         if node.op_type in {"Conv", "RoiAlign"} or (node.op_type == "Unique" and has_axis):
             return False
-    return takes_empty()
+    return ort_capabilities.takes_empty()
 
 
 def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
     try:
-        return kernel_runner(model)
+        return one_run.kernel_runner(model)
     except Exception as error:  # the runtime exceptions have no base class of their own
         raise NotLowered(
             subject.op.name,

@@ -9,7 +9,7 @@ import onnx.parser
 from onnx import FunctionProto, ModelProto
 
 from pyopnb.common import one_line, sanitize
-from pyopnb.engine import TensorType, imported_versions, registry, type_of, walk
+from pyopnb.engine import TensorType, protos, registry, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs
 from pyopnb.testing import OpExample, Subject
@@ -116,8 +116,8 @@ def opset_of_forms(proto: ModelProto) -> int:
     """Return the opset that a model's lowered ops need; 0 if any will do."""
     needed = 0
     # Operators before opset 7 do not broadcast, so no NumPy call can become one of them.
-    is_old = imported_versions(proto).get("", _BROADCASTS) < _BROADCASTS
-    for site in walk(proto):
+    is_old = protos.imported_versions(proto).get("", _BROADCASTS) < _BROADCASTS
+    for site in protos.walk(proto):
         op = registry.find(site.node.domain, site.node.op_type)
         if op is None:
             continue

@@ -9,7 +9,7 @@ from onnx import NodeProto
 
 from pyopnb.catalog import Entry, EntryRefusal, entries_named, find_entry, find_refusal
 from pyopnb.common import plural, sanitize
-from pyopnb.engine import canonical_domain, full_name
+from pyopnb.engine import canonical_domain, protos
 
 __all__ = ["misuse", "node_entry", "node_refusal"]
 
@@ -39,12 +39,12 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
         # A model imports one version for all operators; each has the last one of
         # its own before that.
         version = onnx.defs.get_schema(node.op_type, version, domain).since_version
-    return find_entry(full_name(node), len(node.input), version)
+    return find_entry(protos.full_name(node), len(node.input), version)
 
 
 def node_refusal(node: NodeProto) -> EntryRefusal | None:
     """Return why the catalog cannot run a node's operator; None if it can or does not know it."""
-    return find_refusal(full_name(node))
+    return find_refusal(protos.full_name(node))
 
 
 def misuse(node: NodeProto, version: int | None = None) -> str:
@@ -63,8 +63,8 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
     refusal = node_refusal(node)
     if refusal is not None:
         return str(refusal)
-    name = sanitize(full_name(node))
-    if not entries_named(full_name(node)):
+    name = sanitize(protos.full_name(node))
+    if not entries_named(protos.full_name(node)):
         return ""
     entry = node_entry(node, version)
     if entry is None:

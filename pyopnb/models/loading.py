@@ -11,7 +11,7 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.common import Displayable, sanitize, sanitize_source
-from pyopnb.engine import Version, check_arguments, read_model, summary, to_model
+from pyopnb.engine import Version, check_arguments, protos, read_model, to_model
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
 from pyopnb.models.op_metadata import KeptOp, read_ops
@@ -59,7 +59,7 @@ class Loaded(Displayable):
     @property
     def head(self) -> str:
         """Describe the model in one line."""
-        return f"{sanitize(os.path.basename(self.path))}: {summary(self.model)}"
+        return f"{sanitize(os.path.basename(self.path))}: {protos.summary(self.model)}"
 
     @property
     def next(self) -> str:

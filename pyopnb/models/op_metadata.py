@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import OP_KEY, split_name
+from pyopnb.engine import model_faults, split_name
 from pyopnb.errors import DefinitionError, ModelError
 
 __all__ = ["MAX_SOURCE", "KeptOp", "digest", "read_ops", "write_ops"]
@@ -76,7 +76,7 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     entries = {}
     for op in ops:
         fields = {name: getattr(op, name) for name in _FIELDS}
-        entries[OP_KEY + op.name] = json.dumps(fields, ensure_ascii=False)
+        entries[model_faults.OP_KEY + op.name] = json.dumps(fields, ensure_ascii=False)
     # Entries of other programs stay, in their order and before ours.
     foreign = [(e.key, e.value) for e in model.metadata_props if e.key not in entries]
     del model.metadata_props[:]
@@ -94,9 +94,9 @@ def read_ops(model: ModelProto) -> dict[str, KeptOp]:
     """
     ops: dict[str, KeptOp] = {}
     for entry in model.metadata_props:
-        if not entry.key.startswith(OP_KEY):
+        if not entry.key.startswith(model_faults.OP_KEY):
             continue
-        name = entry.key.removeprefix(OP_KEY)
+        name = entry.key.removeprefix(model_faults.OP_KEY)
         if name in ops:
             raise _refused(name, "one entry", "two")
         ops[name] = _read(name, entry.value)

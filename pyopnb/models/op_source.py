@@ -32,15 +32,12 @@ from pyopnb.engine import (
     Version,
     class_source,
     function_source,
-    functions_of,
     is_importable,
-    is_text_of,
+    op_run,
     pyop,
     registry,
+    running_text,
     same_value,
-    stale_name,
-    texts_of,
-    written_class,
 )
 from pyopnb.errors import DefinitionError
 
@@ -139,7 +136,9 @@ class _ModuleText:
         self.refused: dict[str, str] = {}
         self._versions_by_class: dict[type, list[Version]] = {}
         for version in versions:
-            self._versions_by_class.setdefault(written_class(version.cls), []).append(version)
+            self._versions_by_class.setdefault(op_run.written_class(version.cls), []).append(
+                version
+            )
         self._imports = {"import pyopnb"}
         self._definitions: dict[str, str] = {}
         self._values: dict[str, Any] = {"pyopnb": sys.modules["pyopnb"]}
@@ -164,7 +163,7 @@ class _ModuleText:
 
     def add_op(self, version: Version) -> None:
         """Add the class of an op, and all that it uses."""
-        cls = written_class(version.cls)
+        cls = op_run.written_class(version.cls)
         if hasattr(cls, "_module_source"):
             self._add_module(version, str(cls._module_source(version)))
         elif hasattr(cls, "_function_now"):
@@ -263,7 +262,7 @@ class _ModuleText:
 
     def _refuse_stale(self, module: types.ModuleType, name: str) -> None:
         """Refuse an import that finds something else in a fresh process."""
-        stale = stale_name(module, name)
+        stale = running_text.stale_name(module, name)
         if stale is not None:
             self.refused[stale] = _STALE
 
@@ -296,7 +295,7 @@ class _ModuleText:
         if definition is None:
             self.refused[name] = f"a class {_NO_TEXT}"
             return
-        if not is_text_of(cls, own, namespace):
+        if not running_text.is_text_of(cls, own, namespace):
             self.refused[name] = _STALE
             return
         scope = _Scope(namespace, _surrounding_text(functions, source))
@@ -374,13 +373,13 @@ def _is_pyop(decorator: ast.expr, namespace: Mapping[str, Any]) -> bool:
 def _functions(cls: type) -> Iterator[types.FunctionType]:
     """Yield the functions that a class itself defines."""
     for attribute in vars(cls).values():
-        for function in functions_of(attribute):
+        for function in running_text.functions_of(attribute):
             if function.__qualname__.startswith(f"{cls.__qualname__}."):
                 yield function
 
 
 def _file_text(function: types.FunctionType) -> str:
-    texts = texts_of(function.__code__.co_filename, function.__globals__)
+    texts = running_text.texts_of(function.__code__.co_filename, function.__globals__)
     return next((entry.text for entry in texts), "")
 
 

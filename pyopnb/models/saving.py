@@ -14,20 +14,15 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import atomic_write, check_writable
 from pyopnb.engine import (
-    FOLDER,
     ModelSource,
     Op,
-    attribute_values,
     check_arguments,
-    entries,
-    is_external,
-    original,
-    read_data,
+    external_files,
+    model_files,
+    protos,
     read_model,
     registry,
-    taken_in,
     tensors,
-    walk,
 )
 from pyopnb.errors import ModelError
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
@@ -126,11 +121,11 @@ def save(
 def _ops_of(model: ModelProto) -> list[Op]:
     """Return the ops of the registry that nodes use, each once."""
     used: dict[str, Op] = {}
-    for site in walk(model):
+    for site in protos.walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
         # A retired PyOp names a module and a class instead of an op.
         if op is None and site.node.op_type == "PyOp":
-            values = attribute_values(site.node, model, site.where)
+            values = protos.attribute_values(site.node, model, site.where)
             op = registry.find_class(_text(values.get("module")), _text(values.get("class_name")))
         if op is not None:
             op = op.definer
@@ -157,7 +152,11 @@ def _keep(op: Op) -> KeptOp:
 
 def _remove_folder(model: ModelProto) -> None:
     for position in reversed(
-        [position for position, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
+        [
+            position
+            for position, entry in enumerate(model.metadata_props)
+            if entry.key == model_files.FOLDER
+        ]
     ):
         del model.metadata_props[position]
 
@@ -167,8 +166,12 @@ def _remove_folder(model: ModelProto) -> None:
 
 def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
     """Return the tensors whose data goes to a second file."""
-    large = [t for t in tensors(source.proto) if is_external(t) or len(t.raw_data) > _MAX_INLINE]
-    already = any(map(is_external, large))
+    large = [
+        t
+        for t in tensors(source.proto)
+        if external_files.is_external(t) or len(t.raw_data) > _MAX_INLINE
+    ]
+    already = any(map(external_files.is_external, large))
     if wanted or (wanted is None and already):
         return large
     return []
@@ -210,12 +213,12 @@ def _write_data(
 
 
 def _data_of(source: ModelSource, tensor: TensorProto) -> bytes:
-    full = original(tensor, source.taken_out)
+    full = external_files.original(tensor, source.taken_out)
     if full is not tensor:
         return _raw(full)
-    if not is_external(tensor):
+    if not external_files.is_external(tensor):
         return tensor.raw_data
-    return read_data(tensor, source.folder or "")
+    return external_files.read_data(tensor, source.folder or "")
 
 
 def _raw(tensor: TensorProto) -> bytes:
@@ -233,8 +236,8 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
 
 
 def _take_in(source: ModelSource, tensor: TensorProto) -> None:
-    if is_external(tensor):
-        taken_in(tensor, _data_of(source, tensor))
+    if external_files.is_external(tensor):
+        external_files.taken_in(tensor, _data_of(source, tensor))
 
 
 def _serialized(model: ModelProto) -> bytes:
@@ -255,7 +258,9 @@ def _data_files(target: Path) -> set[Path]:
         return set()
     try:
         file_names = {
-            entries(tensor).get("location", "") for tensor in tensors(model) if is_external(tensor)
+            external_files.entries(tensor).get("location", "")
+            for tensor in tensors(model)
+            if external_files.is_external(tensor)
         }
     except ModelError:
         # `save` writes one location for a tensor, so the file is not its own.

@@ -15,13 +15,11 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     ANY,
     GraphIndex,
-    Site,
     TensorType,
-    expansion,
-    infer_types,
-    named_bodies,
+    model_functions,
+    op_inference,
+    protos,
     sort_nodes,
-    type_of_proto,
     without_weights,
 )
 
@@ -69,12 +67,16 @@ class Types:
 
     def _infer(self, proto: ModelProto, limit: int | None) -> None:
         try:
-            if limit is not None and proto.functions and expansion(proto).nodes > limit:
+            if (
+                limit is not None
+                and proto.functions
+                and model_functions.expansion(proto).nodes > limit
+            ):
                 self.failure = (
                     "with all calls of functions written out the model is too large to infer them"
                 )
                 return
-            inferred = infer_types(self._sorted_copy(proto))
+            inferred = op_inference.infer_types(self._sorted_copy(proto))
         except Exception as error:
             # An op's own infer may raise anything, and a model that onnx does not understand can be
             # one that the runtime does: the types in the file are still known, and the display says
@@ -95,7 +97,7 @@ class Types:
             order = graph.order if graph.bodies else ()
             places = {index: place for place, index in enumerate(order)}
             for index, bodies in graph.bodies.items():
-                twin_bodies = named_bodies(twin.node[places[index]])
+                twin_bodies = protos.named_bodies(twin.node[places[index]])
                 for (_, body), (_, twin_body) in zip(bodies, twin_bodies, strict=True):
                     twins[id(body.scope)] = twin_body
 
@@ -140,11 +142,11 @@ class Types:
             return ""
         if kind != "tensor_type":
             return str(kind).removesuffix("_type")
-        tensor_type = type_of_proto(proto_type)
+        tensor_type = protos.type_of_proto(proto_type)
         is_carried = tensor_type.dtype is None or tensor_type.dtype.carried
         return "" if is_carried else str(tensor_type)
 
-    def of(self, site: Site, name: str) -> TensorType:
+    def of(self, site: protos.Site, name: str) -> TensorType:
         """Return the type of a value that a node reads or produces.
 
         It is ``any[...]`` where it is unknown or not a tensor's.
@@ -152,7 +154,7 @@ class Types:
         proto_type = self.find(site.scope, name)
         if proto_type is None:
             return ANY
-        return type_of_proto(proto_type)
+        return protos.type_of_proto(proto_type)
 
 
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:

@@ -17,7 +17,7 @@ from IPython.core.completer import (
 )
 from onnx import ModelProto
 
-from pyopnb.engine import DEFAULT_DOMAIN, as_proto, first_output, registry, walk
+from pyopnb.engine import DEFAULT_DOMAIN, as_proto, protos, registry
 from pyopnb.errors import PyopError
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.call_completion import complete_call
@@ -129,11 +129,11 @@ def _op_names() -> list[str]:
 
 def _nodes(model: str) -> list[str]:
     try:
-        sites = list(walk(as_proto(find_model(model))))
+        sites = list(protos.walk(as_proto(find_model(model))))
     except PyopError:
         # There is no such model, or not yet.
         return []
-    names = [site.node.name or first_output(site.node) for site in sites]
+    names = [site.node.name or protos.first_output(site.node) for site in sites]
     # A name with a space would be two words of the line.
     return [name for name in names if name and name.isprintable() and not set(name) & set(" '\"\\")]
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
-from pyopnb.engine import summary
+from pyopnb.engine import protos
 from pyopnb.models import parse
 from pyopnb.notebook.arguments import ONNX, parse_onnx_line, usage_error
 from pyopnb.notebook.tracebacks import one_line_errors
@@ -42,7 +42,7 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
     if not args.quiet:
         from pyopnb.models import missing
 
-        print(f"{args.name}: {summary(model)}")
+        print(f"{args.name}: {protos.summary(model)}")
         # This is where a typo in an op's name is noticed first.
         for row in missing(model)[:3]:
             print(f"cannot run yet: {row.op}: {row.reason}")

@@ -20,14 +20,11 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     Version,
     class_source,
-    functions_of,
-    module_text,
+    op_run,
     registry,
-    same_code,
+    running_text,
     same_value,
     split_name,
-    texts_of,
-    written_class,
 )
 from pyopnb.errors import PyopError
 
@@ -82,7 +79,7 @@ class _Look:
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        self._cls = cls = written_class(version.cls)
+        self._cls = cls = op_run.written_class(version.cls)
         self._parts, self._state = _parts(cls), _file_state(cls)
 
     def follow(self, reloads: bool) -> None:
@@ -135,7 +132,7 @@ def _parts(cls: type) -> _Parts:
         if owner.__module__ == "builtins":
             continue
         for name, value in list(vars(owner).items()):
-            functions = functions_of(value)
+            functions = running_text.functions_of(value)
             if functions:
                 parts[owner, name] = tuple(
                     part
@@ -165,7 +162,7 @@ def _has_new_code(before: _Parts, now: _Parts) -> bool:
             return True
         for a, b in zip(old, new, strict=True):
             is_code = isinstance(a, CodeType) and isinstance(b, CodeType)
-            if not (same_code(a, b) if is_code else same_value(a, b)):
+            if not (running_text.same_code(a, b) if is_code else same_value(a, b)):
                 return True
     return False
 
@@ -176,7 +173,7 @@ def _is_applied(old: str | None, new: str | None) -> bool:
 
 
 def _decorators(text: str) -> list[str]:
-    module = module_text(textwrap.dedent(text))
+    module = running_text.module_text(textwrap.dedent(text))
     statements = [] if module is None else module.tree.body
     first = next((node for node in statements if isinstance(node, ast.ClassDef)), None)
     return [] if first is None else [ast.unparse(node) for node in first.decorator_list]
@@ -192,8 +189,8 @@ def _mend(cls: type) -> None:
     is new gets a copy of the module's globals, which later changes do not reach.
     """
     namespace = vars(sys.modules[cls.__module__])
-    for text, _ in texts_of(_file_of(cls) or "", namespace):
-        parsed = module_text(text)
+    for text, _ in running_text.texts_of(_file_of(cls) or "", namespace):
+        parsed = running_text.module_text(text)
         statement = None if parsed is None else parsed.class_of(cls)
         if statement is not None:
             _take_over(cls, _executed(statement, namespace))
@@ -218,8 +215,8 @@ def _take_over(cls: type, written: type) -> None:
     if written.__doc__ is not None:
         cls.__doc__ = written.__doc__
     for name, attribute in list(vars(written).items()):
-        functions = functions_of(vars(cls).get(name))
-        for old, new in zip(functions, functions_of(attribute), strict=False):
+        functions = running_text.functions_of(vars(cls).get(name))
+        for old, new in zip(functions, running_text.functions_of(attribute), strict=False):
             if old.__annotations__ != new.__annotations__:
                 old.__annotations__ = new.__annotations__
             # A closure holds the other class.

@@ -22,16 +22,7 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
-from pyopnb.engine import (
-    Version,
-    as_op,
-    has_op,
-    is_op_run,
-    registry,
-    schema_of,
-    split_name,
-    written_class,
-)
+from pyopnb.engine import Version, op_run, ort_capabilities, registry, schema_of, split_name
 from pyopnb.errors import DefinitionError
 from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
@@ -193,9 +184,9 @@ class Cell:
         bound = dict.fromkeys(
             frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type)
         )
-        classes = [written_class(defined.version.cls) for defined in self._defined]
+        classes = [op_run.written_class(defined.version.cls) for defined in self._defined]
         for cls in bound:
-            is_op = hasattr(cls, "compute") or is_op_run(cls)
+            is_op = hasattr(cls, "compute") or op_run.is_op_run(cls)
             if cls.__module__ == main and cls not in classes and is_op:
                 self._refuse_several([*classes, cls])
                 self._define(cls, frame)
@@ -212,7 +203,7 @@ class Cell:
         refuse_domain(args, cls.__name__)
         name = full_op_name(args, cls.__name__)
         # Refuse before anything is changed.
-        schema_of(as_op(cls))
+        schema_of(op_run.as_op(cls))
         former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
         modules = registry.modules_of(name)
         # IPython keeps the cell's text in linecache. Its first line is the magic.
@@ -222,7 +213,7 @@ class Cell:
         finally:
             # If a listener raised, the version is defined nevertheless.
             op = registry.find(*split_name(name))
-            if op is not None and written_class(op.current.cls) is cls:
+            if op is not None and op_run.written_class(op.current.cls) is cls:
                 self._defined.append(_Defined(op.current, modules, former))
         if not args.quiet:
             print(repr(self.version))
@@ -237,7 +228,7 @@ class Cell:
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
         outdated = [item.version.cls for item in self._defined if item.is_outdated]
-        for cls in map(written_class, outdated):
+        for cls in map(op_run.written_class, outdated):
             # The cell has set an attribute of the class since.
             self._define(cls, frame)
         if not self._defined:
@@ -264,7 +255,7 @@ class Cell:
 
 def _say_if_it_replaces(name: str) -> None:
     domain, op_type = split_name(name)
-    if has_op(domain, op_type):
+    if ort_capabilities.has_op(domain, op_type):
         whose = f"the ONNX Runtime {domain}::{op_type}" if domain else f"the ONNX {op_type}"
         text = f"{name} takes the place of {whose} in each session that is made from now on"
         print(f"{text}. To undo: %pyop remove {name}")
@@ -280,7 +271,7 @@ class _Defined:
 
     @property
     def is_outdated(self) -> bool:
-        return schema_of(as_op(self.version.cls)) != self.version.schema
+        return schema_of(op_run.as_op(self.version.cls)) != self.version.schema
 
 
 _running: ContextVar[Cell] = ContextVar("running")

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import AttributeProto, helper
 
 from pyopnb.common import closest, sanitize
-from pyopnb.engine import attribute_of, find_schema
+from pyopnb.engine import find_schema, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
@@ -48,7 +48,7 @@ def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
         return helper.make_attribute(name, items, attr_type=number)
     if isinstance(value, np.generic):
         value = np.asarray(value)
-    attribute = attribute_of(name, value)
+    attribute = protos.attribute_of(name, value)
     if attribute.type != number:
         raise TypeError("another kind")
     return attribute

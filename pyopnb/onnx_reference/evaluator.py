@@ -20,19 +20,13 @@ from pyopnb.engine import (
     Kernel,
     NodeKernel,
     Op,
-    Site,
     add_note,
-    bodies,
     canonical_domain,
-    imported_versions,
-    inlined_functions,
-    is_constant,
-    is_external,
-    nodes_in,
-    path_of_function,
+    external_files,
+    inlining,
+    protos,
     sort_nodes,
     tensors,
-    with_data,
 )
 from pyopnb.errors import ModelError
 from pyopnb.onnx_reference.evaluator_ops import node_class
@@ -69,15 +63,15 @@ class Evaluator:
         # Slow to import, so not at the top of the module.
         from onnx.reference import ReferenceEvaluator
 
-        for tensor in filter(is_external, tensors(model)):
+        for tensor in filter(external_files.is_external, tensors(model)):
             # Which raises, because onnx would look for its file in the working folder.
-            with_data(tensor, None)
-        copy = inlined_functions(model)
+            external_files.with_data(tensor, None)
+        copy = inlining.inlined_functions(model)
         for function in copy.functions:
             # onnx inlines no function that imports another version of ONNX's
             # operators than the model.
             raise ModelError(
-                path_of_function(function),
+                protos.path_of_function(function),
                 expected="the versions that the model imports",
                 got="another version of the ONNX operators",
                 next="onnx.version_converter.convert_version(model, …)",
@@ -95,28 +89,30 @@ class Evaluator:
         self.computed: dict[str, Any] = {}
         self._names = [info.name for info in copy.graph.output]
         sort_nodes(copy.graph)
-        for node in nodes_in(copy.graph):
+        for node in protos.nodes_in(copy.graph):
             node.domain = canonical_domain(node.domain)
         # The onnx evaluator wants the nodes in order, each domain imported once, and no
         # other name of ONNX's own.
-        _import_all(copy, nodes_in(copy.graph))
+        _import_all(copy, protos.nodes_in(copy.graph))
         self._ops = {op.name: op for op in ops}
         # The evaluator asks once for each op type, so one of its nodes is enough.
-        by_type = {(node.domain, node.op_type): node for node in nodes_in(copy.graph)}
+        by_type = {(node.domain, node.op_type): node for node in protos.nodes_in(copy.graph)}
         classes = []
         for (domain, op_type), node in by_type.items():
             if (domain, op_type) == ("", "Loop"):
                 classes.append(loop_class())
             elif (domain, op_type) == ("", "Scan"):
                 classes.append(scan_class())
-            elif f"{domain}::{op_type}" in self._ops or not (bodies(node) or is_constant(node)):
+            elif f"{domain}::{op_type}" in self._ops or not (
+                protos.bodies(node) or protos.is_constant(node)
+            ):
                 # The onnx classes see the values around a body.
                 classes.append(node_class(domain, op_type, self._kernel))
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
     def _kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
         """Make the kernel of a node, which adds the node's name to exceptions as a note."""
-        where = Site(node, GraphProto(), "").where
+        where = protos.Site(node, GraphProto(), "").where
         with self._noting(where):
             kernel = self._make_kernel(node, versions)
 
@@ -195,7 +191,7 @@ class Evaluator:
 def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:
     """Import each domain once, also the ones for which ONNX Runtime needs no import."""
     versions = {node.domain: 1 for node in nodes}
-    versions.update(imported_versions(scope))
+    versions.update(protos.imported_versions(scope))
     del scope.opset_import[:]
     for domain, version in versions.items():
         scope.opset_import.append(helper.make_opsetid(domain, version))

@@ -15,22 +15,15 @@ from pyopnb.engine import (
     FilledNode,
     GraphIndex,
     ModelSource,
-    Site,
-    bodies,
     canonical_domain,
-    changed_in,
     check_arguments,
     dtype,
-    full_name,
-    imported_versions,
-    new_imports,
-    newest_ir_version,
-    newest_version,
-    nodes_in,
+    opset_versions,
+    ort_capabilities,
+    protos,
     registry,
     split_name,
     to_model,
-    walk,
 )
 from pyopnb.errors import Filled, ModelError
 from pyopnb.models import (
@@ -130,12 +123,12 @@ def fill_source(
 ) -> list[FilledNode]:
     """Fill a model in place and return a record for each node."""
     proto = source.proto
-    proto.ir_version = min(proto.ir_version, newest_ir_version())
+    proto.ir_version = min(proto.ir_version, ort_capabilities.newest_ir_version())
     _redefine_stand_ins(proto)
     selected = []
     if not _is_empty(nodes):
         selected = select_sites(proto, nodes, original)
-    if not selected and not any(new_imports(proto)) and not missing(proto):
+    if not selected and not any(opset_versions.new_imports(proto)) and not missing(proto):
         return []
     filling = _Filling(proto)
     filling.lower_versions()
@@ -176,11 +169,11 @@ class _Filling:
         """Return the version of its domain that each node has in the file, by node id."""
         versions: dict[int, int | None] = {}
         for scope in (self.proto, *self.proto.functions):
-            imported = imported_versions(scope)
+            imported = protos.imported_versions(scope)
             graph = scope
             if isinstance(scope, ModelProto):
                 graph = scope.graph
-            for node in nodes_in(graph):
+            for node in protos.nodes_in(graph):
                 self._alive.append(node)
                 versions[id(node)] = imported.get(canonical_domain(node.domain))
         return versions
@@ -188,14 +181,14 @@ class _Filling:
     def _version(self, node: NodeProto) -> int | None:
         if id(node) in self._versions:
             return self._versions[id(node)]
-        return imported_versions(self.proto).get(canonical_domain(node.domain))
+        return protos.imported_versions(self.proto).get(canonical_domain(node.domain))
 
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, and replace nodes that have changed since.
 
         A domain keeps its version if one of its changed nodes cannot be replaced.
         """
-        for new in new_imports(self.proto):
+        for new in opset_versions.new_imports(self.proto):
             if not new.known:
                 continue
             changed = [site for site, _ in new.changed()]
@@ -211,17 +204,17 @@ class _Filling:
 
     # ---- stand-ins -------------------------------------------------------------------------------
 
-    def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
+    def fill_nodes(self, lacking: Iterable[tuple[protos.Site, str]]) -> None:
         """Replace each node that has a stand-in."""
-        changes: list[tuple[Site, str]] = []
+        changes: list[tuple[protos.Site, str]] = []
         # A stand-in also replaces the bodies of its node.
         # So these come first, and the nodes inside are settled with them.
-        for site, reason in sorted(lacking, key=lambda pair: not bodies(pair[0].node)):
+        for site, reason in sorted(lacking, key=lambda pair: not protos.bodies(pair[0].node)):
             if id(site.node) in self._settled:
                 continue
             inner: list[NodeProto] = []
-            for body in bodies(site.node):
-                inner += nodes_in(body)
+            for body in protos.bodies(site.node):
+                inner += protos.nodes_in(body)
             self._alive += [site, inner]
             self._settled.add(id(site.node))
             obstacle = self._obstacle(site)
@@ -239,14 +232,14 @@ class _Filling:
             if len(site.node.output) != 1 and not is_catalog_domain(site.node.domain):
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
 
-    def leave(self, site: Site, reason: str) -> None:
+    def leave(self, site: protos.Site, reason: str) -> None:
         """Note a node that nothing can replace."""
         if id(site.node) not in self._settled:
             self._alive.append(site)
             self._settled.add(id(site.node))
             self.done.append(FilledNode(site.where, "", reason))
 
-    def _obstacle(self, site: Site) -> str:
+    def _obstacle(self, site: protos.Site) -> str:
         """Say why no stand-in can replace the node; return nothing where one can."""
         node = site.node
         version = self._version(node)
@@ -267,13 +260,13 @@ class _Filling:
                         "which ONNX Runtime gives to no custom op"
                     )
         # The stand-in gets its bodies as attributes, which see nothing of the graph around them.
-        for body in bodies(node):
+        for body in protos.bodies(node):
             for name in GraphIndex(body).free:
                 return f"its body reads {sanitize(name)} from outside"
-            for inner in nodes_in(body):
+            for inner in protos.nodes_in(body):
                 if self._has_changed(inner):
                     return (
-                        f"its body holds {sanitize(full_name(inner))} "
+                        f"its body holds {sanitize(protos.full_name(inner))} "
                         "of a newer version than the runtime takes"
                     )
         return ""
@@ -281,17 +274,17 @@ class _Filling:
     def _has_changed(self, node: NodeProto) -> bool:
         """Tell whether a node means something else in the newest version that the runtime takes."""
         domain, version = canonical_domain(node.domain), self._version(node)
-        limit = newest_version(domain)
+        limit = ort_capabilities.newest_version(domain)
         if version is None or limit is None:
             return False
-        return changed_in(domain, node.op_type, version, limit) is not None
+        return opset_versions.changed_in(domain, node.op_type, version, limit) is not None
 
     def _needs_catalog(self, node: NodeProto, version: int | None) -> bool:
         if version is None or is_for_version(node, version):
             return True
         return not has_reference(node, version)
 
-    def _define(self, site: Site) -> str:
+    def _define(self, site: protos.Site) -> str:
         version = self._version(site.node)
         if self._needs_catalog(site.node, version):
             return define_catalog_op(site.node, version)
@@ -299,7 +292,7 @@ class _Filling:
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
 
 
-def _declare_flags(site: Site) -> str:
+def _declare_flags(site: protos.Site) -> str:
     """Declare the output of a comparison as bool, and say so; return nothing where the file does.
 
     PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in the ONNX test data.
@@ -330,7 +323,7 @@ def _define_stand_in(domain: str, op_type: str, version: int) -> str:
 
 def _redefine_stand_ins(proto: ModelProto) -> None:
     """Define the stand-ins of a model that was filled before, perhaps in another process."""
-    for site in walk(proto):
+    for site in protos.walk(proto):
         domain = site.node.domain
         op_type, _, version = site.node.op_type.rpartition("_")
         if is_catalog_domain(domain):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine import annotation_of, fresh_name
+from pyopnb.engine import attr_kinds, fresh_name
 
 __all__ = ["attr_hint", "identifier", "literal"]
 
@@ -34,7 +34,7 @@ def attr_hint(number: int, values: Sequence[Any]) -> str:
     The kind is a number of `AttributeProto.AttributeType`. The annotation is empty for a kind that
     no annotation has, or where one would not hold for all values.
     """
-    hint = annotation_of(number)
+    hint = attr_kinds.annotation_of(number)
     items: list[Any] = []
     for value in values:
         items.extend(value if isinstance(value, list) else [value])

@@ -20,24 +20,21 @@ from pyopnb.catalog import find_entry
 from pyopnb.common import locked, sanitize, suggest
 from pyopnb.engine import (
     MAX_OUTPUTS,
-    Site,
     TensorType,
     Version,
-    bodies,
     canonical_domain,
     check_arguments,
     describe,
     dtype,
+    external_files,
     find_schema,
-    infer_types,
-    inferred_type,
-    inlined_functions,
-    is_external,
-    node_faults,
+    inlining,
+    model_faults,
+    op_inference,
+    protos,
     split_name,
     tensors,
     type_of,
-    type_proto,
 )
 from pyopnb.errors import InputError, ModelError
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
@@ -128,8 +125,8 @@ def reference(
         inferred = evaluation.infer(*inputs)
         return inferred if len(inferred) > 1 else inferred[0]
     # Check the call first: the reference implementation would raise an accidental error.
-    site = Site(evaluation.node(inputs), GraphProto(), "")
-    for fault in node_faults(site, evaluation.schema):
+    site = protos.Site(evaluation.node(inputs), GraphProto(), "")
+    for fault in model_faults.node_faults(site, evaluation.schema):
         error = fault.error
         where = error.where.replace(site.where, _where(domain, op_type))
         raise ModelError(where, expected=error.expected, got=error.got, next=error.next)
@@ -216,7 +213,7 @@ def lack_of_reference(node: NodeProto, opset: int) -> str:
     attrs = {}
     for attribute in node.attribute:
         # onnx would read external data, wherever the working folder is.
-        if not any(map(is_external, tensors(attribute))):
+        if not any(map(external_files.is_external, tensors(attribute))):
             attrs[attribute.name] = attribute
     domain = canonical_domain(node.domain)
     try:
@@ -345,10 +342,10 @@ class Evaluation:
         inputs = []
         for name, type_ in zip(_input_names(types), types, strict=True):
             if type_ is not None:
-                inputs.append(onnx.ValueInfoProto(name=name, type=type_proto(type_)))
+                inputs.append(onnx.ValueInfoProto(name=name, type=protos.type_proto(type_)))
         node = self.node(types)
-        inferred = infer_types(self._model(node, inputs, _value_infos(node.output)))
-        return tuple(inferred_type(info.type) for info in inferred.graph.output)
+        inferred = op_inference.infer_types(self._model(node, inputs, _value_infos(node.output)))
+        return tuple(op_inference.inferred_type(info.type) for info in inferred.graph.output)
 
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
@@ -409,8 +406,8 @@ class Evaluation:
         model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or
         # call itself forever.
-        model = inlined_functions(model)
-        if bodies(node):
+        model = inlining.inlined_functions(model)
+        if protos.bodies(node):
             return _corrected_evaluator()(model)
         evaluator = ReferenceEvaluator(model)
         is_function = isinstance(evaluator.rt_nodes_[0], OpFunction)

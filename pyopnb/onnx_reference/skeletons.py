@@ -22,15 +22,12 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     ANY,
     DEFAULT_DOMAIN,
-    Site,
     TensorType,
     check_arguments,
-    first_output,
-    full_name,
+    protos,
     read_model,
     registry,
     split_name,
-    walk,
 )
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models import MissingNode, missing, node_entry, select_sites
@@ -108,8 +105,11 @@ def skeleton(
     site = _site(proto, node, model)
     domain, op_type = _op_name(site)
     sites = [site]
-    for candidate in walk(proto):
-        if full_name(candidate.node) == full_name(site.node) and candidate is not site:
+    for candidate in protos.walk(proto):
+        if (
+            protos.full_name(candidate.node) == protos.full_name(site.node)
+            and candidate is not site
+        ):
             sites.append(candidate)
     # An op of the registry under the node's own name runs it already, and can be redefined.
     is_missing = registry.find(domain, op_type) is not None
@@ -125,13 +125,13 @@ def skeleton(
     return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))
 
 
-def _site(proto: ModelProto, node: Any, model: object) -> Site:
+def _site(proto: ModelProto, node: Any, model: object) -> protos.Site:
     """Find the requested node."""
     if isinstance(node, MissingNode) and node.site:
         node = node.site.node
     sites = select_sites(proto, node, model)
     if isinstance(node, str) and len(sites) > 1:
-        names = [sanitize(site.node.name or first_output(site.node), 40) for site in sites]
+        names = [sanitize(site.node.name or protos.first_output(site.node), 40) for site in sites]
         raise ModelError(
             f"node {sanitize(repr(node))}",
             expected="one node",
@@ -141,14 +141,14 @@ def _site(proto: ModelProto, node: Any, model: object) -> Site:
     return sites[0]
 
 
-def _op_name(site: Site) -> tuple[str, str]:
+def _op_name(site: protos.Site) -> tuple[str, str]:
     try:
-        return split_name(full_name(site.node))
+        return split_name(protos.full_name(site.node))
     except DefinitionError as error:
         raise ModelError(
             site.where,
             expected="a domain and an op type of letters, digits, _ and, in the domain, . and -",
-            got=sanitize(repr(full_name(site.node))),
+            got=sanitize(repr(protos.full_name(site.node))),
             next="rename the operator in a copy of the model",
         ) from error
 
@@ -177,7 +177,7 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
         lines.append("import onnx")
     lines += ["import pyopnb", "", ""]
     if not is_missing:
-        name = sanitize(full_name(usage.node))
+        name = sanitize(protos.full_name(usage.node))
         lines += [
             f"# ONNX Runtime has {name}: this op is in the domain {DEFAULT_DOMAIN}, and",
             f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it in place of nodes.',

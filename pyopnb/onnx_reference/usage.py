@@ -12,14 +12,11 @@ from onnx import AttributeProto, ModelProto, NodeProto
 from pyopnb.engine import (
     ANY,
     DTYPES,
-    Site,
     TensorType,
-    attribute_values,
     canonical_domain,
-    imported_versions,
-    inferred_type,
-    path_of_function,
-    tensor_kind,
+    op_inference,
+    ort_types,
+    protos,
     without_weights,
 )
 from pyopnb.errors import ModelError
@@ -86,7 +83,7 @@ class OperatorUsage:
         All nodes of the operator, the requested one first.
     """
 
-    def __init__(self, proto: ModelProto, sites: Sequence[Site]) -> None:
+    def __init__(self, proto: ModelProto, sites: Sequence[protos.Site]) -> None:
         self.site, self._sites = sites[0], sites
         self.node = self.site.node
         self._graph = proto.graph
@@ -170,7 +167,7 @@ class OperatorUsage:
         if found.dtype is None and not self._has_first_dtype(position):
             # In a function nothing is known, and the definition may leave no choice.
             port = _port(self.schema.outputs, position)
-            allowed = [row for row in DTYPES if tensor_kind(row.onnx) in port.types]
+            allowed = [row for row in DTYPES if ort_types.tensor_kind(row.onnx) in port.types]
             if len(allowed) == len(port.types) == 1:
                 return TensorType(allowed[0], None)
         return found
@@ -191,21 +188,21 @@ class OperatorUsage:
         inputs = self.schema.inputs
         return bool(inputs) and port.type_str == inputs[0].type_str
 
-    def _type_of_value(self, site: Site, name: str) -> TensorType:
+    def _type_of_value(self, site: protos.Site, name: str) -> TensorType:
         """Return the type that a file declares, unless its shape contradicts the computed one."""
         declared = self._types.of(site, name)
         if site.scope is not self._graph:
             return declared
         inferred = self._inferred.find(self._undeclared.graph, name)
-        if inferred is None or declared.accepts(inferred_type(inferred)):
+        if inferred is None or declared.accepts(op_inference.inferred_type(inferred)):
             return declared
-        return inferred_type(inferred)
+        return op_inference.inferred_type(inferred)
 
     # ---- attrs -----------------------------------------------------------------------------------
 
     def _attrs(self, proto: ModelProto) -> list[AttrUsage]:
         """Describe the attrs that a node has or that the operator's definition lists."""
-        values = [attribute_values(site.node, proto, site.where) for site in self._sites]
+        values = [protos.attribute_values(site.node, proto, site.where) for site in self._sites]
         attributes: dict[str, list[AttributeProto]] = {}
         for site in self._sites:
             for attribute in site.node.attribute:
@@ -237,7 +234,7 @@ class OperatorUsage:
             return AttrUsage(name, hint, *literal(values[0][name]))
         if definition is not None and definition.default_value.type:
             node = NodeProto(attribute=[default_of(definition)])
-            default = attribute_values(node, ModelProto(), "default")
+            default = protos.attribute_values(node, ModelProto(), "default")
             return AttrUsage(name, hint, *literal(default[definition.name]))
         if any(attribute.ref_attr_name for attribute in attributes):
             return AttrUsage(name, hint, "", "from the caller of the function")
@@ -273,16 +270,18 @@ def _without_declared_shapes(proto: ModelProto) -> ModelProto:
     return copy
 
 
-def _schema(proto: ModelProto, site: Site) -> Any:
+def _schema(proto: ModelProto, site: protos.Site) -> Any:
     """Return the ONNX definition of a node's operator; return None where it has none."""
     scopes: list[Any] = [proto]
     for function in proto.functions:
         # A node in a body inside the function is in its path.
-        if site.scope is function or site.path.startswith(f"{path_of_function(function)},"):
+        if site.scope is function or site.path.startswith(f"{protos.path_of_function(function)},"):
             scopes.append(function)
     domain = canonical_domain(site.node.domain)
     try:
-        return schema_of_op(domain, site.node.op_type, imported_versions(*scopes).get(domain))
+        return schema_of_op(
+            domain, site.node.op_type, protos.imported_versions(*scopes).get(domain)
+        )
     except (ModelError, OverflowError, TypeError):
         # The numbers of a file can be of any size.
         return None

@@ -17,11 +17,11 @@ from pyopnb.engine import (
     REQUIRED,
     Attr,
     TensorType,
+    attr_kinds,
     define_op,
     describe,
     dtype,
     function_source,
-    kind_of_class,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError
 
@@ -278,7 +278,7 @@ def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tu
                 got=_name_of(number),
                 next='attrs={"name": PyCustomOpDef.dt_int64}',
             )
-        kind = str(kind_of_class(_ATTR_TYPES[number]))
+        kind = str(attr_kinds.kind_of_class(_ATTR_TYPES[number]))
         default = REQUIRED
         if name in parameters and parameters[name].default is not Parameter.empty:
             default = parameters[name].default

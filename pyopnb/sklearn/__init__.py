@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from pyopnb.common import open_door, require
-from pyopnb.engine import without_schemas
+from pyopnb.engine import op_inference
 
 _find_name, __dir__, __all__ = open_door(__name__, __file__)
 
@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
         _require()
     elif name in __all__:
         # It makes a class for each operator of onnx.defs, and splits their names at underscores.
-        without_schemas(_require)
+        op_inference.without_schemas(_require)
     return _find_name(name)

@@ -12,7 +12,7 @@ import skl2onnx
 from onnx import ModelProto
 from sklearn.base import BaseEstimator, is_classifier
 
-from pyopnb.engine import TensorType, dtype, newest_opset, registry, walk
+from pyopnb.engine import TensorType, dtype, ort_capabilities, protos, registry
 from pyopnb.engine import model as build_model
 from pyopnb.engine import node as build_node
 from pyopnb.sklearn.columns import Columns
@@ -102,7 +102,7 @@ class Attempt:
             # The skl2onnx converters fail by any exception.
             return None, f"skl2onnx: {shorten(error)}"
         # skl2onnx imports each domain that it may use, for all ops of the registry.
-        used = {site.node.domain for site in walk(model)} | {""}
+        used = {site.node.domain for site in protos.walk(model)} | {""}
         imports = [entry for entry in model.opset_import if entry.domain in used]
         del model.opset_import[:]
         model.opset_import.extend(imports)
@@ -192,7 +192,7 @@ def _call_skl2onnx(
 ) -> ModelProto:
     # Converters that a user has registered may write nodes of any op of the registry.
     opsets = {op.domain: op.current.opset for op in registry if op.domain}
-    opsets[""] = min(newest_opset(), skl2onnx.__max_supported_opset__)
+    opsets[""] = min(ort_capabilities.newest_opset(), skl2onnx.__max_supported_opset__)
     opsets |= {"ai.onnx.ml": 3, DOMAIN: 1}
 
     def convert(chosen: Mapping[Any, Any]) -> ModelProto:

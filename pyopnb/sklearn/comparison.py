@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import lone_runner
+from pyopnb.engine import one_run
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
@@ -47,7 +47,7 @@ class Comparison:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                run = lone_runner(model)
+                run = one_run.lone_runner(model)
                 results = run(None, self._feeds)
         except Exception as error:
             # ONNX Runtime lacks something, or an op raises.

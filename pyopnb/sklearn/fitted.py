@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.common import Table, locked, plural
-from pyopnb.engine import TensorType, Version, registry, tensor_type, walk
+from pyopnb.engine import TensorType, Version, protos, registry, tensor_type
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.samples import outputs_of
@@ -213,7 +213,7 @@ def filled(model: ModelProto) -> tuple[FilledEstimator, ...]:
         A tuple that displays as a table.
     """
     rows: dict[str, FilledEstimator] = {}
-    for site in walk(model):
+    for site in protos.walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
         if op is not None and issubclass(op.current.cls, FittedEstimator):
             cls = op.current.cls

@@ -18,13 +18,12 @@ from pyopnb.engine import (
     Output,
     Session,
     TensorType,
-    attribute_values,
     dtype,
     instantiate,
     model,
     node,
     promised_outputs,
-    set_attribute,
+    protos,
     type_of,
 )
 from pyopnb.errors import InputError, ResultError
@@ -244,12 +243,12 @@ class Subject:
         proto = node(name or self.op.name, inputs, [])
         for key, value in example.attrs.items():
             # As an argument of `node`, an attr could be taken for one of its parameters.
-            set_attribute(proto, key, value)
+            protos.set_attribute(proto, key, value)
         return proto
 
     def instance(self, example: OpExample) -> Any:
         """Make a new instance of the op's class with the example's attrs."""
-        values = attribute_values(self.node(example), ModelProto(), self.op.name)
+        values = protos.attribute_values(self.node(example), ModelProto(), self.op.name)
         return instantiate(self.version, self.schema, values, self.op.name)
 
     def call(self, example: OpExample, instance: Any = None) -> tuple[np.ndarray, ...]:

@@ -19,7 +19,7 @@ from onnx import ModelProto
 
 from pyopnb.common import plural, sanitize
 from pyopnb.diffs import is_float, mismatch, rounding_error
-from pyopnb.engine import TensorType, kernel_runner, model, type_of
+from pyopnb.engine import TensorType, model, one_run, type_of
 from pyopnb.errors import PyopError, ResultError
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.testing.subject import OpExample, Subject, format_types
@@ -384,7 +384,7 @@ def _operator_results(
     operator: ModelProto, feeds: dict[str, np.ndarray]
 ) -> tuple[str, list[np.ndarray]]:
     try:
-        return "the ONNX Runtime kernel", kernel_runner(operator)(feeds)
+        return "the ONNX Runtime kernel", one_run.kernel_runner(operator)(feeds)
     except Exception:
         # Not all operators have a kernel, and not all kernels take all dtypes.
         results = Evaluator(operator, ()).outputs(feeds)

@@ -13,7 +13,7 @@ import torch
 from onnx import ModelProto
 
 from pyopnb.common import closest, plural, sanitize
-from pyopnb.engine import fresh_name, has_op, newest_ir_version, registry, split_name
+from pyopnb.engine import fresh_name, ort_capabilities, registry, split_name
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
@@ -78,7 +78,7 @@ class Conversion:
     def model(self) -> ModelProto:
         """Write the exporter's model, in an IR version that the installed onnxruntime takes."""
         model: ModelProto = self.exported.model_proto
-        model.ir_version = min(model.ir_version, newest_ir_version())
+        model.ir_version = min(model.ir_version, ort_capabilities.newest_ir_version())
         return model
 
 
@@ -302,7 +302,7 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
             raise InputError("ops", expected=expected, got=got, next=_ADVICE)
         domain, op_type = split_name(op)
         registered = registry.find(domain, op_type)
-        if registered is None and not has_op(domain, op_type):
+        if registered is None and not ort_capabilities.has_op(domain, op_type):
             raise InputError(
                 f"ops, {target_name(key)}",
                 expected="an op of the registry, or an operator of ONNX Runtime",

@@ -29,8 +29,7 @@ from pyopnb.engine import (
     find_op,
     instantiate,
     node,
-    promised_types,
-    resolve_type,
+    output_types,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.torch.arrays import to_array, to_tensor
@@ -264,11 +263,13 @@ class TorchFunction:
         # Attrs that a class cannot take are refused here, before anything runs.
         self._schema.check_inputs(types, where)
         instance = instantiate(version, version.schema, _without_none(attrs), where)
-        promises = promised_types(version.schema, instance, types, self._outputs, where)
+        promises = output_types.promised_types(
+            version.schema, instance, types, self._outputs, where
+        )
         first = next(tensor for tensor in tensors if tensor is not None)
         results = []
         for number, promise in enumerate(promises):
-            result_type = resolve_type(promise, ANY, types)
+            result_type = output_types.resolve_type(promise, ANY, types)
             if result_type is None or result_type.dtype is None or result_type.shape is None:
                 raise ResultError(
                     f"{where}, output {number}",

@@ -8,7 +8,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from pyopnb.common import Table, hide_internal_frames, plural
-from pyopnb.engine import nodes_in
+from pyopnb.engine import protos
 from pyopnb.onnx_reference import skeleton
 from pyopnb.torch.calls import op_name
 from pyopnb.torch.holes import Hole
@@ -82,7 +82,7 @@ def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:
     holes_of: dict[str, list[Hole]] = {}
     for hole in holes:
         holes_of.setdefault(op_name(hole.target), []).append(hole)
-    for node in nodes_in(model.graph):
+    for node in protos.nodes_in(model.graph):
         calls = holes_of.get(f"{node.domain}::{node.op_type}")
         if calls is None:
             continue
@@ -143,7 +143,7 @@ class Report(Sequence[Hole]):
     def __init__(self, model: ModelProto) -> None:
         self._rows: list[Hole] = []
         self.cells: dict[str, str] = {}
-        for node in nodes_in(model.graph):
+        for node in protos.nodes_in(model.graph):
             metadata = metadata_of(node)
             if f"{_NOTE}op" not in metadata:
                 continue

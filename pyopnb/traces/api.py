@@ -10,13 +10,13 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
-    check_providers,
     describe,
     feeds_by_name,
-    inline_ops,
+    inlining,
     is_op,
+    one_run,
     read_model,
-    session_for_run,
+    runtime_options,
 )
 from pyopnb.errors import InputError
 from pyopnb.traces.elsewhere import trace_elsewhere
@@ -110,7 +110,7 @@ def trace(
     __tracebackhide__ = True
     # Checked before the model is read, so that a typo costs nothing.
     options = TraceOptions(only, level, bodies, check, times, optimized)
-    check_providers(providers, None, available=True)
+    runtime_options.check_providers(providers, None, available=True)
     if providers is not None and on != "onnxruntime":
         # Elsewhere, all that the build has are used.
         got = describe(providers)
@@ -123,14 +123,14 @@ def trace(
         source = read_model(model, base_dir)
         return trace_elsewhere(source, _feeds_by_name(source, feeds, named), options, on)
     if on == "onnxruntime":
-        session = session_for_run(model, fill, base_dir, providers)
+        session = one_run.session_for_run(model, fill, base_dir, providers)
         _check_loaded(providers, session.get_providers())
         return run_traced(session.state, session.state.feeds.by_name(feeds, named), options)
     # The evaluator runs bodies inside one call, and their tensors are out of reach.
     _refuse("bodies", bodies, "the reference implementation")
     source = read_model(model, base_dir)
     # Local functions that hold ops become nodes of the graph, as in a session.
-    source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
+    source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
     named_feeds = _feeds_by_name(source, feeds, named)
     return trace_on_reference(source, named_feeds, only, keep=level == "all")
 

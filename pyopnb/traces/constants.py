@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.engine import ModelSource, is_onnx_domain, take_in_all, to_model
+from pyopnb.engine import ModelSource, external_files, is_onnx_domain, to_model
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces.reference import like_onnxruntime
 
@@ -54,6 +54,6 @@ def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, A
     del part.graph.input[:]
     del part.graph.output[:]
     part.graph.node.extend(nodes)
-    take_in_all(part, folder)
+    external_files.take_in_all(part, folder)
     computed = Evaluator(part, ()).run({})
     return {name: like_onnxruntime(computed[name]) for name in behind}

@@ -24,14 +24,13 @@ from pyopnb.common import one_line, sanitize
 from pyopnb.engine import (
     ModelSource,
     canonical_domain,
-    changed_in,
-    inline_ops,
+    external_files,
+    inlining,
     is_op,
+    opset_versions,
+    protos,
     registry,
-    take_in_all,
     to_model,
-    type_of_proto,
-    walk,
     without_weights,
 )
 from pyopnb.errors import InputError, ModelError
@@ -396,7 +395,7 @@ def storable(name: str, value: Any) -> np.ndarray:
 def nodes_with_ops(model: ModelProto) -> dict[str, str]:
     """Name the nodes that run through ops of the registry, and their ops."""
     nodes = {}
-    for site in walk(model):
+    for site in protos.walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
         if op is not None:
             nodes[site.node.name or site.node.output[0]] = op.name
@@ -430,10 +429,10 @@ def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str)
 def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]:
     """List operators of a domain that came or changed after the newest version of a runtime."""
     versions = [x.version for x in proto.opset_import if canonical_domain(x.domain) == domain]
-    used = {s.node.op_type for s in walk(proto) if canonical_domain(s.node.domain) == domain}
+    used = {s.node.op_type for s in protos.walk(proto) if canonical_domain(s.node.domain) == domain}
     changed = []
     for op_type in sorted(used):
-        if any(changed_in(domain, op_type, version, newest) for version in versions):
+        if any(opset_versions.changed_in(domain, op_type, version, newest) for version in versions):
             changed.append(op_type)
     return changed
 
@@ -461,14 +460,14 @@ def trace_elsewhere(
 
     If the options ask for the check, an unexposed run gives the outputs to compare with.
     """
-    source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
+    source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
     model = without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
     outputs = [info.name for info in model.graph.output]
     selected = [tensor.name for tensor in select_tensors(model, options)]
     names = list(dict.fromkeys([*_readable(model, selected), *outputs]))
     complete = to_model(source)
-    take_in_all(complete, source.folder)
+    external_files.take_in_all(complete, source.folder)
     python = other_python(on, complete)
     level = "ORT_ENABLE_ALL" if options.optimized else "ORT_DISABLE_ALL"
     sessions = [(names, level)]
@@ -517,5 +516,5 @@ def _readable(model: ModelProto, names: Sequence[str]) -> list[str]:
 def _is_storable(declared: TypeProto) -> bool:
     if not declared.HasField("tensor_type"):
         return False
-    dtype = type_of_proto(declared).dtype
+    dtype = protos.type_of_proto(declared).dtype
     return dtype is None or dtype.name == "string" or dtype.numpy.isbuiltin == 1

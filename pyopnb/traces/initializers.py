@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from pyopnb.engine import with_data
+from pyopnb.engine import external_files
 
 __all__ = ["Initializers"]
 
@@ -44,7 +44,7 @@ class Initializers(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._arrays:
             tensors, folder = self._source
-            array = numpy_helper.to_array(with_data(tensors[name], folder))
+            array = numpy_helper.to_array(external_files.with_data(tensors[name], folder))
             # All callers share the array.
             array.flags.writeable = False
             self._arrays[name] = array

@@ -13,13 +13,13 @@ from onnx import GraphProto, ModelProto
 from pyopnb.common import advance, plural, tracking
 from pyopnb.engine import (
     ModelSource,
-    Plan,
     Session,
     SessionState,
     add_note,
     check_arguments,
     describe,
-    first_output,
+    node_plans,
+    protos,
 )
 from pyopnb.errors import InputError
 from pyopnb.traces.chrome import RunLog, Span, clock_offset
@@ -210,7 +210,9 @@ class _ShadowRuns:
         self.read.append(run.times())
         self.sessions.append(run.end - run.begin)
         # Spans of Python have the names that the reader knows the nodes by.
-        labels = dict(zip(map(first_output, self.timed.named.node), self.timed.labels, strict=True))
+        labels = dict(
+            zip(map(protos.first_output, self.timed.named.node), self.timed.labels, strict=True)
+        )
         spans = []
         for output, op_calls in computes.items():
             spans += [Span(labels[output], op_call) for op_call in op_calls]
@@ -249,7 +251,7 @@ class _ShadowRuns:
             if not self.calls:
                 raise
 
-    def prepare(self, plan: Plan, proto: ModelProto) -> None:
+    def prepare(self, plan: node_plans.Plan, proto: ModelProto) -> None:
         """Give all nodes names and the ops clocks; called before each attempt to build."""
         keep_ops(plan, self.ops)
         self.timed.attach(plan, proto)

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from pyopnb.common import Displayable, one_line, plural, sanitize, suggest_key
-from pyopnb.engine import Version, add_note, index_error, is_external
+from pyopnb.engine import Version, add_note, external_files, index_error
 from pyopnb.errors import UnknownName
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
@@ -284,6 +284,6 @@ def model_with_weights(trace: Trace) -> ModelProto:
     """Copy the model of a trace, with the data of its large initializers."""
     copy = ModelProto()
     copy.CopyFrom(trace.model)
-    for tensor in filter(is_external, copy.graph.initializer):
+    for tensor in filter(external_files.is_external, copy.graph.initializer):
         tensor.CopyFrom(numpy_helper.from_array(trace.initializers[tensor.name], tensor.name))
     return copy

@@ -15,16 +15,12 @@ from pyopnb.engine import (
     Op,
     TensorType,
     Version,
-    check_feed,
-    check_names,
-    check_sizes,
-    kind_of,
+    external_files,
+    feed_checks,
+    ort_types,
+    protos,
     registry,
-    shared_dims,
-    take_in_all,
     to_model,
-    to_notation,
-    type_of_proto,
     without_weights,
 )
 from pyopnb.onnx_reference import Evaluator
@@ -67,7 +63,7 @@ def trace_on_reference(
         selected = match_names(names, only)
     complete, folder = to_model(source), source.folder
     # The evaluator wants all weights in the model itself.
-    take_in_all(complete, folder)
+    external_files.take_in_all(complete, folder)
     evaluator = Evaluator(complete, ops)
     outputs = [info.name for info in model.graph.output]
     selected.update(outputs)
@@ -135,18 +131,18 @@ def check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     initializers = {tensor.name for tensor in model.graph.initializer}
     types: dict[str, TensorType | str] = {}
     for info in model.graph.input:
-        types[info.name] = type_of_proto(info.type)
+        types[info.name] = protos.type_of_proto(info.type)
         if not info.type.HasField("tensor_type"):
-            types[info.name] = to_notation(kind_of(info.type) or "")
+            types[info.name] = ort_types.to_notation(ort_types.kind_of(info.type) or "")
     # An input that is also an initializer has a default.
     required = dict(types)
     for name in initializers & set(types):
         del required[name]
-    check_names(feeds, required, types)
+    feed_checks.check_names(feeds, required, types)
     tensors = {name: kind for name, kind in types.items() if isinstance(kind, TensorType)}
-    check_sizes(feeds, tensors, shared_dims(tensors))
+    feed_checks.check_sizes(feeds, tensors, feed_checks.shared_dims(tensors))
     arrays = {}
     for name, value in feeds.items():
-        array = check_feed(name, value, types[name])
+        array = feed_checks.check_feed(name, value, types[name])
         arrays[name] = like_onnxruntime(copy.copy(array))
     return arrays

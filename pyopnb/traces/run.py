@@ -16,14 +16,13 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     CPU,
     ModelSource,
-    Plan,
-    PlannedNode,
     SessionState,
     Version,
+    external_files,
     from_ortvalue,
     is_of_runtime,
     name_node,
-    original,
+    node_plans,
     read_model,
 )
 from pyopnb.errors import InputError, ModelError, UnknownName
@@ -201,7 +200,7 @@ class _TracedRun:
     fails: bool = False
     sink: Sink = field(init=False)
     tapped: list[NamedTensor] = field(default_factory=list)
-    taps: list[PlannedNode] = field(default_factory=list)
+    taps: list[node_plans.PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
     left_out: str = ""
     timed: TimedNodes = field(default_factory=TimedNodes)
@@ -292,7 +291,7 @@ class _TracedRun:
                 runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
             return arrays, self.timed.times(runs, [self.timed.take()], executed)[0]
 
-    def prepare(self, plan: Plan, proto: ModelProto) -> None:
+    def prepare(self, plan: node_plans.Plan, proto: ModelProto) -> None:
         """Give the plan's nodes their instances and clocks, and insert the taps.
 
         This is called before each attempt to build the session.
@@ -358,10 +357,10 @@ def unserved_outputs(proto: ModelProto) -> set[str]:
     A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
     """
     # Almost no trace needs these.
-    from pyopnb.engine import new_imports
+    from pyopnb.engine import opset_versions
     from pyopnb.models import lacks
 
-    new = list(new_imports(proto))
+    new = list(opset_versions.new_imports(proto))
     found = lacks(proto, new, optimized=False)
     return {name for site, _ in found for name in site.node.output}
 
@@ -381,7 +380,9 @@ def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], st
             proto = read_model(path, folder, absent=True).proto
         else:
             proto = ModelProto.FromString(data)
-        return [original(tensor, taken_out) for tensor in proto.graph.initializer], folder
+        return [
+            external_files.original(tensor, taken_out) for tensor in proto.graph.initializer
+        ], folder
 
     return load
 

@@ -10,7 +10,7 @@ from fnmatch import translate
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.common import sanitize, suggest
-from pyopnb.engine import canonical_domain, first_output, fresh_name, named_bodies
+from pyopnb.engine import canonical_domain, fresh_name, protos
 from pyopnb.errors import InputError
 from pyopnb.models import Types
 
@@ -61,10 +61,10 @@ def _named(
     for node in scope.node:
         if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
             # The node of the main graph by which all of its bodies' tensors are listed.
-            outer = first_output(node) if inside is None else inside
+            outer = protos.first_output(node) if inside is None else inside
             runs_often = repeats or _WITH_BODIES[node.op_type]
-            for attribute, body in named_bodies(node):
-                body_path = f"{path}{node.name or first_output(node)}/{attribute}/"
+            for attribute, body in protos.named_bodies(node):
+                body_path = f"{path}{node.name or protos.first_output(node)}/{attribute}/"
                 yield from _named(body, body_path, outer, runs_often, bodies)
         for name in dict.fromkeys(filter(None, node.output)):
             yield NamedTensor(path + name, name, scope, node, inside, repeats)

@@ -18,15 +18,12 @@ from pyopnb.engine import (
     Session,
     SessionState,
     canonical_domain,
-    copied_options,
     derived_session,
-    has_op,
-    inline_ops,
+    inlining,
     is_op,
-    lock_of,
-    new_options,
-    session_entry,
-    walk,
+    ort_capabilities,
+    protos,
+    runtime_options,
     without_weights,
 )
 from pyopnb.errors import ModelError
@@ -70,7 +67,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
         )
     source.given = None  # the bytes or the file, which must not be loaded
     # An op may be new since the session was built.
-    source.proto = inline_ops(
+    source.proto = inlining.inline_ops(
         source.proto, is_op(source.proto, state.config.modules, state.config.ops)
     )
     return source, without_weights(source.proto).proto
@@ -140,7 +137,7 @@ def _options_beside(
     if saved and given is not None:  # ONNX Runtime warns that it saves for this machine alone
         fields["log_severity_level"] = max(given.log_severity_level, 3)
     if given is not None and not _is_copied(state, proto):
-        with lock_of(given):
+        with runtime_options.lock_of(given):
             before = {name: getattr(given, name) for name in fields}
             try:
                 _set_fields(given, fields)
@@ -148,10 +145,12 @@ def _options_beside(
             finally:
                 _set_fields(given, before)
         return
-    options = new_options() if given is None else copied_options(given)
+    options = (
+        runtime_options.new_options() if given is None else runtime_options.copied_options(given)
+    )
     _set_fields(options, fields)
     for key, entry in entries.items():
-        if session_entry(options, key) is None:
+        if runtime_options.session_entry(options, key) is None:
             options.add_session_config_entry(key, entry)
     if saved and os.name == "posix":  # without the data of the weights
         os.symlink(os.devnull, os.path.join(os.path.dirname(saved), "weights"))
@@ -178,10 +177,14 @@ def _is_copied(state: SessionState, proto: ModelProto) -> bool:
         return False
     is_served = is_op(proto, state.config.modules, state.config.ops)
     local = {(function.domain, function.name) for function in proto.functions}
-    for site in walk(proto):
+    for site in protos.walk(proto):
         node = site.node
         name = (canonical_domain(node.domain), node.op_type)
-        if not (has_op(*name) or (node.domain, node.op_type) in local or is_served(node)):
+        if not (
+            ort_capabilities.has_op(*name)
+            or (node.domain, node.op_type) in local
+            or is_served(node)
+        ):
             return False
     return True
 

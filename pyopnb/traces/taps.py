@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, NodeProto
 
-from pyopnb.engine import ANY, NumberedNode, Op, PlannedNode, Site, Version, schema_of
+from pyopnb.engine import ANY, Op, Version, markers, node_plans, protos, schema_of
 from pyopnb.traces.select import NamedTensor
 from pyopnb.traces.summary import Summary, summary_of
 
@@ -72,7 +72,7 @@ def _tap(tensor: NamedTensor, sink: Sink) -> TensorTap:
     return tap
 
 
-def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
+def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[node_plans.PlannedNode]:
     """Make taps for tensors, as nodes for a session's plan that are not in their graphs yet."""
     # Not an op of the registry: users should not see it, and no session has to follow it.
     op = Op(
@@ -86,16 +86,18 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
             op_type="Tap", domain=DOMAIN, name=name, input=[tensor.inner], output=[name]
         )
         # A tap takes any dtype, and gives a scalar that is never read.
-        numbered = NumberedNode(Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,))
+        numbered = markers.NumberedNode(
+            protos.Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,)
+        )
         planned.append(
-            PlannedNode(
+            node_plans.PlannedNode(
                 op, numbered, {}, {}, f"trace of {tensor.name}", instances={1: _tap(tensor, sink)}
             )
         )
     return planned
 
 
-def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
+def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[node_plans.PlannedNode]) -> None:
     """Put the taps into their graphs, each right after the node whose output it looks at.
 
     The ONNX Runtime order by priority, which keeps the file order among equals, then runs a tap
@@ -105,7 +107,7 @@ def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> 
     for tensor, tap in zip(tensors, taps, strict=True):
         node = tensor.scope.node.add()
         node.CopyFrom(tap.numbered.site.node)
-        tap.numbered.site = Site(node, tensor.scope, "")
+        tap.numbered.site = protos.Site(node, tensor.scope, "")
         scopes.setdefault(id(tensor.scope), (tensor.scope, []))[1].append((tensor.node, node))
     for scope, pairs in scopes.values():
         _move_behind(scope, pairs)

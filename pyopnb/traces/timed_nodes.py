@@ -8,15 +8,7 @@ from dataclasses import dataclass, field
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine import (
-    Plan,
-    bodies,
-    first_output,
-    fresh_name,
-    nodes_in,
-    walk,
-    without_weights,
-)
+from pyopnb.engine import fresh_name, node_plans, protos, without_weights
 from pyopnb.traces.clocks import Clock, ClockedCall
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import origins
@@ -28,7 +20,7 @@ __all__ = ["TimedNodes", "keep_ops"]
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
-def keep_ops(plan: Plan, ops: Collection[str]) -> None:
+def keep_ops(plan: node_plans.Plan, ops: Collection[str]) -> None:
     """Leave only the nodes in a plan that the user's session also runs through ops.
 
     Both sessions then number them alike.
@@ -56,7 +48,7 @@ class TimedNodes:
     named: GraphProto = field(default_factory=GraphProto)
     clocks: dict[str, Clock] = field(default_factory=dict)
 
-    def attach(self, plan: Plan, proto: ModelProto) -> None:
+    def attach(self, plan: node_plans.Plan, proto: ModelProto) -> None:
         """Give all nodes names, and the ops clocks.
 
         This is called before each attempt to build the session.
@@ -68,10 +60,10 @@ class TimedNodes:
             self.named = without_weights(proto).proto.graph
         outputs = {}
         for node in proto.graph.node:
-            outputs[id(node)] = first_output(node)
-            for body in bodies(node):
-                for inner in nodes_in(body):
-                    outputs[id(inner)] = first_output(node)
+            outputs[id(node)] = protos.first_output(node)
+            for body in protos.bodies(node):
+                for inner in protos.nodes_in(body):
+                    outputs[id(inner)] = protos.first_output(node)
         for entry in plan.nodes:
             output = outputs.get(id(entry.numbered.site.node), "")
             if output:
@@ -112,13 +104,13 @@ def _name_nodes(proto: ModelProto) -> list[str]:
     A node in a body without a name gets one from ONNX Runtime, which can be the name of a
     node of the main graph.
     """
-    labels = [node.name or first_output(node) for node in proto.graph.node]
-    names = {site.node.name for site in walk(proto)}
+    labels = [node.name or protos.first_output(node) for node in proto.graph.node]
+    names = {site.node.name for site in protos.walk(proto)}
     used: set[str] = set()
     nodes = list(proto.graph.node)
     for node in proto.graph.node:
-        for body in bodies(node):
-            nodes += nodes_in(body)
+        for body in protos.bodies(node):
+            nodes += protos.nodes_in(body)
     for number, node in enumerate(nodes):
         if not node.name or node.name in used or _ESCAPED.search(node.name):
             node.name = fresh_name(f"{node.op_type}_{number}", names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
-from pyopnb.engine import first_output
+from pyopnb.engine import protos
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import Origin
 
@@ -156,7 +156,7 @@ def times_of(
         # A node that was folded has no kernel.
         if not nodes or not run.kernels.keys() & set(origin.executed):
             continue
-        outputs = tuple(map(first_output, nodes))
+        outputs = tuple(map(protos.first_output, nodes))
         spent = [python[output] for output in outputs if output in python]
         times[outputs[-1]] = NodeTime(
             group_text([labels[index] for index in origin.nodes]),

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import GraphProto
 
 from pyopnb.common import level_of_user, plural, sanitize
-from pyopnb.engine import TensorType, check_feed, check_names, type_of_proto
+from pyopnb.engine import TensorType, feed_checks, protos
 from pyopnb.errors import InputError
 from pyopnb.training.graphs import Loss
 
@@ -83,7 +83,7 @@ class TrainingBatches:
         if self._arrays is None:
             return
         for info in graph.input:
-            shape = type_of_proto(info.type).shape
+            shape = protos.type_of_proto(info.type).shape
             if info.name not in self._arrays or not shape or not isinstance(shape[0], int):
                 continue
             fixed, name = shape[0], sanitize(info.name)
@@ -108,7 +108,7 @@ class TrainingBatches:
 
     def check(self, types: _Types, loss: Loss) -> None:
         """Refuse data that the model or the loss does not take, before anything runs."""
-        check_names(self.first, types)
+        feed_checks.check_names(self.first, types)
         self._types, self._loss = types, loss
         self._checked(self.first)
         loss.check(self._arrays if self._arrays is not None else self.first)
@@ -119,7 +119,7 @@ class TrainingBatches:
         checked = {}
         for name, value in feeds.items():
             tensor_type = self._types[name]
-            batch = np.asarray(check_feed(name, np.asarray(value), tensor_type))
+            batch = np.asarray(feed_checks.check_feed(name, np.asarray(value), tensor_type))
             checked[name] = batch
             # Two inputs that share a symbol must agree on its size within the batch.
             if tensor_type is None or not tensor_type.shape:
@@ -155,7 +155,7 @@ class TrainingBatches:
             feeds = self._feeds
         for feed in islice(feeds, skip, None):
             self._check_feed_type(feed)
-            check_names(feed, self._types)
+            feed_checks.check_names(feed, self._types)
             checked = self._checked(feed)
             self._loss.check(checked)
             yield checked

@@ -17,10 +17,10 @@ from pyopnb.engine import (
     TensorType,
     check_arguments,
     describe,
+    external_files,
     find_op,
     is_path,
     read_model,
-    take_in_all,
     to_model,
 )
 from pyopnb.errors import InputError
@@ -237,7 +237,7 @@ def _loss_of(loss: Any) -> str | NodeProto:
 def _read_whole(model: Any) -> ModelProto:
     """Read a model with all its weights, as a training changes them."""
     source = read_model(model)
-    take_in_all(source.proto, source.folder)
+    external_files.take_in_all(source.proto, source.folder)
     return to_model(source)
 
 

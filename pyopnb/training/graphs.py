@@ -9,16 +9,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize, suggest
-from pyopnb.engine import (
-    ANY,
-    GraphIndex,
-    TensorType,
-    imported_versions,
-    node,
-    registry,
-    type_of,
-    type_of_proto,
-)
+from pyopnb.engine import ANY, GraphIndex, TensorType, node, protos, registry, type_of
 from pyopnb.errors import InputError, ModelError
 from pyopnb.gradients import grad, make_inputs
 from pyopnb.models import Types
@@ -99,7 +90,7 @@ def with_loss(
     if loss not in LOSSES and not is_op:
         raise _unknown("loss", loss, [*outputs, *LOSSES])
     # The nodes of the loss and of its gradient belong to the model's own opset.
-    opset = imported_versions(model).get("", 1)
+    opset = protos.imported_versions(model).get("", 1)
     if not is_op and opset < LOSSES[loss]:
         raise ModelError(
             f"train, loss {loss}",
@@ -125,7 +116,7 @@ def with_loss(
     declared = Types(model).find(model.graph, output)
     tensor_type = ANY
     if declared:
-        tensor_type = type_of_proto(declared)
+        tensor_type = protos.type_of_proto(declared)
     # The labels become a further input, and the loss a further output.
     if loss == "mse":
         loss_name = _mean_square(model.graph, output, tensor_type, name, array)
@@ -151,12 +142,12 @@ def _of_node(
     appended = model.graph.node.add()
     appended.CopyFrom(loss)
     appended.output[0] = result
-    versions = imported_versions(model)
+    versions = protos.imported_versions(model)
     if loss.domain not in versions:
         model.opset_import.add(domain=loss.domain, version=1)
     # The node's output decides the dtype; where its op declares none, it is float32.
     declared = Types(model).find(model.graph, result)
-    tensor_type = type_of_proto(declared) if declared else ANY
+    tensor_type = protos.type_of_proto(declared) if declared else ANY
     nodes.output(result, _dtype_name(tensor_type), ())
     return Loss(result, output)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.engine import Session, as_ortvalues, new_options
+from pyopnb.engine import Session, as_ortvalues, runtime_options
 
 __all__ = ["RecurrentSession"]
 
@@ -45,7 +45,7 @@ class RecurrentSession:
     ) -> None:
         # The highest level puts convolutions into blocks of channels, and each gradient that reads
         # their results undoes it.
-        self.session = Session(model, new_options("extended"))
+        self.session = Session(model, runtime_options.new_options("extended"))
         self._following = dict(following)
         first = {name: np.array(value, order="C") for name, value in state.items()}
         second = {name: np.empty_like(value) for name, value in first.items()}

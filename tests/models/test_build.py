@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.engine.models.nodes import type_of_proto as onnx_type
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.protos import type_of_proto as onnx_type
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 import pyopnb
-from pyopnb.engine.models.io import read_model
+from pyopnb.engine.models.model_files import read_model
 
 SECRET = np.float32([3, 1, 4, 1])
 

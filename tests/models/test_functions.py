@@ -11,7 +11,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, helper
 
 import pyopnb
 from pyopnb.engine.models.attribute_limits import check_attributes
-from pyopnb.engine.models.functions import MOST_DEEP, Expansion, check_functions, expansion
+from pyopnb.engine.models.model_functions import MOST_DEEP, Expansion, check_functions, expansion
 
 
 def function(name: str, *called: str, domain: str = "l") -> FunctionProto:

@@ -12,7 +12,7 @@ import pytest
 from together import together
 
 import pyopnb
-from pyopnb.engine.models.io import ModelSource, read_model, to_model
+from pyopnb.engine.models.model_files import ModelSource, read_model, to_model
 
 MODEL = pyopnb.model([pyopnb.node("Relu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
 DATA = MODEL.SerializeToString()

@@ -7,10 +7,10 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.engine.models.inline import inline_ops
+from pyopnb.engine.models.inlining import inline_ops
 from pyopnb.engine.models.markers import MARKER, PREFIX, NumberedNode, add_markers, remove_markers
-from pyopnb.engine.models.nodes import walk
 from pyopnb.engine.models.ort_capabilities import newest_opset
+from pyopnb.engine.models.protos import walk
 
 
 def graph() -> onnx.GraphProto:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb.engine.models.io import as_proto, open_readonly, read_model
+from pyopnb.engine.models.model_files import as_proto, open_readonly, read_model
 from pyopnb.engine.models.names import check_names
 from pyopnb.engine.models.tensors import is_repeated
 

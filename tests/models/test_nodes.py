@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.engine.models.nodes import attribute_values, walk
+from pyopnb.engine.models.protos import attribute_values, walk
 
 
 def body(*nodes: onnx.NodeProto, **more: object) -> onnx.GraphProto:

@@ -17,8 +17,8 @@ from limits import LIMIT
 from onnx import defs, helper
 
 import pyopnb
-from pyopnb.engine.models.nodes import type_of_proto
 from pyopnb.engine.models.op_inference import infer_types
+from pyopnb.engine.models.protos import type_of_proto
 
 ROOT = Path(pyopnb.__file__).parents[
     1

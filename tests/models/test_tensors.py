@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto
 
 import pyopnb
-from pyopnb.engine.models.external_data import original, stub
-from pyopnb.engine.models.io import read_model, without_weights
+from pyopnb.engine.models.external_files import original, stub
+from pyopnb.engine.models.model_files import read_model, without_weights
 from pyopnb.engine.models.tensors import is_repeated, tensors
 
 

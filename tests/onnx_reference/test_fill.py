@@ -19,10 +19,11 @@ from onnx import ModelProto, TensorProto, helper
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
-from pyopnb.engine.models import ort_capabilities, versions
+from pyopnb.engine.models import opset_versions as versions
+from pyopnb.engine.models import ort_capabilities
 from pyopnb.engine.models.filled_node import FilledNode
+from pyopnb.engine.models.opset_versions import changed_in
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
-from pyopnb.engine.models.versions import changed_in
 from pyopnb.errors import Filled
 
 ROOT = Path(pyopnb.__file__).parents[

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.engine.models.nodes import walk
+from pyopnb.engine.models.protos import walk
 from pyopnb.errors import PyopError
 from pyopnb.onnx_reference.corrections.table import corrected_operators
 

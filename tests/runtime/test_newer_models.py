@@ -10,17 +10,16 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
-from pyopnb.engine.models import versions
+from pyopnb.engine.models import opset_versions as versions
+from pyopnb.engine.models import ort_capabilities
+from pyopnb.engine.models.opset_versions import new_imports
 from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
     newest_loaded_ir,
     newest_version,
 )
-from pyopnb.engine.models.versions import new_imports
 from pyopnb.engine.runtime import notices
 from pyopnb.errors import Filled
-from pyopnb.models.support import lacking, refusal
-from pyopnb.onnx_reference import filling
 
 F = np.float32
 X = F([1, -2])
@@ -139,7 +138,7 @@ def test_run_trace_show_diff_and_missing(quiet):
 @pytest.fixture
 def older_runtime(monkeypatch):
     """A runtime that takes opset 12: the installed onnx always knows operators that changed since."""
-    for module in (versions, lacking, filling, refusal):
+    for module in (versions, ort_capabilities):
         monkeypatch.setattr(module, "newest_version", lambda domain: None if domain else 12)
     monkeypatch.setattr(versions, "newest_opset", lambda: 12)
     monkeypatch.setattr(versions, "_TAKEN", {})

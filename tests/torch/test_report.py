@@ -12,7 +12,7 @@ from torch import nn
 
 import pyopnb
 import pyopnb.torch
-from pyopnb.engine.models.nodes import attribute_values
+from pyopnb.engine.models.protos import attribute_values
 from pyopnb.torch.calls import Unwritable, decode, encode
 from pyopnb.torch.program import calls_in
 

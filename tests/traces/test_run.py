@@ -539,7 +539,7 @@ def test_initializers_are_read_when_they_are_asked_for(tmp_path):
 
 def test_weights_that_had_to_leave_the_model(monkeypatch):
     monkeypatch.setattr(
-        "pyopnb.engine.models.io._MAX_MESSAGE", 2**26 + 1000
+        "pyopnb.engine.models.model_files._MAX_MESSAGE", 2**26 + 1000
     )  # as if this were more than 2 GB
     w = np.arange(2000, dtype=np.float32)
     model = parsed("a = Add(x, w)\ny = Neg(a)")

@@ -18,7 +18,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 from transformer import transformer
 
 import pyopnb
-from pyopnb.engine.models.nodes import first_output
+from pyopnb.engine.models.protos import first_output
 from pyopnb.traces import run as run_module
 from pyopnb.traces import shadow_session
 from pyopnb.traces.times import Times

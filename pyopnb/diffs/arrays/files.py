@@ -12,7 +12,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import format_advice, guess_format, similar_path
+from pyopnb.engine import model_files
 from pyopnb.errors import InputError
 
 __all__ = ["ENDINGS", "arrays_in"]
@@ -44,15 +44,19 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     try:
         return read(file)
     except FileNotFoundError:
-        raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
+        raise InputError(
+            f"{where} does not exist", next=model_files.similar_path(file, file.suffix)
+        ) from None
     except Exception as error:
         # NumPy, zipfile and protobuf each have their own exceptions for a damaged file. The first
         # bytes show whether a web page or a pointer was downloaded instead of the file.
         head = b""
         if file.is_file():
             head = file.read_bytes()[:200]
-        got = guess_format(head) or _reason(error)
-        raise InputError(where, expected=contents, got=got, next=format_advice(head)) from None
+        got = model_files.guess_format(head) or _reason(error)
+        raise InputError(
+            where, expected=contents, got=got, next=model_files.format_advice(head)
+        ) from None
 
 
 def _reason(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import ANY, ModelSource, full_name, path_of_body, type_of_proto, walk
+from pyopnb.engine import ANY, ModelSource, protos
 from pyopnb.errors import InputError
 
 __all__ = ["GraphComparison", "find_changes"]
@@ -105,7 +105,7 @@ def _fact_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iter
 
 def _format_type(proto: TypeProto) -> str:
     try:
-        port = type_of_proto(proto)
+        port = protos.type_of_proto(proto)
     except InputError:
         # An unknown dtype is shown as the file has it.
         port = ANY
@@ -116,7 +116,7 @@ def _format_type(proto: TypeProto) -> str:
 
 def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     """Compare the imports that nodes use."""
-    used = {site.node.domain for model in (a, b) for site in walk(model)}
+    used = {site.node.domain for model in (a, b) for site in protos.walk(model)}
     sides = []
     for model in (a, b):
         versions = {}
@@ -245,7 +245,9 @@ class GraphComparison:
                     outer = self.path
                     if len(outer) >= 5 * _TEXT:
                         outer = "…"
-                    path = ", ".join(filter(None, (outer, path_of_body(self.a.nodes[i], name))))
+                    path = ", ".join(
+                        filter(None, (outer, protos.path_of_body(self.a.nodes[i], name)))
+                    )
                     yield _Level(path, body, bodies_b[name], self.values)
 
     # ---- without a partner
@@ -310,7 +312,7 @@ def _node_at(graph: HashedGraph, place: int) -> NodeAt:
 
 def _op_name(node: NodeProto) -> str:
     """Name the op with its domain, unless that is ONNX's own."""
-    return sanitize(full_name(node).removeprefix("::"), _TEXT)
+    return sanitize(protos.full_name(node).removeprefix("::"), _TEXT)
 
 
 def _format_tensor(name: str, graph: HashedGraph) -> str | None:

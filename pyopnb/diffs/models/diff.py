@@ -14,7 +14,7 @@ from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.engine import open_readonly
+from pyopnb.engine import model_files
 
 __all__ = ["ModelDiff", "diff_models", "format_change"]
 
@@ -165,7 +165,9 @@ def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
     how much: 1 of 2 nodes
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
-    changes, graphs = find_changes(open_readonly(a), open_readonly(b), tolerances)
+    changes, graphs = find_changes(
+        model_files.open_readonly(a), model_files.open_readonly(b), tolerances
+    )
     size_a = size_b = pairs = 0
     for comparison in graphs:
         size_a += len(comparison.a.computing)

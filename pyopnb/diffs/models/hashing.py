@@ -18,7 +18,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
-from pyopnb.engine import GraphIndex, canonical_domain, constant_value, entries, original, with_data
+from pyopnb.engine import GraphIndex, canonical_domain, external_files, protos
 
 __all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
 
@@ -55,11 +55,11 @@ class Contents:
 
     def array(self, tensor: TensorProto) -> Any:
         """Read a tensor, from its file where it has one."""
-        tensor = original(tensor, self._taken_out)
+        tensor = external_files.original(tensor, self._taken_out)
         if tensor.data_location == TensorProto.EXTERNAL:
             if self.folder is None:
                 raise ValueError("its data is in a file, and the model has no folder")
-            tensor = with_data(tensor, self.folder)
+            tensor = external_files.with_data(tensor, self.folder)
         array = np.asarray(numpy_helper.to_array(tensor))
         if array.dtype == bool:
             # Any byte but 0 is True, to NumPy and to `compared`.
@@ -74,7 +74,7 @@ class Contents:
         return self.numbers[tensor.data_type, tuple(tensor.dims), self._content(tensor)]
 
     def _content(self, tensor: TensorProto) -> Hashable:
-        stored = original(tensor, self._taken_out)
+        stored = external_files.original(tensor, self._taken_out)
         if stored.data_type == TensorProto.STRING:
             return tuple(stored.string_data)
         try:
@@ -82,7 +82,7 @@ class Contents:
         except (ValueError, TypeError, KeyError):
             # Damaged tensors, and tensors in a missing file, are equal if their bytes and entries
             # are.
-            return stored.raw_data, tuple(sorted(entries(stored).items()))
+            return stored.raw_data, tuple(sorted(external_files.entries(stored).items()))
         flat = np.ascontiguousarray(array).reshape(-1)
         return hashlib.sha256(flat.view(np.uint8).data).digest()
 
@@ -118,7 +118,7 @@ class HashedGraph(GraphIndex):
         # A weight is the same weight as an initializer or in a Constant node.
         self.constants = set()
         for index, node in enumerate(self.nodes):
-            value = constant_value(node)
+            value = protos.constant_value(node)
             if value is not None and len(node.output) == 1 and node.output[0] not in self.tensors:
                 self.constants.add(index)
                 self.tensors[node.output[0]] = value

@@ -25,7 +25,7 @@ from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances
 from pyopnb.diffs.traces.segments import Side, TraceGraph
-from pyopnb.engine import full_name, is_external, type_of
+from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
@@ -97,7 +97,7 @@ class _TraceContents(Contents):
         self._initializers = trace.initializers
 
     def array(self, tensor: TensorProto) -> Any:
-        if not is_external(tensor):
+        if not external_files.is_external(tensor):
             return super().array(tensor)
         # A sample is enough to distinguish weights, and reading all elements of large ones takes
         # seconds.
@@ -151,7 +151,7 @@ class _Aligner:
 
     def _op(self, graph: TraceGraph, name: str) -> str:
         if name in graph.producer:
-            return full_name(graph.nodes[graph.producer[name]])
+            return protos.full_name(graph.nodes[graph.producer[name]])
         return ""
 
     def _pair_by_value(self, name: str) -> None:

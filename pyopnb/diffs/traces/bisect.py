@@ -23,11 +23,11 @@ from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.engine import (
     check_arguments,
     check_by_name,
-    inline_ops,
+    external_files,
+    inlining,
     is_op,
     read_model,
     registry,
-    take_in_all,
     to_model,
 )
 from pyopnb.errors import InputError, ModelError
@@ -153,12 +153,12 @@ class _Model:
     def __init__(self, model: Any, on: str | os.PathLike[str]) -> None:
         is_elsewhere = is_other_runtime(on, "first_divergence")
         source = read_model(model)
-        proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
+        proto = inlining.inline_ops(to_model(source), is_op(source.proto, frozenset()))
         folder = source.folder
         if on != "onnxruntime":
             # The reference evaluator does not look for external data, and it is not in the folder
             # that goes elsewhere.
-            take_in_all(proto, folder)
+            external_files.take_in_all(proto, folder)
         # Another runtime is named as the user names it: it says its version in each trace.
         runtime = f"{os.fspath(on)}, all optimizations"
         if on == "reference":

@@ -16,7 +16,7 @@ from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
-from pyopnb.engine import Version, full_name, named_bodies
+from pyopnb.engine import Version, protos
 
 __all__ = ["find_causes", "op_versions"]
 
@@ -48,10 +48,10 @@ def find_causes(
     # Attributes of other ops have nothing to be compared with.
     if ops_a != ops_b:
         yield f"op {ops_a} → {ops_b}"
-    if full_name(node_a) == full_name(node_b):
+    if protos.full_name(node_a) == protos.full_name(node_b):
         yield from _attribute_causes(node_a, node_b, (a.trace.model, b.trace.model))
     yield from _weight_causes(_weights(a, segments[0]), _weights(b, segments[1]))
-    for name in dict.fromkeys(full_name(b.graph.nodes[p]) for p in segments[1].nodes):
+    for name in dict.fromkeys(protos.full_name(b.graph.nodes[p]) for p in segments[1].nodes):
         old = a.trace.versions.get(name)
         new = b.trace.versions.get(name)
         if old is None and new is not None and not a.trace.by_model:
@@ -61,7 +61,7 @@ def find_causes(
 
 def _format_ops(graph: TraceGraph, segment: Segment) -> str:
     nodes = [graph.nodes[p] for p in segment.nodes if p not in graph.constants]
-    return " + ".join(sanitize(full_name(node).removeprefix("::"), 80) for node in nodes)
+    return " + ".join(sanitize(protos.full_name(node).removeprefix("::"), 80) for node in nodes)
 
 
 # ---- attributes ----------------------------------------------------------------------------------
@@ -74,7 +74,9 @@ def _attribute_causes(
     defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
     for name, old, new in differing_attributes((a, b), defaults, (content, content)):
         yield f"attr {sanitize(name, 80)}: {old or 'none'} → {new or 'none'}"
-    for (name, body_a), (_, body_b) in zip(named_bodies(a), named_bodies(b), strict=False):
+    for (name, body_a), (_, body_b) in zip(
+        protos.named_bodies(a), protos.named_bodies(b), strict=False
+    ):
         if body_a != body_b:
             sizes = plural(len(body_a.node), "node"), plural(len(body_b.node), "node")
             yield f"body {sanitize(name, 80)}: {sizes[0]} → {sizes[1]}"
@@ -123,7 +125,7 @@ def op_versions(a: Side, b: Side, node: NodeProto) -> tuple[int | None, int | No
     """Return the versions of a node's op in both traces; None where the registry had no such op."""
     numbers: list[int | None] = [None, None]
     for place, side in enumerate((a, b)):
-        version = side.trace.versions.get(full_name(node))
+        version = side.trace.versions.get(protos.full_name(node))
         if version is not None:
             numbers[place] = version.number
     return numbers[0], numbers[1]

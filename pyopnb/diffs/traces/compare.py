@@ -25,7 +25,7 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.engine import full_name
+from pyopnb.engine import protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace
 
@@ -352,7 +352,7 @@ class TraceComparison:
         sources += [self.b.trace.sources.get(tensor.b) for tensor in outputs]
         step = ComparedStep(
             called(node),
-            full_name(node),
+            protos.full_name(node),
             called(a.nodes[a.producer[twins[0]]]) if twins else "",
             outputs,
             tuple(tensors[name] for name in segment_b.ends if name in tensors),

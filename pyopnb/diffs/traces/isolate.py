@@ -26,15 +26,12 @@ from pyopnb.engine import (
     Session,
     Version,
     dtype,
-    full_name,
-    is_external,
-    new_options,
-    nodes_in,
+    external_files,
+    protos,
     registry,
+    runtime_options,
     tensors,
     type_of,
-    type_proto,
-    with_data,
 )
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces import Trace
@@ -158,7 +155,9 @@ class Isolation:
     def _is_retired(self, segment: Segment) -> bool:
         """Tell whether an op's version has changed since the trace."""
         graph = GraphProto(node=[self.graph.nodes[position] for position in segment.nodes])
-        for op in {full_name(node) for node in nodes_in(graph)} & self.trace.versions.keys():
+        for op in {
+            protos.full_name(node) for node in protos.nodes_in(graph)
+        } & self.trace.versions.keys():
             if op not in registry or registry[op].current is not self.trace.versions[op]:
                 return True
         return False
@@ -204,7 +203,7 @@ class Isolation:
             ]
         feeds = {name: self._fed(name) for s in segments.values() for name in s.ends}
         for name, array in feeds.items():
-            graph.input.add(name=name, type=type_proto(type_of(array)))
+            graph.input.add(name=name, type=protos.type_proto(type_of(array)))
         for name in outputs.values():
             graph.output.add(name=name)
         weights = dict.fromkeys(name for s in segments.values() for name in s.weights)
@@ -214,7 +213,7 @@ class Isolation:
                 del weights[sparse.values.name]
         for name in weights:
             stored = self.stored[name]
-            if is_external(stored):
+            if external_files.is_external(stored):
                 stored = numpy_helper.from_array(self.trace.initializers[name], name)
             graph.initializer.add().CopyFrom(stored)
         proto = self.trace.model
@@ -224,9 +223,9 @@ class Isolation:
             functions=list(proto.functions),
             ir_version=proto.ir_version,
         )
-        for tensor in filter(is_external, tensors(model)):
+        for tensor in filter(external_files.is_external, tensors(model)):
             # This raises; otherwise onnx would look for the file in the working folder.
-            with_data(tensor, None)
+            external_files.with_data(tensor, None)
         return model, feeds, outputs
 
     def _fed(self, name: str) -> Any:
@@ -285,7 +284,7 @@ def _run_each(
     providers : sequence
         If empty, the CPU.
     """
-    session = Session(model, new_options(level), providers or [CPU])
+    session = Session(model, runtime_options.new_options(level), providers or [CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]
 

@@ -11,7 +11,7 @@ from onnx import GraphProto
 from pyopnb.common import Displayable, advance, plural, sanitize, tracking
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import first_output, inline_ops, is_op, read_model
+from pyopnb.engine import inlining, is_op, protos, read_model
 from pyopnb.traces import OptimizedRun, origins, run_optimized
 
 __all__ = ["OptimizerDiff", "find_optimizers"]
@@ -167,7 +167,7 @@ def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterato
     # Labels come from the user's graph, in which functions with ops are inlined, as in the
     # session.
     source = read_model(model, data=False)
-    graph = inline_ops(source.proto, is_op(source.proto, frozenset())).graph
+    graph = inlining.inline_ops(source.proto, is_op(source.proto, frozenset())).graph
     with_them = _kernels(graph, full)
     without_them = _kernels(graph, without)
     for indices, kernels in sorted(with_them.items()):
@@ -191,5 +191,5 @@ def _kernels(graph: GraphProto, executed: GraphProto) -> dict[tuple[int, ...], t
 
 def _label(graph: GraphProto, indices: Sequence[int]) -> str:
     nodes = [graph.node[index] for index in indices]
-    names = " + ".join(node.name or first_output(node) for node in nodes)
+    names = " + ".join(node.name or protos.first_output(node) for node in nodes)
     return f"{names} ({' + '.join(node.op_type for node in nodes)})"

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.engine import dtype, type_of_proto
+from pyopnb.engine import dtype, protos
 from pyopnb.models import Types
 
 __all__ = ["precisions"]
@@ -83,7 +83,7 @@ def _declared(types: Types, model: ModelProto, name: str) -> str:
     declared = types.find(model.graph, name)
     if declared is None:
         return ""
-    declared_dtype = type_of_proto(declared).dtype
+    declared_dtype = protos.type_of_proto(declared).dtype
     if declared_dtype is None:
         return ""
     return declared_dtype.name

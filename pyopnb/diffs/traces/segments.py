@@ -13,7 +13,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import GraphIndex, constant_value, first_output, full_name, is_constant
+from pyopnb.engine import GraphIndex, protos
 from pyopnb.traces import Trace
 
 __all__ = ["Segment", "Side", "TraceGraph", "called"]
@@ -63,7 +63,7 @@ class Side(NamedTuple):
         position = self.graph.producer.get(name)
         if position is None:
             return self.trace.initializers.get(name)
-        value = constant_value(self.graph.nodes[position])
+        value = protos.constant_value(self.graph.nodes[position])
         if not isinstance(value, TensorProto):
             return None
         return np.asarray(numpy_helper.to_array(value))
@@ -97,7 +97,7 @@ class TraceGraph:
         self.constants: set[int] = set()
         for position, node in enumerate(self.nodes):
             self.producer |= {name: position for name in node.output if name}
-            if is_constant(node):
+            if protos.is_constant(node):
                 self.constants.add(position)
 
     @property
@@ -148,5 +148,6 @@ def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
 def called(node: NodeProto) -> str:
     """Name a node in messages: its name, or else its first output, and its op."""
     return sanitize(
-        f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120
+        f"{node.name or protos.first_output(node)} ({protos.full_name(node).removeprefix('::')})",
+        120,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.engine import imported_versions, walk
+from pyopnb.engine import protos
 
 __all__ = ["document_ops"]
 
@@ -24,9 +24,9 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
         Netron's entries of the ONNX operators.
     """
     imported = {}
-    for domain, version in imported_versions(model, *model.functions).items():
+    for domain, version in protos.imported_versions(model, *model.functions).items():
         imported[domain or _ONNX] = version
-    used = {(site.node.domain or _ONNX, site.node.op_type) for site in walk(model)}
+    used = {(site.node.domain or _ONNX, site.node.op_type) for site in protos.walk(model)}
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in known:
         key = (entry["module"], entry["name"])

@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_attribute
 
 from pyopnb.common import plural
-from pyopnb.engine import first_output, fresh_name, tensors, walk, without_weights
+from pyopnb.engine import fresh_name, protos, tensors, without_weights
 
 __all__ = ["Trimmed", "trim"]
 
@@ -54,7 +54,7 @@ def trim(model: ModelProto) -> Trimmed:
             left_out += 1
             empty = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
             tensor.CopyFrom(empty)
-    for site in walk(proto):
+    for site in protos.walk(proto):
         site.node.doc_string = site.node.doc_string[:_MOST_ATTRIBUTE]
         for attribute in site.node.attribute:
             # Such as the trees of a forest, or an engine as text; bodies have large
@@ -69,9 +69,9 @@ def trim(model: ModelProto) -> Trimmed:
 def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
     """Give each node of the copy a unique name; return the original's nodes by these names."""
     originals: dict[str, NodeProto] = {}
-    for index, (site, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
+    for index, (site, copy) in enumerate(zip(protos.walk(model), protos.walk(proto), strict=True)):
         node = site.node
-        name = node.name or f"({node.op_type} of {first_output(node) or index})"
+        name = node.name or f"({node.op_type} of {protos.first_output(node) or index})"
         if name in originals:
             # Two bodies may use the same name, and a hostile model may use it everywhere.
             name = fresh_name(f"{name} ({index})", originals, "'")

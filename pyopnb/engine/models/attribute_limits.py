@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.engine.models.nodes import Site, nodes_in
+from pyopnb.engine.models.protos import Site, nodes_in
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError

@@ -21,18 +21,18 @@ from onnx import (
 )
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.faults import find_faults
 from pyopnb.engine.models.index import sort_nodes
-from pyopnb.engine.models.io import without_weights
-from pyopnb.engine.models.nodes import (
-    attribute_of,
-    mark_inferred,
-    nodes_in,
-)
+from pyopnb.engine.models.model_faults import find_faults
+from pyopnb.engine.models.model_files import without_weights
 from pyopnb.engine.models.onnx_schemas import find_schema
 from pyopnb.engine.models.op_inference import infer_types, inferred_type
 from pyopnb.engine.models.opsets import import_domains
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.engine.models.protos import (
+    attribute_of,
+    mark_inferred,
+    nodes_in,
+)
 from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.names import canonical_domain, check_opset, split_name

@@ -31,7 +31,7 @@ from onnx import (
 )
 
 from pyopnb.common import suggest
-from pyopnb.engine.models.nodes import (
+from pyopnb.engine.models.protos import (
     Site,
     first_output,
     named_bodies,

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.engine.models.names import check_names
-from pyopnb.engine.models.nodes import Site, add_imports, bodies, walk
+from pyopnb.engine.models.protos import Site, add_imports, bodies, walk
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.errors import ModelError
 

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import AttributeProto, TensorProto, defs
 
 from pyopnb.engine.models.names import LARGEST_VERSION
-from pyopnb.engine.models.nodes import attribute_of
+from pyopnb.engine.models.protos import attribute_of
 from pyopnb.engine.ops.attr_kinds import onnx_type
 from pyopnb.engine.ops.dtypes import DTYPES, DType
 from pyopnb.engine.ops.names import split_name

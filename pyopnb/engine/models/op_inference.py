@@ -33,8 +33,14 @@ from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
 from pyopnb.common import locked
 from pyopnb.engine.models.attribute_limits import check_nodes
-from pyopnb.engine.models.functions import check_functions
-from pyopnb.engine.models.nodes import (
+from pyopnb.engine.models.model_functions import check_functions
+from pyopnb.engine.models.onnx_schemas import (
+    is_listable,
+    is_onnx_domain,
+    op_schema,
+    stand_in_schema,
+)
+from pyopnb.engine.models.protos import (
     Site,
     attribute_value,
     attribute_values,
@@ -44,12 +50,6 @@ from pyopnb.engine.models.nodes import (
     type_of_proto,
     type_proto,
     walk,
-)
-from pyopnb.engine.models.onnx_schemas import (
-    is_listable,
-    is_onnx_domain,
-    op_schema,
-    stand_in_schema,
 )
 from pyopnb.engine.ops.instantiate import instantiate
 from pyopnb.engine.ops.names import canonical_domain, split_name

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from onnx import ModelProto, NodeProto, helper
 
-from pyopnb.engine.models.nodes import imported_versions, nodes_in, walk
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset, schema_domains
+from pyopnb.engine.models.protos import imported_versions, nodes_in, walk
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 

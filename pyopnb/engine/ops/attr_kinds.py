@@ -1,7 +1,7 @@
 """The kinds of attrs, one row each, with their Python classes and the ONNX names.
 
 Schemas, the definitions that `onnx.defs` gets, messages and the cells that `skeleton` writes read
-this table, so that a new kind is a row here and its conversion in `pyopnb.engine.models.nodes`.
+this table, so that a new kind is a row here and its conversion in `pyopnb.engine.models.protos`.
 """
 
 from __future__ import annotations

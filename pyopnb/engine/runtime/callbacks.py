@@ -18,7 +18,7 @@ from onnx import AttributeProto
 
 from pyopnb.common import lock_by, sanitize
 from pyopnb.engine.models.markers import PREFIX
-from pyopnb.engine.models.nodes import text_of
+from pyopnb.engine.models.protos import text_of
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.dtypes import BY_RUNTIME, DTYPES, DType
 from pyopnb.engine.ops.instantiate import add_note, instantiate
@@ -29,9 +29,9 @@ from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime import _bridge
-from pyopnb.engine.runtime.feeds import known_dims, named_dims
+from pyopnb.engine.runtime.feed_checks import known_dims, named_dims
 from pyopnb.engine.runtime.kernel import OPEN, Kernel, promised_outputs
-from pyopnb.engine.runtime.plan import Plan, PlannedNode, fixed_elements
+from pyopnb.engine.runtime.node_plans import Plan, PlannedNode, fixed_elements
 from pyopnb.errors import ModelError, PyopError
 
 __all__ = [

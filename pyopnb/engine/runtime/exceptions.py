@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyopnb.engine.runtime import _bridge
-from pyopnb.engine.runtime.options import QUIET
+from pyopnb.engine.runtime.runtime_options import QUIET
 
 __all__ = ["call_runtime", "is_of_runtime", "keep_owners", "live_sessions"]
 

@@ -23,7 +23,7 @@ from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.forms import compiled_form, original, python_form
 from pyopnb.engine.runtime.legacy_pyop import LegacySpec
-from pyopnb.engine.runtime.plan import PlannedNode
+from pyopnb.engine.runtime.node_plans import PlannedNode
 from pyopnb.engine.runtime.profilers import are_frames_held
 from pyopnb.engine.runtime.settings import Setting, Settings, Values, numbered
 from pyopnb.errors import (

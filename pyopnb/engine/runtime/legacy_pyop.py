@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from onnx import AttributeProto, ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.nodes import Site, attribute_values
+from pyopnb.engine.models.protos import Site, attribute_values
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.op_sources import OpSource

@@ -11,19 +11,19 @@ import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from pyopnb.common import moved
-from pyopnb.engine.models.nodes import nodes_in, type_of_proto
-from pyopnb.engine.models.versions import FILL
+from pyopnb.engine.models.opset_versions import FILL
+from pyopnb.engine.models.protos import nodes_in, type_of_proto
 from pyopnb.engine.ops.arguments import check_arguments
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result
-from pyopnb.engine.runtime.options import QUIET, new_options
 from pyopnb.engine.runtime.ortvalues import (
     as_ortvalues,
     from_ortvalue,
     needs_ml_dtypes,
     to_ortvalue,
 )
+from pyopnb.engine.runtime.runtime_options import QUIET, new_options
 from pyopnb.engine.runtime.session.config import CPU
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.errors import PyopError

@@ -14,17 +14,12 @@ from pyopnb.engine import (
     ModelSource,
     Op,
     Schema,
-    Site,
     TensorType,
-    add_imports,
-    attribute_values,
     canonical_domain,
     check_arguments,
     find_op,
     find_schema,
-    imported_versions,
-    linked_attributes,
-    nodes_in,
+    protos,
     read_model,
     registry,
     split_name,
@@ -105,7 +100,7 @@ def replace(
     for site in sites:
         schema = target.current.schema
         _give_defaults(
-            site.node, schema, imports.get(id(site.node)) or imported_versions(source.proto)
+            site.node, schema, imports.get(id(site.node)) or protos.imported_versions(source.proto)
         )
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
@@ -141,7 +136,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     return source
 
 
-def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
+def put_ops(proto: ModelProto, changes: Iterable[tuple[protos.Site, str]]) -> None:
     """Turn nodes into nodes of ops, and import the ops' domains, also in functions.
 
     Nothing is checked; the ops need not be in the registry yet.
@@ -165,7 +160,7 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
         versions[domain] = max(versions.get(domain, 1), op.current.opset if op else 1)
     # A function sees its own imports only.
     for scope in (proto, *proto.functions):
-        add_imports(scope, versions)
+        protos.add_imports(scope, versions)
 
 
 # ---- whether the op fits -------------------------------------------------------------------------
@@ -174,8 +169,8 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
 def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
     """Yield the versions of domains that the nodes of functions see."""
     for function in proto.functions:
-        versions = imported_versions(function)
-        yield from ((id(node), versions) for node in nodes_in(function))
+        versions = protos.imported_versions(function)
+        yield from ((id(node), versions) for node in protos.nodes_in(function))
 
 
 def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
@@ -198,8 +193,8 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
             node.attribute.append(known.default_value)
 
 
-def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
-    linked = linked_attributes(site.node)
+def _check_attrs(site: protos.Site, schema: Schema, proto: ModelProto) -> None:
+    linked = protos.linked_attributes(site.node)
     attr_names = {attr.name for attr in schema.attrs}
     # Attributes that the caller of a function sets have no value yet.
     names = {name: "set by the function's caller" for name in linked if name not in attr_names}
@@ -207,10 +202,10 @@ def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
     unlinked = changed(
         schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked)
     )
-    unlinked.bind({**attribute_values(site.node, proto, site.where), **names}, site.where)
+    unlinked.bind({**protos.attribute_values(site.node, proto, site.where), **names}, site.where)
 
 
-def _check_ports(site: Site, schema: Schema, types: Types) -> None:
+def _check_ports(site: protos.Site, schema: Schema, types: Types) -> None:
     input_types: list[TensorType | None] = []
     for name in site.node.input:
         if name:
@@ -236,7 +231,7 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
             )
 
 
-def _declare(sites: Iterable[Site], types: Types) -> None:
+def _declare(sites: Iterable[protos.Site], types: Types) -> None:
     """Declare the known types of the nodes' outputs.
 
     Once the operators are replaced, these types can no longer be inferred.

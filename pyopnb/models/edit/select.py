@@ -8,7 +8,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto
 
 from pyopnb.common import closest, sanitize
-from pyopnb.engine import TAP_DOMAIN, Site, full_name, walk
+from pyopnb.engine import TAP_DOMAIN, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["Where", "select_sites"]
@@ -22,7 +22,7 @@ Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
 """The argument that selects nodes; see `select_sites`."""
 
 
-def select_sites(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
+def select_sites(proto: ModelProto, where: Where, original: object = None) -> list[protos.Site]:
     """Select nodes of a model.
 
     Parameters
@@ -44,7 +44,7 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     ModelError
         No node is selected, or a text has two meanings.
     """
-    sites = list(walk(proto))
+    sites = list(protos.walk(proto))
     selectors = [where]
     if not isinstance(where, (str, NodeProto)) and not callable(where):
         try:
@@ -52,7 +52,7 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
         except TypeError:
             raise _unknown_selector(where) from None
     # Keep them alive during the lookup, because only live objects have unique ids.
-    originals = list(walk(original)) if isinstance(original, ModelProto) else []
+    originals = list(protos.walk(original)) if isinstance(original, ModelProto) else []
     numbers = {id(site.node): number for number, site in enumerate(originals[: len(sites)])}
     # Read once, so that a list of a thousand names does not go through the model a thousand times.
     meanings = _meanings_by_text(sites)
@@ -64,7 +64,7 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
                 selected = [numbers[id(selector)]]
             else:
                 selected = [n for n, site in enumerate(sites) if site.node == selector]
-            got = f"a node {sanitize(full_name(selector))} that is not in the model"
+            got = f"a node {sanitize(protos.full_name(selector))} that is not in the model"
         elif isinstance(selector, str):
             selected = _by_text(sites, meanings, selector)
             got = ""
@@ -97,11 +97,11 @@ def _unknown_selector(where: object) -> ModelError:
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
-def _selectable(site: Site) -> bool:
+def _selectable(site: protos.Site) -> bool:
     return site.node.domain != TAP_DOMAIN
 
 
-def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
+def _meanings_by_text(sites: Sequence[protos.Site]) -> _Meanings:
     """List for each text its possible meanings, and the positions of these nodes."""
     meanings: _Meanings = {}
 
@@ -114,7 +114,7 @@ def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
     for position, site in enumerate(sites):
         if not _selectable(site):
             continue
-        node, full = site.node, full_name(site.node)
+        node, full = site.node, protos.full_name(site.node)
         add(node.name, "a node's name", position)
         for name in node.output:
             add(name, "an output's name", position)
@@ -123,7 +123,7 @@ def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
     return meanings
 
 
-def _by_text(sites: Sequence[Site], meanings_by_text: _Meanings, text: str) -> list[int]:
+def _by_text(sites: Sequence[protos.Site], meanings_by_text: _Meanings, text: str) -> list[int]:
     # The ONNX domain has two names.
     domain, _, op_type = text.rpartition("::")
     if domain == "ai.onnx":
@@ -142,8 +142,8 @@ def _by_text(sites: Sequence[Site], meanings_by_text: _Meanings, text: str) -> l
     return first
 
 
-def _similar(sites: Sequence[Site], text: str) -> str:
-    types = {full_name(site.node) for site in sites}
+def _similar(sites: Sequence[protos.Site], text: str) -> str:
+    types = {protos.full_name(site.node) for site in sites}
     names = types | {site.node.op_type for site in sites}
     for site in sites[:_MAX_COMPARED]:
         names |= {name for name in (site.node.name, *site.node.output) if name}

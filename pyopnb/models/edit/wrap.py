@@ -16,15 +16,13 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     TAP_DOMAIN,
     GraphIndex,
-    Site,
     check_arguments,
-    first_output,
     fresh_name,
+    protos,
     put_taps_last,
     registry,
     to_model,
     type_of,
-    walk,
 )
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
@@ -151,7 +149,7 @@ def wrap(
     return to_model(source)
 
 
-def _tappable_inputs(site: Site, types: Types) -> list[str]:
+def _tappable_inputs(site: protos.Site, types: Types) -> list[str]:
     """Return the inputs that an op can take; an output that no op can pass on is refused."""
     # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
     for name in filter(None, site.node.output):
@@ -173,7 +171,7 @@ def _names(proto: ModelProto) -> set[str]:
     Bodies see the names of the graphs around them, so a new name must differ from all of these.
     """
     names: set[str] = set()
-    for site in walk(proto):
+    for site in protos.walk(proto):
         names.update(site.node.input, site.node.output)
     for scope in (proto.graph, *proto.functions):
         for graph in GraphIndex(scope).walk():
@@ -182,8 +180,8 @@ def _names(proto: ModelProto) -> set[str]:
 
 
 def _tap(
-    site: Site, inputs: list[str], taken: set[str], function: Callable[[Seen], object]
-) -> tuple[Site, str]:
+    site: protos.Site, inputs: list[str], taken: set[str], function: Callable[[Seen], object]
+) -> tuple[protos.Site, str]:
     """Append a tap that looks at a node's inputs and outputs.
 
     No other node reads from the tap. ONNX Runtime may need the values of the node's outputs for the
@@ -203,12 +201,12 @@ def _tap(
     cls = _tap_class(function, original, site.where, inputs, outputs)
     name = _op_name(node.op_type)
     number = name.rpartition("_")[2]
-    output = fresh_name(f"{first_output(node)}_tap_{number}", taken)
+    output = fresh_name(f"{protos.first_output(node)}_tap_{number}", taken)
     taken.add(output)
     tap = scope.node.add(input=[*inputs, *outputs], output=[output])
     tap.name = node.name and f"{node.name} (tap {number})"
     registry.define(cls, name)
-    return Site(tap, scope, site.path), name
+    return protos.Site(tap, scope, site.path), name
 
 
 _numbers: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.engine import Site, function_key, path_of_function, remove_markers, sort_nodes, walk
+from pyopnb.engine import markers, model_functions, protos, sort_nodes
 from pyopnb.errors import ModelError
 
 __all__ = ["Retry", "failing_node"]
@@ -48,7 +48,7 @@ def failing_node(proto: ModelProto, said: str, retry: Retry | None) -> str | Non
     str or None
         None if the text is about no node.
     """
-    sites = list(walk(proto))
+    sites = list(protos.walk(proto))
     found = _mentioned(sites, said)
     is_sure = len(found) == 1 and bool(found[0].node.name) and found[0].node.name in said
     if retry is not None and not is_sure:
@@ -60,7 +60,7 @@ def failing_node(proto: ModelProto, said: str, retry: Retry | None) -> str | Non
         if traced:
             found, is_sure = traced, True
     # From here on the nodes are named as they are in the file.
-    remove_markers(proto)
+    markers.remove_markers(proto)
     if is_sure:
         return _described(proto, sites, found)
     if not 1 <= len(found) <= _FEW:
@@ -68,7 +68,7 @@ def failing_node(proto: ModelProto, said: str, retry: Retry | None) -> str | Non
     return "one of: " * (len(found) > 1) + ", ".join(site.where for site in found)
 
 
-def _mentioned(sites: Sequence[Site], said: str) -> list[Site]:
+def _mentioned(sites: Sequence[protos.Site], said: str) -> list[protos.Site]:
     """Return the nodes whose name and type are the last that a text has."""
     matches = [match for text in _TEXTS for match in text.finditer(said)]
     if not matches:
@@ -84,12 +84,12 @@ def _numbered(proto: ModelProto) -> ModelProto:
     """Copy a model with numbers as the names of its nodes, and of the functions that they call."""
     copy = ModelProto()
     copy.CopyFrom(proto)
-    functions = {function_key(function): function for function in copy.functions}
+    functions = {model_functions.function_key(function): function for function in copy.functions}
     calls = []
-    for number, site in enumerate(walk(copy)):
+    for number, site in enumerate(protos.walk(copy)):
         name = f"pyopnb_node_{number}_"
         site.node.name = name
-        function = functions.get(function_key(site.node))
+        function = functions.get(model_functions.function_key(site.node))
         if function is not None:
             # ONNX Runtime names inlined nodes by their function: each call gets one of its own.
             site.node.op_type += name
@@ -100,7 +100,9 @@ def _numbered(proto: ModelProto) -> ModelProto:
     return copy
 
 
-def _first_failing(proto: ModelProto, sites: Sequence[Site], retry: Retry) -> list[Site]:
+def _first_failing(
+    proto: ModelProto, sites: Sequence[protos.Site], retry: Retry
+) -> list[protos.Site]:
     """Find the node that makes a model fail, by bisection; [] where no node alone does."""
     ordered = ModelProto()
     ordered.CopyFrom(proto)
@@ -143,13 +145,13 @@ def _beginning(proto: ModelProto, count: int) -> ModelProto:
     return copy
 
 
-def _described(proto: ModelProto, sites: Sequence[Site], path: Sequence[Site]) -> str:
+def _described(proto: ModelProto, sites: Sequence[protos.Site], path: Sequence[protos.Site]) -> str:
     """Name the last node of a path, and the calls of functions that led to it."""
-    functions = {function_key(function): function for function in proto.functions}
-    known = [site for site in path[:-1] if function_key(site.node) in functions]
+    functions = {model_functions.function_key(function): function for function in proto.functions}
+    known = [site for site in path[:-1] if model_functions.function_key(site.node) in functions]
     inner, text = path[-1], path[-1].where
     for _ in range(_FEW):
-        function = functions.get(function_key(inner.node))
+        function = functions.get(model_functions.function_key(inner.node))
         given = len(inner.node.input)
         if function is not None and given != len(function.input):
             text += f", which has {given} of the inputs {', '.join(function.input)}"
@@ -167,7 +169,11 @@ def _described(proto: ModelProto, sites: Sequence[Site], path: Sequence[Site]) -
     return text
 
 
-def _is_call_of(site: Site, inner: Site, functions: Mapping[Any, FunctionProto]) -> bool:
+def _is_call_of(
+    site: protos.Site, inner: protos.Site, functions: Mapping[Any, FunctionProto]
+) -> bool:
     """Tell whether a node calls the function that another node is in."""
-    function = functions.get(function_key(site.node))
-    return function is not None and inner.path.partition(", ")[0] == path_of_function(function)
+    function = functions.get(model_functions.function_key(site.node))
+    return function is not None and inner.path.partition(", ")[0] == protos.path_of_function(
+        function
+    )

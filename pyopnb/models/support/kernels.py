@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyopnb.engine import DTYPES, Operator, RuntimeKernel, kernels, port_at, to_notation
+from pyopnb.engine import DTYPES, ort_capabilities, ort_types
 
 __all__ = [
     "Kinds",
@@ -23,20 +23,20 @@ Kinds = Sequence[str | None]
 _HALF, _SINGLE = "tensor(float16)", "tensor(float)"
 
 
-def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
+def type_mismatch(operator: ort_capabilities.Operator, inputs: Kinds, outputs: Kinds) -> str | None:
     """Describe the first type that this version of the operator does not take; None if all fit."""
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
         for number, type_text in enumerate(kinds):
-            port = port_at(ports, number)
+            port = ort_capabilities.port_at(ports, number)
             if type_text and port and type_text not in port.takes:
                 return (
-                    f"{port.name} is {to_notation(type_text)}; "
+                    f"{port.name} is {ort_types.to_notation(type_text)}; "
                     f"the operator takes {_join_types(port.takes)}"
                 )
     return None
 
 
-def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
+def has_kernel(operator: ort_capabilities.Operator, inputs: Kinds, outputs: Kinds) -> bool:
     """Tell whether a kernel of the runtime takes these types; unknown types always fit."""
     return any(
         not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator)
@@ -51,7 +51,9 @@ def float16_as_float32(kinds: Kinds) -> list[str | None]:
     return [_SINGLE if type_text == _HALF else type_text for type_text in kinds]
 
 
-def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
+def unserved_types(
+    operator: ort_capabilities.Operator, inputs: Kinds, outputs: Kinds
+) -> str | None:
     """Describe the types that no kernel takes, with the types that kernels do take.
 
     The answer is None if the operator has no kernel at all.
@@ -69,18 +71,22 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
             # A tensor cannot be cast to a sequence or an optional.
             dtypes = frozenset(text for text in dtypes if text.startswith("tensor("))
         texts.append(
-            f"{name} is {to_notation(type_text)}; there are kernels for {_join_types(dtypes)}"
+            f"{name} is {ort_types.to_notation(type_text)}; "
+            f"there are kernels for {_join_types(dtypes)}"
         )
     return ", ".join(texts)
 
 
-def _kernels_for(operator: Operator) -> list[RuntimeKernel]:
-    rows = kernels().get((operator.domain, operator.op_type), ())
+def _kernels_for(operator: ort_capabilities.Operator) -> list[ort_capabilities.RuntimeKernel]:
+    rows = ort_capabilities.kernels().get((operator.domain, operator.op_type), ())
     return [kernel for kernel in rows if kernel.serves(operator.since)]
 
 
 def _mismatches(
-    operator: Operator, kernel: RuntimeKernel, inputs: Kinds, outputs: Kinds
+    operator: ort_capabilities.Operator,
+    kernel: ort_capabilities.RuntimeKernel,
+    inputs: Kinds,
+    outputs: Kinds,
 ) -> dict[str, str]:
     """Map type variables and ports whose type the kernel does not take to that type."""
     wrong = {}
@@ -91,7 +97,9 @@ def _mismatches(
     return wrong
 
 
-def _bound_type(operator: Operator, name: str, inputs: Kinds, outputs: Kinds) -> str | None:
+def _bound_type(
+    operator: ort_capabilities.Operator, name: str, inputs: Kinds, outputs: Kinds
+) -> str | None:
     # The runtime looks only at the first connected input or output of a type variable.
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
         for number, port in enumerate(ports):
@@ -103,5 +111,5 @@ def _bound_type(operator: Operator, name: str, inputs: Kinds, outputs: Kinds) ->
 def _join_types(kinds: Iterable[str]) -> str:
     """Return types in our notation, comma-separated, in the order of the table of dtypes."""
     order = {row.name: number for number, row in enumerate(DTYPES)}
-    names = map(to_notation, kinds)
+    names = map(ort_types.to_notation, kinds)
     return ", ".join(sorted(names, key=lambda name: (order.get(name, len(order)), name)))

@@ -23,30 +23,18 @@ from onnx import (
 
 from pyopnb.common import sanitize
 from pyopnb.engine import (
-    PREFIX,
     GraphIndex,
-    NewImport,
-    Operator,
-    Site,
     canonical_domain,
-    changed_in,
     find_schema,
-    full_name,
-    imported_versions,
-    inlined_functions,
-    is_constant,
-    kernel_refusal,
-    kind_of,
-    nearest_op,
-    newest_version,
-    operator_at,
-    operators,
-    port_at,
+    inlining,
+    markers,
+    model_faults,
+    opset_versions,
+    ort_capabilities,
+    ort_types,
+    protos,
     registry,
-    schema_domains,
     sort_nodes,
-    to_notation,
-    walk,
     without_weights,
 )
 from pyopnb.models.catalog_names import node_entry, node_refusal
@@ -100,8 +88,8 @@ _PLACE = "pyopnb.place"
 
 
 def lacks(
-    proto: ModelProto, new: Iterable[NewImport], *, optimized: bool = True
-) -> list[tuple[Site, Unsupported]]:
+    proto: ModelProto, new: Iterable[opset_versions.NewImport], *, optimized: bool = True
+) -> list[tuple[protos.Site, Unsupported]]:
     """Return every node that the runtime cannot run, each with the reason.
 
     Parameters
@@ -133,7 +121,7 @@ def lacks(
             number += 1
     if not lacks_by_place:
         return []
-    sites = list(walk(proto))
+    sites = list(protos.walk(proto))
     return [(sites[number], lack) for number, lack in lacks_by_place.items()]
 
 
@@ -144,7 +132,7 @@ def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
     """
     name = f"{canonical_domain(node.domain)}::{node.op_type}"
     if name == "::Shape":
-        shape = types.of(Site(node, graph.scope, ""), node.input[0]).shape
+        shape = types.of(protos.Site(node, graph.scope, ""), node.input[0]).shape
         return shape is not None and all(isinstance(size, int) for size in shape)
     if name not in ("::Identity", "::Dropout") or not set(node.output[1:]).isdisjoint(
         [*graph.consumers, *graph.outputs]
@@ -164,7 +152,7 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
     copy = without_weights(proto).proto
     if proto.functions:
         # A node keeps its number in the original while it is moved.
-        for number, site in enumerate(walk(copy)):
+        for number, site in enumerate(protos.walk(copy)):
             site.node.metadata_props.add(key=_PLACE, value=str(number))
         for scope in (copy.graph, *copy.functions):
             sort_nodes(scope)
@@ -175,13 +163,13 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
     for target in (copy, *called):
         # The runtime puts a function's nodes into the graph, where the versions that
         # the model imports hold.
-        merged = imported_versions(target) | dict(versions)
+        merged = protos.imported_versions(target) | dict(versions)
         del target.opset_import[:]
         target.opset_import.extend(helper.make_opsetid(*entry) for entry in merged.items())
     del copy.functions[:]
     copy.functions.extend(called)
     if called:
-        copy = inlined_functions(copy)
+        copy = inlining.inlined_functions(copy)
         del copy.functions[:]
     return copy
 
@@ -199,7 +187,7 @@ class _KindsByName(dict[str, str | None]):
 
     def __missing__(self, name: str) -> str | None:
         proto = self.find(name)
-        self[name] = kind = None if proto is None else kind_of(proto)
+        self[name] = kind = None if proto is None else ort_types.kind_of(proto)
         return kind
 
 
@@ -215,7 +203,7 @@ class _Judge:
 
     def judge(self, node: NodeProto, kinds: _KindsByName) -> Unsupported | None:
         """Return the reason why the runtime cannot run a node, if there is one."""
-        if is_constant(node):
+        if protos.is_constant(node):
             return None
         inputs = tuple(map(kinds.__getitem__, node.input))
         outputs = tuple(map(kinds.__getitem__, node.output))
@@ -229,21 +217,21 @@ class _Judge:
     ) -> Unsupported | None:
         domain = canonical_domain(node.domain)
         is_op = registry.find(domain, node.op_type) is not None
-        if is_op or node.op_type == _RETIRED or domain.startswith(PREFIX):
+        if is_op or node.op_type == _RETIRED or domain.startswith(markers.PREFIX):
             return None
-        newest = newest_version(domain)
+        newest = ort_capabilities.newest_version(domain)
         # The runtime adds an import of its own domains.
         version = self.versions.get(domain, newest)
         if newest is None or version is None:
             return self._unknown(node, domain, version)
         if version > newest:
-            since = changed_in(domain, node.op_type, version, newest)
+            since = opset_versions.changed_in(domain, node.op_type, version, newest)
             if since is not None:
                 name = domain or "ai.onnx"
                 reason = f"it changed in version {since}; the runtime takes {name} up to {newest}"
                 return Unsupported("opset too new", reason, since)
             version = newest
-        operator = operator_at(domain, node.op_type, version)
+        operator = ort_capabilities.operator_at(domain, node.op_type, version)
         if operator is None:
             return self._unknown(node, domain, version)
         refusal = _refusal(node, operator, inputs, outputs)
@@ -264,7 +252,7 @@ class _Judge:
         self,
         node: NodeProto,
         types: Sequence[TypeProto],
-        operator: Operator,
+        operator: ort_capabilities.Operator,
         version: int,
         unserved: str | None,
     ) -> Unsupported | None:
@@ -285,7 +273,9 @@ class _Judge:
         if not inner:
             return None
         inner_site, first = inner[0]
-        needs = f"the function in its place needs {full_name(inner_site.node)}: {first.reason}"
+        needs = (
+            f"the function in its place needs {protos.full_name(inner_site.node)}: {first.reason}"
+        )
         reason = f"{unserved or 'it has none'}, and {needs}"
         return Unsupported(
             label if unserved else first.kind,
@@ -298,22 +288,24 @@ class _Judge:
 
     def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
         """Say which part is unknown to the runtime: the domain, the operator, or its version."""
-        name = sanitize(full_name(node))
+        name = sanitize(protos.full_name(node))
         self._guesses -= 1
-        versions = operators().get((domain, node.op_type))
+        versions = ort_capabilities.operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
             reason = f"it came in version {since}; the model imports {version}"
             return Unsupported("unknown op", reason, since)
         kind, reason = "unknown op", f"the runtime has no {name}"
-        if domain not in schema_domains():
+        if domain not in ort_capabilities.schema_domains():
             kind = "unknown domain"
             reason = (
                 f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
             )
         # Where the catalog knows the operator, its name is no mistake.
         is_known = node_entry(node) is not None or node_refusal(node) is not None
-        nearest = None if is_known or self._guesses < 0 else nearest_op(domain, node.op_type)
+        nearest = (
+            None if is_known or self._guesses < 0 else model_faults.nearest_op(domain, node.op_type)
+        )
         if nearest is not None:
             reason = f"{reason}; nearest: {sanitize('::'.join(nearest))}"
         return Unsupported(kind, reason)
@@ -330,7 +322,7 @@ def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
 
 
 def _try_kernel(
-    node: NodeProto, kinds: _KindsByName, operator: Operator, version: int
+    node: NodeProto, kinds: _KindsByName, operator: ort_capabilities.Operator, version: int
 ) -> Unsupported | None:
     """Make a node's kernel where it may refuse attributes, or need another machine."""
     if operator.domain or node.op_type not in _CHOOSY or not node.input:
@@ -339,7 +331,7 @@ def _try_kernel(
         reason = "its kernel takes float64, and refuses it in each run"
         return Unsupported("no kernel for dtype", reason, operator.since, kernel=True)
     types = [kinds.find(name) or TypeProto() for name in node.input]
-    said = kernel_refusal(node, types, version)
+    said = ort_capabilities.kernel_refusal(node, types, version)
     if not said:
         return None
     reason = f"its kernel refuses it: {sanitize(said.rstrip('. '))}"
@@ -357,7 +349,9 @@ def _function_in_runtime(
     # As in the runtime: a function written for one version is valid in a later one while none of
     # its operators changed.
     for inner in body.node:
-        is_same = operator_at("", inner.op_type, since) is operator_at("", inner.op_type, version)
+        is_same = ort_capabilities.operator_at(
+            "", inner.op_type, since
+        ) is ort_capabilities.operator_at("", inner.op_type, version)
         if not is_same and not schema.has_context_dependent_function:
             return None
     return body
@@ -367,7 +361,7 @@ def _function_in_runtime(
 
 
 def _refusal(
-    node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds
+    node: NodeProto, operator: ort_capabilities.Operator, kinds: Kinds, outputs: Kinds
 ) -> Unsupported | None:
     """Say why the runtime refuses a node before it looks for a kernel."""
     since = operator.since
@@ -384,7 +378,7 @@ def _refusal(
     return Unsupported(MIXED, mixed, since) if mixed else None
 
 
-def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
+def _refused_attr(node: NodeProto, operator: ort_capabilities.Operator) -> Unsupported | None:
     """Report an attribute that the operator does not have, or has only in a newer version."""
     # The runtime lets names of its own pass.
     unknown = [
@@ -412,21 +406,26 @@ def _refused_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
     return Unsupported(WRONG_ATTR, reason, operator.since)
 
 
-def _mixed_types(operator: Operator, kinds: Kinds) -> str:
+def _mixed_types(operator: ort_capabilities.Operator, kinds: Kinds) -> str:
     """Say which two inputs of one type variable have different types; empty where none have."""
     first: dict[str, tuple[str, str]] = {}
     for number, input_type in enumerate(kinds):
-        port = port_at(operator.inputs, number)
+        port = ort_capabilities.port_at(operator.inputs, number)
         if not input_type or port is None or (port.variadic and not port.homogeneous):
             continue
         name, expected = first.setdefault(port.type, (port.name, input_type))
         if expected != input_type:
-            pair = f"{name} is {to_notation(expected)} and {port.name} is {to_notation(input_type)}"
+            pair = (
+                f"{name} is {ort_types.to_notation(expected)} "
+                f"and {port.name} is {ort_types.to_notation(input_type)}"
+            )
             return f"{pair}; the operator takes one type for both"
     return ""
 
 
-def _runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
+def _runnable_versions(
+    proto: ModelProto, new: Iterable[opset_versions.NewImport]
+) -> dict[str, int]:
     """Return the versions that a session uses for the domains that a model imports.
 
     An import that is too new is lowered if all of its nodes mean the same in the older version.
@@ -444,7 +443,7 @@ def _runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str,
     # Keep the entries, as protobuf makes new objects where none is left.
     entries = list(proto.opset_import)
     ids = set(map(id, entries))
-    versions = imported_versions(proto)
+    versions = protos.imported_versions(proto)
     for new_import in new:
         if id(new_import.entry) in ids and not new_import.changed():
             versions[new_import.domain] = new_import.newest

@@ -9,17 +9,7 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from pyopnb.common import Table, sanitize
-from pyopnb.engine import (
-    NewImport,
-    Site,
-    as_proto,
-    canonical_domain,
-    check_arguments,
-    first_output,
-    full_name,
-    imported_versions,
-    new_imports,
-)
+from pyopnb.engine import as_proto, canonical_domain, check_arguments, opset_versions, protos
 from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.support.lacking import lacks
 
@@ -49,7 +39,7 @@ class MissingNode:
         Whether `fill` runs it with an operator of the catalog.
     """
 
-    site: Site | None
+    site: protos.Site | None
     op: str
     kind: str
     reason: str
@@ -60,7 +50,7 @@ class MissingNode:
         """Return the node's name, or its first output if it has no name."""
         if self.site is None:
             return ""
-        return self.site.node.name or first_output(self.site.node)
+        return self.site.node.name or protos.first_output(self.site.node)
 
     @property
     def path(self) -> str:
@@ -144,25 +134,25 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     'T is float64; there are kernels for ...float32'
     """
     proto = as_proto(model)
-    new = list(new_imports(proto))
+    new = list(opset_versions.new_imports(proto))
     rows = []
-    imported = imported_versions(proto)
+    imported = protos.imported_versions(proto)
     for site, lack in lacks(proto, new):
-        op = sanitize(full_name(site.node))
+        op = sanitize(protos.full_name(site.node))
         if lack.since:
             op = f"{op}-{lack.since}"
         version = imported.get(canonical_domain(site.node.domain))
         is_known = node_entry(site.node, version) is not None and not misuse(site.node, version)
         rows.append(MissingNode(site, op, lack.kind, lack.reason, is_known))
     shown = {
-        full_name(row.site.node).partition("::")[0]
+        protos.full_name(row.site.node).partition("::")[0]
         for row in rows
         if row.site and row.kind == "opset too new"
     }
     return Missing([*rows, *_imports(new, shown)])
 
 
-def _imports(new: Sequence[NewImport], shown: set[str]) -> Iterator[MissingNode]:
+def _imports(new: Sequence[opset_versions.NewImport], shown: set[str]) -> Iterator[MissingNode]:
     """Yield a row for each import that is too new and whose changes the installed onnx cannot list.
 
     A domain that a row of a node shows gets none.

@@ -14,21 +14,16 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import plural, sanitize
 from pyopnb.engine import (
-    FILL,
-    Site,
-    bodies,
     canonical_domain,
     cast_expression,
-    catalog_hint,
     dtype,
-    find_faults,
     find_schema,
-    function_key,
-    imported_versions,
-    new_imports,
-    newest_version,
-    to_notation,
-    walk,
+    model_faults,
+    model_functions,
+    opset_versions,
+    ort_capabilities,
+    ort_types,
+    protos,
 )
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
@@ -69,7 +64,11 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
         return _wrong_output(proto, *match.groups())
     match = _INITIALIZER_DTYPE.search(said)
     if match is not None:
-        name, given, declared = match[1], to_notation(match[2]), to_notation(match[3])
+        name, given, declared = (
+            match[1],
+            ort_types.to_notation(match[2]),
+            ort_types.to_notation(match[3]),
+        )
         return _wrong_initializer(name, f"{declared}, which the graph declares for it", given)
     match = _INITIALIZER_SHAPE.search(said)
     if match is not None:
@@ -98,10 +97,10 @@ def _candidates(
     if "ensor" in said:
         for error in _wrong_data(proto):
             yield error, ()
-    for fault in find_faults(proto, exact=True):
+    for fault in model_faults.find_faults(proto, exact=True):
         yield fault.error, fault.words
     yield from _wrong_calls(proto)
-    for site, lack in lacks(proto, new_imports(proto), optimized=False):
+    for site, lack in lacks(proto, opset_versions.new_imports(proto), optimized=False):
         for word in filter(None, (lack.said, site.node.op_type)):
             yield _lacking(site, lack, filled), (word,)
 
@@ -109,11 +108,11 @@ def _candidates(
 def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
     """Report tensors whose data do not have the dtype and sizes that they declare."""
     tensors = [(f"initializer {sanitize(t.name)}", t) for t in proto.graph.initializer]
-    for site in walk(proto):
+    for site in protos.walk(proto):
         for attribute in site.node.attribute:
             if attribute.HasField("t"):
                 tensors.append((f"{site.where}, attr {sanitize(attribute.name)}", attribute.t))
-        for body in bodies(site.node):
+        for body in protos.bodies(site.node):
             tensors += [(f"initializer {sanitize(t.name)}", t) for t in body.initializer]
     for where, tensor in tensors:
         if tensor.data_location == TensorProto.EXTERNAL:
@@ -143,15 +142,15 @@ def _wrong_initializer(name: str, expected: str, got: str) -> ModelError:
 
 def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]]]:
     """Report calls of functions with too many inputs or outputs, or without an import."""
-    functions = {function_key(function): function for function in proto.functions}
+    functions = {model_functions.function_key(function): function for function in proto.functions}
     imports = {id(proto.graph): proto} | {id(function): function for function in proto.functions}
-    for site in walk(proto):
-        function = functions.get(function_key(site.node))
+    for site in protos.walk(proto):
+        function = functions.get(model_functions.function_key(site.node))
         if function is None:
             continue
         domain = site.node.domain
         scope = imports.get(id(site.scope))
-        if scope is not None and canonical_domain(domain) not in imported_versions(scope):
+        if scope is not None and canonical_domain(domain) not in protos.imported_versions(scope):
             expected = f"an import of domain {domain}, which has that function"
             advice = f"model.opset_import.add(domain={sanitize(repr(domain))}, version=1)"
             error = ModelError(site.where, expected=expected, got="none", next=advice)
@@ -176,23 +175,23 @@ def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]
 _MEANT = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.INT32: TensorProto.INT64}
 
 
-def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
+def _lacking(site: protos.Site, lack: Unsupported, filled: bool) -> ModelError:
     domain = canonical_domain(site.node.domain)
-    newest = newest_version(domain)
+    newest = ort_capabilities.newest_version(domain)
     schema = find_schema(domain, site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
     is_refused = node_refusal(site.node) is not None
     is_unknown = lack.kind in ("unknown op", "unknown domain")
     advice = _cast_of_weight(site)
     if lack.kernel or is_refused or is_unknown:
-        advice = catalog_hint(site.node)
+        advice = model_faults.catalog_hint(site.node)
     # The reference implementation runs all operators that ONNX defines.
     is_defined = is_unknown and schema is not None
     # The reference implementation has no version that ONNX took back.
     in_file = find_schema(domain, site.node.op_type, lack.since)
     is_filled = newer or (lack.kernel and not (in_file and in_file.deprecated)) or is_defined
     if is_filled and not filled and not is_refused:
-        advice = FILL
+        advice = opset_versions.FILL
     if lack.kind == WRONG_ATTR:
         advice = "leave that attr out of the node"
     if not advice and lack.kind in ("no kernel for dtype", MIXED):
@@ -205,7 +204,7 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
     )
 
 
-def _cast_of_weight(site: Site) -> str:
+def _cast_of_weight(site: protos.Site) -> str:
     """Advise to cast a weight that was made by hand; empty if the node has no such weight."""
     for tensor in site.scope.initializer if isinstance(site.scope, GraphProto) else ():
         if tensor.name in site.node.input and tensor.data_type in _MEANT:
@@ -220,7 +219,7 @@ def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) ->
     for field in ("value_info", "output"):
         for number, info in enumerate(getattr(proto.graph, field)):
             paths[info.name] = f"model.graph.{field}[{number}]"
-    notation = to_notation(computed)
+    notation = ort_types.to_notation(computed)
     next_ = None
     # The value of a body has another path; there, the name has to do.
     if name in paths:
@@ -229,6 +228,6 @@ def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) ->
     return ModelError(
         f"value {name}",
         expected=f"a declaration of {notation}, which its node computes",
-        got=to_notation(declared),
+        got=ort_types.to_notation(declared),
         next=next_,
     )

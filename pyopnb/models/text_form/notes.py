@@ -25,7 +25,7 @@ from typing import Any
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import bodies
+from pyopnb.engine import protos
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.lines import QUOTED, where
 
@@ -64,7 +64,7 @@ def _described_items(model: ModelProto) -> list[_Described]:
             items.append(node)
             # A graph inside a node begins in the middle of that node's lines: there
             # is no line above it.
-            for body in reversed(bodies(node)):
+            for body in reversed(protos.bodies(node)):
                 waiting += reversed(body.node)
     return items
 

@@ -14,14 +14,12 @@ from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 from pyopnb.common import closest, sanitize
 from pyopnb.engine import (
     DTYPES,
-    ModelFault,
     check_arguments,
-    find_faults,
-    first_output,
+    external_files,
     import_domains,
     ints_to_floats,
-    is_external,
-    nodes_in,
+    model_faults,
+    protos,
     sort_nodes,
     tensors,
     type_outputs,
@@ -162,7 +160,7 @@ def complete(model: ModelProto, text: str) -> None:
     import_domains(model)
     _refuse_faults(model, text)
     for scope in (model.graph, *model.functions):
-        for node in nodes_in(scope):
+        for node in protos.nodes_in(scope):
             ints_to_floats(node)
         sort_nodes(scope)
     type_outputs(model)
@@ -170,10 +168,10 @@ def complete(model: ModelProto, text: str) -> None:
 
 def _refuse_faults(model: ModelProto, text: str) -> None:
     for scope in (model.graph, *model.functions):
-        for node in nodes_in(scope):
+        for node in protos.nodes_in(scope):
             for attribute in node.attribute:
                 _refuse_mixed_list(attribute, text)
-    for fault in find_faults(model):
+    for fault in model_faults.find_faults(model):
         raise _with_line(fault, text)
 
 
@@ -278,14 +276,14 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
 # ---- after the parser ----------------------------------------------------------------------------
 
 
-def _with_line(fault: ModelFault, text: str) -> ModelError:
+def _with_line(fault: model_faults.ModelFault, text: str) -> ModelError:
     """Return the error of a fault with the line of the name at fault.
 
     The name is searched after an output of its node first.
     """
     start = 0
     if fault.node is not None:
-        output = re.escape(first_output(fault.node))
+        output = re.escape(protos.first_output(fault.node))
         node = re.search(rf"(?<!\w){output}\b[^=\n]*=(?!>)", text)
         start = 0 if node is None else node.start()
     error, advice = fault.error, fault.error.next
@@ -329,7 +327,7 @@ def _pack(tensor: TensorProto, text: str) -> None:
     `onnx.numpy_helper.from_array` stores them in the same way.
     """
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
-    if row is None or is_external(tensor):
+    if row is None or external_files.is_external(tensor):
         return
     count = math.prod(tensor.dims) * (2 if row.name.startswith("complex") else 1)
     fields = (tensor.int32_data, tensor.int64_data, tensor.uint64_data, tensor.float_data)

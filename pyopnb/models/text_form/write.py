@@ -12,14 +12,7 @@ from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    as_proto,
-    check_arguments,
-    forget_inferred,
-    is_external,
-    is_repeated,
-    tensors,
-)
+from pyopnb.engine import as_proto, check_arguments, external_files, is_repeated, protos, tensors
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.text_form.notes import AS_WRITTEN
 from pyopnb.models.text_form.parse import complete, read_text
@@ -107,7 +100,7 @@ def text(
     # Inferred types are inferred again when the text is read.
     declared = ModelProto()
     declared.CopyFrom(given)
-    forget_inferred(declared)
+    protos.forget_inferred(declared)
     try:
         written = format_model(declared)
         refusal, as_written = _completion(given, written)
@@ -241,7 +234,7 @@ def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
             message.ClearField(field.name)
         elif isinstance(value, float) and math.isnan(value):
             setattr(message, field.name, math.nan)
-    if isinstance(message, TensorProto) and not is_external(message):
+    if isinstance(message, TensorProto) and not external_files.is_external(message):
         name = message.name if path.endswith("initializer") else ""
         message.CopyFrom(numpy_helper.from_array(_with_one_nan(message), name))
 

@@ -15,7 +15,7 @@ import ipywidgets
 from pyopnb.common import locked
 from pyopnb.diffs import Diff, diff
 from pyopnb.display import SteadyColors
-from pyopnb.engine import Result, Session, Version, quiet_options, registry
+from pyopnb.engine import Result, Session, Version, registry, runtime_options
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report
@@ -240,7 +240,7 @@ class LiveOutput:
             locked(self._lock, self._end)
 
     def _begin(self) -> Any:
-        self._options, self._began = quiet_options(), time.time()
+        self._options, self._began = runtime_options.quiet_options(), time.time()
         return self._options
 
     def _run_in_turn(

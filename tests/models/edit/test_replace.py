@@ -12,7 +12,7 @@ import pytest
 from small_ops import chain
 
 import pyopnb
-from pyopnb.engine.models.nodes import walk
+from pyopnb.engine.models.protos import walk
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 KIND = "float32[2,3]"

@@ -10,8 +10,8 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 
 import pyopnb
 from pyopnb import missing
-from pyopnb.engine.models.faults import exists
-from pyopnb.engine.models.nodes import nodes_in, walk
+from pyopnb.engine.models.model_faults import exists
+from pyopnb.engine.models.opset_versions import lower_versions
 from pyopnb.engine.models.opsets import import_domains
 from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
@@ -19,7 +19,7 @@ from pyopnb.engine.models.ort_capabilities import (
     newest_version,
     operators,
 )
-from pyopnb.engine.models.versions import lower_versions
+from pyopnb.engine.models.protos import nodes_in, walk
 
 _KERNEL = {"no kernel", "no kernel for dtype"}
 

@@ -10,22 +10,22 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.common import handed_down, sanitize
-from pyopnb.engine.models.inline import inline_ops
-from pyopnb.engine.models.io import ModelSource
+from pyopnb.engine.models.inlining import inline_ops
 from pyopnb.engine.models.markers import add_markers, remove_markers
-from pyopnb.engine.models.nodes import declared_scalars, forget_inferred
+from pyopnb.engine.models.model_files import ModelSource
+from pyopnb.engine.models.protos import declared_scalars, forget_inferred
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
-from pyopnb.engine.runtime.options import (
+from pyopnb.engine.runtime.node_plans import Plan, is_op, planned_nodes
+from pyopnb.engine.runtime.runtime_options import (
     LENT,
     copied_options,
     lock_of,
     session_options,
     writes_files,
 )
-from pyopnb.engine.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.engine.runtime.session.config import CPU, SessionConfig
 from pyopnb.engine.runtime.session.state import Feeds, SessionState
 from pyopnb.engine.runtime.settings import Setting, Settings

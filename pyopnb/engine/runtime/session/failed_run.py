@@ -11,11 +11,11 @@ from onnx import ModelProto
 
 from pyopnb.common import handed_down
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.runtime.options import QUIET, new_options, session_options, writes_files
 from pyopnb.engine.runtime.ortvalues import as_ortvalues
+from pyopnb.engine.runtime.runtime_options import QUIET, new_options, session_options, writes_files
 
 if TYPE_CHECKING:
-    from pyopnb.engine.models.io import ModelSource
+    from pyopnb.engine.models.model_files import ModelSource
 
 __all__ = ["name_node"]
 

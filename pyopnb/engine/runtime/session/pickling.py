@@ -13,15 +13,15 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.external_data import find_data, is_external
-from pyopnb.engine.models.io import ModelSource, read_model
+from pyopnb.engine.models.external_files import find_data, is_external
+from pyopnb.engine.models.model_files import ModelSource, read_model
 from pyopnb.engine.models.tensors import tensors
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_sources import ReceivedOps
 from pyopnb.engine.ops.pickling import dumps, open_op
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.runtime.options import options_from, read_options, refuse_lent_weights
-from pyopnb.engine.runtime.plan import Plan
+from pyopnb.engine.runtime.node_plans import Plan
+from pyopnb.engine.runtime.runtime_options import options_from, read_options, refuse_lent_weights
 from pyopnb.engine.runtime.session.build import build_state
 from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.session.state import SessionState

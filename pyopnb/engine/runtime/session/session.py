@@ -16,7 +16,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.common import handed_down, hide_internal_frames, level_of_user, sanitize, suggest
-from pyopnb.engine.models.io import ModelSource, read_model, to_model
+from pyopnb.engine.models.model_files import ModelSource, read_model, to_model
 from pyopnb.engine.ops.arguments import check_arguments, describe
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.runtime import _bridge
@@ -24,8 +24,13 @@ from pyopnb.engine.runtime.background import run_in_background
 from pyopnb.engine.runtime.exceptions import live_sessions
 from pyopnb.engine.runtime.legacy_pyop import checked_modules
 from pyopnb.engine.runtime.notices import warn_of_lowered
-from pyopnb.engine.runtime.options import QUIET, check_providers, check_run_options, model_folder
 from pyopnb.engine.runtime.ortvalues import checked_ortvalues
+from pyopnb.engine.runtime.runtime_options import (
+    QUIET,
+    check_providers,
+    check_run_options,
+    model_folder,
+)
 from pyopnb.engine.runtime.session.build import Prepare, build_state
 from pyopnb.engine.runtime.session.config import CPU, SessionConfig
 from pyopnb.engine.runtime.session.live_attrs import (
@@ -130,7 +135,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         # Frames between the user's line and the error are of no interest.
         __tracebackhide__ = True
         # A script that only defines ops never needs these.
-        from pyopnb.engine.models.versions import lower_versions, version_numbers
+        from pyopnb.engine.models.opset_versions import lower_versions, version_numbers
 
         _refuse_keywords(kwargs)
         if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):

@@ -15,17 +15,17 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.common import moved, plural, sanitize
-from pyopnb.engine.models.io import ModelSource, read_model
 from pyopnb.engine.models.markers import MARKER, remove_markers
-from pyopnb.engine.models.nodes import set_attribute, walk
+from pyopnb.engine.models.model_files import ModelSource, read_model
 from pyopnb.engine.models.ort_types import to_notation
+from pyopnb.engine.models.protos import set_attribute, walk
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime
-from pyopnb.engine.runtime.feeds import (
+from pyopnb.engine.runtime.feed_checks import (
     check_feed,
     check_names,
     check_output_names,
@@ -33,7 +33,6 @@ from pyopnb.engine.runtime.feeds import (
     known_dims,
     shared_dims,
 )
-from pyopnb.engine.runtime.options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
 from pyopnb.engine.runtime.ortvalues import (
     RUNTIME_NAMES,
     as_ortvalues,
@@ -41,6 +40,7 @@ from pyopnb.engine.runtime.ortvalues import (
     needs_ml_dtypes,
     to_ortvalue,
 )
+from pyopnb.engine.runtime.runtime_options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
 from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.settings import Setting, Settings, numbered
 from pyopnb.errors import InputError, RunRefused, UnknownName

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.common import closest, sanitize
-from pyopnb.engine.models.external_data import (
+from pyopnb.engine.models.external_files import (
     entries,
     find_data,
     is_absent,

@@ -13,7 +13,7 @@ from typing import Any
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.engine.models.markers import NumberedNode
-from pyopnb.engine.models.nodes import (
+from pyopnb.engine.models.protos import (
     Site,
     attribute_values,
     bodies,

@@ -16,7 +16,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
 from pyopnb.common import plural, sanitize
-from pyopnb.engine.models.nodes import Site, nodes_in, walk
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import (
     kernels,
@@ -24,6 +23,7 @@ from pyopnb.engine.models.ort_capabilities import (
     newest_opset,
     newest_version,
 )
+from pyopnb.engine.models.protos import Site, nodes_in, walk
 from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.engine.models.nodes import bodies, path_of_function
+from pyopnb.engine.models.protos import bodies, path_of_function
 from pyopnb.errors import ModelError
 
 __all__ = ["MOST_DEEP", "MOST_NODES", "Expansion", "check_functions", "expansion", "function_key"]

@@ -19,7 +19,7 @@ from pyopnb.engine.runtime.ortvalues import initializer_to_ortvalue
 from pyopnb.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from pyopnb.engine.models.io import ModelSource
+    from pyopnb.engine.models.model_files import ModelSource
 
 __all__ = [
     "LENT",

@@ -9,8 +9,8 @@ from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.common import sanitize
 from pyopnb.engine.models.attribute_limits import check_attributes
-from pyopnb.engine.models.functions import check_functions, function_key
-from pyopnb.engine.models.nodes import nodes_of_functions, walk
+from pyopnb.engine.models.model_functions import check_functions, function_key
+from pyopnb.engine.models.protos import nodes_of_functions, walk
 from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.errors import ModelError
 

@@ -1,0 +1,11 @@
+from . import external_files as external_files
+from . import inlining as inlining
+from . import markers as markers
+from . import model_faults as model_faults
+from . import model_files as model_files
+from . import model_functions as model_functions
+from . import op_inference as op_inference
+from . import opset_versions as opset_versions
+from . import ort_capabilities as ort_capabilities
+from . import ort_types as ort_types
+from . import protos as protos
