@@ -12,11 +12,12 @@ from pyopnb.common import one_line, sanitize
 from pyopnb.engine import one_run, ort_capabilities, protos, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
-from pyopnb.testing import Arrays, KernelError, OpExample, Subject, draw_trials
+from pyopnb.testing import KernelError, OpExample, Subject, draw_trials
 from pyopnb.testing import verify as compare
 
 __all__ = ["called", "tries_empty", "verify"]
 
+_Arrays = tuple[np.ndarray | None, ...]
 _FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 _OPEN_END = 2**63 - 1
@@ -81,7 +82,7 @@ def verify(
     dims_by_input = subject.dims(first)
     dims = [dims_by_input[position] for position in variable]
 
-    def whole(arrays: Arrays) -> Arrays:
+    def whole(arrays: _Arrays) -> _Arrays:
         inputs = list(first.inputs)
         for position, array in zip(variable, arrays, strict=True):
             inputs[position] = array
@@ -134,7 +135,7 @@ def verify(
             _raise_refusal(error, subject, first)
 
 
-def _shapes(arrays: Arrays) -> list[tuple[int, ...] | None]:
+def _shapes(arrays: _Arrays) -> list[tuple[int, ...] | None]:
     shapes: list[tuple[int, ...] | None] = []
     for array in arrays:
         shapes.append(None if array is None else array.shape)
@@ -215,7 +216,7 @@ def _raise_refusal(error: Exception, subject: Subject, example: OpExample) -> No
     ) from None
 
 
-def _advice(inputs: Arrays) -> str | None:
+def _advice(inputs: _Arrays) -> str | None:
     for array in inputs:
         if array is not None and array.dtype in _FLOATS and not np.isfinite(array).all():
             return "finite=True, if no array has NaN or infinity"

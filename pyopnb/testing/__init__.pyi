@@ -5,11 +5,11 @@ from .subject import Draws as Draws
 from .subject import OpExample as OpExample
 from .subject import Subject as Subject
 from .subject import read_examples as read_examples
-from .verification import Arrays as Arrays
 from .verification import GradientComparison as GradientComparison
 from .verification import KernelError as KernelError
 from .verification import Trial as Trial
 from .verification import draw_trials as draw_trials
 from .verification import mild_trials as mild_trials
+from .verification import number_trial as number_trial
 from .verification import row_trials as row_trials
 from .verification import verify as verify

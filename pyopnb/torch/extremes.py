@@ -13,7 +13,7 @@ import torch
 
 from pyopnb.common import sanitize
 from pyopnb.engine import Session
-from pyopnb.testing import KernelError, Trial, verify
+from pyopnb.testing import KernelError, Trial, number_trial, verify
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import Call, Unwritable, as_list, decode, encode
 from pyopnb.torch.example import example_of
@@ -38,12 +38,6 @@ _RIGHT = frozenset(
 )
 # These go along an axis, and still overflow.
 _SCANS = ("logcumsumexp",)
-
-_MAGNITUDES = [0.0, 1e-40, 1e-30, 1e-18, 1e-4, 0.1, 0.5, 1.0, 1.5, 2.5, 7.0, 30.0, 90.0, 130.0]
-_MAGNITUDES += [700.0, 1e4, 5e7, 1e10, 1e18, 1e30, 3e38, np.inf]
-_NUMBERS = (*_MAGNITUDES, *(-value for value in _MAGNITUDES), np.nan)
-# This many at once, which for two inputs are all pairs.
-_COUNT = len(_NUMBERS) ** 2
 
 _judged: dict[str, str] = {}
 """The fault of the form of a call, by its key; empty where there is none."""
@@ -161,23 +155,6 @@ def _judge(keys: Sequence[str], calls: Sequence[Call]) -> None:
 
 
 def _trial(call: Call) -> Trial:
-    """Give each tensor of a call all the numbers, and two of them all pairs."""
-    random = np.random.default_rng(0)
+    examples = [torch.empty((0,) * value.ndim, dtype=value.dtype) for value in _present(call)]
     is_scan = torch.Tag.pointwise not in call.target.tags
-    inputs = []
-    for position, value in enumerate(_present(call)):
-        dtype = to_array(torch.empty(0, dtype=value.dtype)).dtype
-        with np.errstate(all="ignore"):
-            pool = np.array(_NUMBERS).astype(dtype)
-        if not value.is_floating_point():
-            pool = np.arange(8).astype(dtype)
-        if is_scan:
-            # After an infinity there are no numbers.
-            inputs.append(random.choice(pool[np.isfinite(pool)], (6,) * value.ndim))
-        elif position == 0:
-            inputs.append(np.resize(pool, _COUNT))
-        elif position == 1:
-            inputs.append(np.repeat(pool, -(-_COUNT // pool.size))[:_COUNT])
-        else:
-            inputs.append(random.choice(pool, _COUNT))
-    return Trial("numbers of every size", tuple(inputs))
+    return number_trial(list(map(to_array, examples)), in_cubes=is_scan)

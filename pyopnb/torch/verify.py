@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from pyopnb.engine import Session
 from pyopnb.errors import ModelError
-from pyopnb.testing import Arrays, KernelError, Trial, mild_trials, verify
+from pyopnb.testing import KernelError, Trial, mild_trials, verify
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import Example, check_runs, is_tensor_or_number, kept_attributes
 from pyopnb.torch.foreign import CheckedSizes
@@ -359,7 +359,7 @@ def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
     return True
 
 
-def _equal(arrays: Sequence[np.ndarray], inputs: Arrays) -> bool:
+def _equal(arrays: Sequence[np.ndarray], inputs: Sequence[np.ndarray | None]) -> bool:
     """Tell whether arrays are a trial's inputs, to the bit."""
     bits = []
     for values in (arrays, inputs):

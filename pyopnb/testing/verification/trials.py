@@ -30,6 +30,7 @@ __all__ = [
     "draw_trials",
     "free_sizes_of",
     "mild_trials",
+    "number_trial",
     "other_sizes",
     "resize",
     "reverse",
@@ -309,6 +310,42 @@ def _sprinkled(array: np.ndarray, value: float) -> np.ndarray:
         places = changed.reshape(-1)[::3]
         places[:] = np.resize([value, -value], places.shape)
     return changed
+
+
+_MAGNITUDES = [0.0, 1e-40, 1e-30, 1e-18, 1e-4, 0.1, 0.5, 1.0, 1.5, 2.5, 7.0, 30.0, 90.0, 130.0]
+_MAGNITUDES += [700.0, 1e4, 5e7, 1e10, 1e18, 1e30, 3e38, np.inf]
+_NUMBERS = (*_MAGNITUDES, *(-value for value in _MAGNITUDES), np.nan)
+# This many at once, which for two inputs are all pairs.
+_PAIRS = len(_NUMBERS) ** 2
+
+
+def number_trial(examples: Sequence[np.ndarray], *, in_cubes: bool = False) -> Trial:
+    """Fill inputs of an elementwise function with numbers of every size, and two with all pairs.
+
+    Parameters
+    ----------
+    examples : sequence of ndarray
+        Arrays of the inputs' dtypes and ranks.
+    in_cubes : bool
+        Keep the ranks, for functions along an axis, and leave out infinities, after which there are
+        no numbers.
+    """
+    random = np.random.default_rng(0)
+    inputs = []
+    for position, array in enumerate(examples):
+        pool = np.arange(8).astype(array.dtype)
+        if has_fractions(array.dtype):
+            with np.errstate(all="ignore"):
+                pool = np.array(_NUMBERS).astype(array.dtype)
+        if in_cubes:
+            inputs.append(random.choice(pool[np.isfinite(pool)], (6,) * array.ndim))
+        elif position == 0:
+            inputs.append(np.resize(pool, _PAIRS))
+        elif position == 1:
+            inputs.append(np.repeat(pool, -(-_PAIRS // pool.size))[:_PAIRS])
+        else:
+            inputs.append(random.choice(pool, _PAIRS))
+    return Trial("numbers of every size", tuple(inputs))
 
 
 def value_trials(
