@@ -32,16 +32,12 @@ Function = Callable[..., Sequence[np.ndarray]]
 # far the module's own results move with its inputs.
 _MOST_WEIGHTS = 50_000_000
 
-_LARGER = 1.01
-
 # Weights are trained for numbers like the example's. Integers are indices and sizes as a rule, and
 # some of the torch kernels read beyond their tensors for one that is too large.
 _REACH, _INTEGER_REACH = 100.0, 2.0
 
 _EXAMPLE = "the example"
 _SIZES = "sizes "
-_MASK = "a mask of "
-_LARGER_EXAMPLE = f"the example times {_LARGER}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +122,7 @@ class ModuleComparison:
             raise ValueError("code outside torch runs on the values of the example alone")
         with kept_attributes(self._example.module):
             results = self._call(self._example.module, arrays)
-        is_masked = self._trial.name.startswith(_MASK) and _equal(arrays, self._trial.inputs)
+        is_masked = self._trial.is_mask and _equal(arrays, self._trial.inputs)
         if is_masked and any(
             np.isnan(result).any() for result in results if result.dtype.kind == "f"
         ):
@@ -311,11 +307,7 @@ class ModuleComparison:
         yield Trial(_EXAMPLE, example)
         if self._foreign:
             return
-        # Properties that forward may rely on stay: order, signs, symmetry. A model in which a
-        # result of the example became a constant gives that one again.
-        yield Trial(_LARGER_EXAMPLE, tuple(_larger(array) for array in example))
-        yield from _mask_trials(example)
-        yield from mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH)
+        yield from mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH, masks=True)
 
     def _size_trials(self, sizes: OpenSizes) -> Iterator[Trial]:
         """Yield other sizes of all free dimensions together, then of each alone."""
@@ -403,30 +395,3 @@ def arrays_of(results: Any) -> list[np.ndarray]:
         # In a model, a Python number has the dtype that torch gives it: 0.5 is a float32.
         arrays.append(to_array(torch.as_tensor(leaf)))
     return arrays
-
-
-def _mask_trials(example: tuple[np.ndarray, ...]) -> Iterator[Trial]:
-    """Yield masks that leave nothing, that leave everything, and that leave nothing of one row."""
-    for number, array in enumerate(example):
-        values: tuple[Any, ...] = ()
-        if array.dtype == bool:
-            values = (True, False)
-        elif array.dtype.kind == "f" and np.isneginf(array).any():
-            values = (-np.inf, 0.0)
-        for value in values:
-            filled = np.full_like(array, value)
-            masks = {f"{value} everywhere": filled}
-            if array.ndim > 1:
-                in_row = array.copy()
-                in_row[(0,) * (array.ndim - 1)] = value
-                masks[f"{value} in the first row"] = in_row
-            for text, mask in masks.items():
-                inputs = (*example[:number], mask, *example[number + 1 :])
-                yield Trial(f"{_MASK}{text} in input {number}", inputs)
-
-
-def _larger(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind in "biuO":
-        return array
-    with np.errstate(all="ignore"):
-        return np.asarray(array.astype(np.float64) * _LARGER).astype(array.dtype)

@@ -65,11 +65,14 @@ class Trial:
     on_edges : bool
         Whether all inputs are meant to sit on the edges of roundings and comparisons, so that a
         result that jumps there is judged all the same.
+    is_mask : bool
+        Whether an input is a mask that leaves nothing, at least of one row, or everything.
     """
 
     name: str
     inputs: Arrays
     on_edges: bool = False
+    is_mask: bool = False
 
 
 def draw_trials(
@@ -248,9 +251,9 @@ def reverse(array: np.ndarray) -> np.ndarray:
 
 
 def mild_trials(
-    example: Arrays, *, reach: float, integer_reach: float | None = None
+    example: Arrays, *, reach: float, integer_reach: float | None = None, masks: bool = False
 ) -> Iterator[Trial]:
-    """Return one trial for each set of values, with finite numbers not far from the example's.
+    """Yield one trial for each set of values, with finite numbers not far from the example's.
 
     They are for originals of many operations at once, whose results show only rounding if their
     inputs are far from usual ones.
@@ -262,12 +265,49 @@ def mild_trials(
     integer_reach : float, optional
         The same for integers of more than 8 bits, where values up to 10 are always tried; ``reach``
         if not given.
+    masks : bool
+        Try masks first, and a slightly larger example.
     """
     sets_by_input = {}
     for number, array in enumerate(example):
         if array is not None:
             sets_by_input[number] = mild_sets(array, reach, integer_reach)
-    return value_trials(example, sets_by_input)
+    if masks:
+        # Properties that the original may rely on stay: order, signs, symmetry. A function in which
+        # a result of the example became a constant gives that one again.
+        yield Trial(f"the example times {_LARGER}", each(_larger, example))
+        for number, array in enumerate(example):
+            for name, mask in _masks(array):
+                inputs = (*example[:number], mask, *example[number + 1 :])
+                yield Trial(f"a mask of {name} in input {number}", inputs, is_mask=True)
+    yield from value_trials(example, sets_by_input)
+
+
+_LARGER = 1.01
+
+
+def _larger(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind in "biuO":
+        return array
+    with np.errstate(all="ignore"):
+        return np.asarray(array.astype(np.float64) * _LARGER).astype(array.dtype)
+
+
+def _masks(array: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield masks that leave nothing, that leave everything, and that leave nothing of one row."""
+    values: tuple[Any, ...] = ()
+    if array is None:
+        return
+    if array.dtype == bool:
+        values = (True, False)
+    elif array.dtype.kind == "f" and np.isneginf(array).any():
+        values = (-np.inf, 0.0)
+    for value in values:
+        yield f"{value} everywhere", np.full_like(array, value)
+        if array.ndim > 1:
+            in_row = array.copy()
+            in_row[(0,) * (array.ndim - 1)] = value
+            yield f"{value} in the first row", in_row
 
 
 # Rows of the example, in trials of other values.
