@@ -117,17 +117,18 @@ _CHECKS: Mapping[str, Callable[[Any, NodeProto], str]] = {
 def _conv(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive a Conv in its input, where onnx-ad needs the whole shape and forgets uneven pads."""
     x, w, y = node.input[0], node.input[1], node.output[0]
-    wanted = ctx.wanted
-    if x not in wanted:
+    names = ctx.wanted
+    if x not in names:
         return rule(ctx, node, grads)
     shape = ctx.shapes.shape(x)
     if None in shape[2:]:
         raise Refused("the shape of its input is not declared")
     if x in node.input[1:]:
         raise Refused("its input is its weight as well")
-    ctx.wanted = wanted - {x}
+    # The rule derives the weight and the bias, and leaves out the input that is not asked for.
+    ctx.wanted = names - {x}
     contributions = rule(ctx, node, grads)
-    ctx.wanted = wanted
+    ctx.wanted = names
     spatial = len(shape) - 2
     ones = [1] * spatial
     attributes = {
@@ -138,6 +139,7 @@ def _conv(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     }
     kernel = ctx.shapes.shape(w)[2:]
     padding = _unreached(shape[2:], kernel, attributes)
+    # There is one direction, so its axis need not be folded into the samples.
     grad = ctx.squeeze(ctx.full(grads[0], y), [ctx.rank(y)])
     spread = ctx.b.op("ConvTranspose", [grad, w], output_padding=padding, **attributes)
     return [ctx.unsqueeze(spread, [ctx.rank(x)]), *contributions[1:]]
@@ -218,6 +220,7 @@ def _softmax(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> lis
 
 def _norm(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     """Derive a norm with zeros for zeros, where onnx-ad divides zero by zero in a row of them."""
+    # Beside larger elements, the gradient in a zero is zero anyway.
     zero = ctx.constant(0.0, ctx.dtype(node.input[0]))
     is_zero = ctx.b.op("Equal", [ctx.lift(node.input[0]), zero])
     (grad,) = rule(ctx, node, grads)

@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, help
 from pyopnb.common import sanitize
 from pyopnb.engine import external_files, protos
 from pyopnb.errors import ModelError
-from pyopnb.gradients.limits import costly_constants, reads_of
+from pyopnb.gradients.limits import hide_costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import FLOATS, Rules
 
@@ -52,16 +52,18 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     _check_names(taken, wrt, influential, loss)
     inputs, outputs, weights = list(graph.input), list(graph.output), list(graph.initializer)
     primal = {name for node in graph.node for name in node.output}
+    # From here on, the model is what onnx-ad may see: no op of ours, no weight, no costly constant.
     rules = Rules(model, types)
     hidden = _hide(graph, wrt)
-    for node in list(costly_constants(model)):
-        rules.hide(node)
+    hide_costly_constants(model, rules.hide, taken)
+    # A model that was derived before may have such names.
     prefix = "adj_"
     while any(name.startswith(prefix) for name in taken):
         prefix = f"another_{prefix}"
     with rules.used(_path(graph, wrt, influential)):
         derived = _derived(model, wrt, loss, prefix)
     rules.restore(derived)
+    # The inputs and outputs of onnx-ad's own, with the axis of directions, are replaced.
     nodes = list(derived.graph.node)
     for name in wrt:
         nodes += _squeezed(prefix + name, types[name], _PREFIX + name)

@@ -73,6 +73,7 @@ class Rules:
         """Give a node an op type of its own, which onnx-ad neither evaluates nor expands."""
         number = helper.make_attribute(_NUMBER, len(self._nodes))
         self._nodes.append((node.domain, node.op_type, op))
+        # One op type for all, as a rule is registered for good; the number tells them apart.
         node.domain, node.op_type = _DOMAIN, _NODE
         node.attribute.append(number)
 
@@ -111,6 +112,7 @@ class Rules:
         return self._nodes[number]
 
     def _original(self, node: NodeProto) -> tuple[NodeProto, Op | None]:
+        # onnx-ad may have renamed its inputs, as in the branch of an If that is always taken.
         if node.domain != _DOMAIN:
             return node, None
         original = NodeProto()
@@ -161,6 +163,7 @@ class Rules:
         if node.domain == _DOMAIN:
             self._check_op(node)
         for name in node.output:
+            # A sequence counts as a float of unknown rank: onnx-ad knows tensors only.
             if name and ctx.is_float(name) and ctx.shapes.shape(name) is None:
                 if node.domain != _DOMAIN and node.op_type not in _ONNX_AD:
                     raise self._refusal(node, _NO_RULE)
@@ -186,6 +189,7 @@ class Rules:
     def _refusal(self, node: NodeProto, got: str) -> ModelError:
         name = sanitize(self._original(node)[0].op_type)
         advice = f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward'
+        # Where the rule lacks a size only, fixing that of an input is less work than an op.
         if "declared" in got and self._free_input:
             tool = "onnxruntime.tools.onnx_model_utils.make_input_shape_fixed"
             advice = f"fixed sizes: {tool}(model.graph, {self._free_input})"
@@ -202,6 +206,7 @@ class Rules:
         _, op = self._original(node)
         if op is None:
             raise self._refusal(node, "no rule in onnx-ad, and no op in the registry")
+        # What follows concerns nodes between wrt and the loss: all others need no backward.
         schema = op.current.schema
         if op.current.gradient is None:
             raise ModelError(
@@ -240,6 +245,7 @@ class Rules:
         contributions: list[Any] = []
         for name in inputs:
             is_wanted = bool(name) and name in ctx.wanted
+            # An output that is left out tells backward's op that nothing reads this gradient.
             names.append(ctx.b.name(f"grad_of_{name}") if is_wanted or variadic else "")
             contributions.append(names[-1] if is_wanted else None)
         while names and not names[-1]:
@@ -294,5 +300,6 @@ def _derive(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     return rule(ctx, node, grads)
 
 
+# Also the operators without a rule: onnx-ad would name one that it has met, and no advice.
 _operators = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
 reverse_rule(_NODE, *_operators, *_ONNX_AD)(_derive)
