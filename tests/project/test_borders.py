@@ -45,13 +45,29 @@ def owners(tree):
     return names
 
 
-def uses(tree, hidden):
-    """Find where a file touches such an attribute that it does not itself give to its objects."""
-    foreign, known = hidden - private_attributes(tree), owners(tree)
+def names_of_the_engine(tree):
+    """Name what a file takes from the engine: its classes, objects and modules."""
+    names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in foreign:
-            of_itself = isinstance(node.value, ast.Name) and node.value.id in known
-            if not of_itself:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyopnb.engine"):
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
+
+
+def uses(tree, hidden):
+    """Find where a file touches such an attribute that it does not itself give to its objects.
+
+    Of what it takes from the engine by name, no private attribute is its business.
+    """
+    foreign, known, taken = (
+        hidden - private_attributes(tree),
+        owners(tree),
+        names_of_the_engine(tree),
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if owner in taken or (node.attr in foreign and owner not in known):
                 yield node
 
 
@@ -73,6 +89,11 @@ def test_no_room_touches_private_attributes_of_the_engine():
 
 
 def test_a_private_attribute_of_the_engine_is_noticed():
-    tree = ast.parse("session._state.run(None, feeds)\ntable._repr_html_()")
-    (node,) = uses(tree, engine_attributes())
-    assert ast.unparse(node) == "session._state"
+    lines = (
+        "from pyopnb.engine import protos",
+        "session._state.run(None, feeds)",
+        "table._repr_html_()",
+        "protos._array(tensor)",
+    )
+    found = uses(ast.parse("\n".join(lines)), engine_attributes())
+    assert sorted(map(ast.unparse, found)) == ["protos._array", "session._state"]
