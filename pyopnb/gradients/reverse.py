@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ad
@@ -15,6 +15,7 @@ from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import hide_costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import FLOATS, Rules
+from pyopnb.gradients.sizes import NamedSizes
 
 __all__ = ["reverse"]
 
@@ -65,8 +66,8 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     rules.restore(derived)
     # The inputs and outputs of onnx-ad's own, with the axis of directions, are replaced.
     nodes = list(derived.graph.node)
+    nodes += _squeezed(nodes, prefix, wrt, rules.sizes)
     for name in wrt:
-        nodes += _squeezed(prefix + name, types[name], _PREFIX + name)
         outputs.append(helper.make_value_info(_PREFIX + name, types[name]))
     nodes = _read_nodes(nodes, primal, {info.name for info in outputs})
     # ONNX Runtime warns of an unused initializer.
@@ -94,13 +95,30 @@ def _derived(model: ModelProto, wrt: Sequence[str], loss: str, prefix: str) -> M
 # onnx-ad adds a last axis for several directions, and here there is only one.
 
 
-def _squeezed(gradient: str, proto: TypeProto, output: str) -> list[NodeProto]:
-    """Drop the axis of directions."""
-    rank, axis = len(proto.tensor_type.shape.dim), f"{gradient}_axis"
-    return [
-        helper.make_node("Constant", [], [axis], value_ints=[rank]),
-        helper.make_node("Squeeze", [gradient, axis], [output]),
-    ]
+def _squeezed(
+    nodes: Sequence[NodeProto], prefix: str, wrt: Sequence[str], sizes: NamedSizes
+) -> Iterator[NodeProto]:
+    """Yield the nodes that drop the axis of directions from gradients."""
+    producers = {output: node for node in nodes for output in node.output}
+    axes: dict[int, str] = {}
+    for name in wrt:
+        gradient = prefix + name
+        # onnx-ad expands gradients that are full already, and names them by a last node.
+        for op_type in ("Identity", "Expand"):
+            node = producers.get(gradient)
+            if node is None or node.op_type != op_type:
+                continue
+            if op_type == "Identity" or sizes.is_exact(node.input[0], name):
+                gradient = node.input[0]
+        rank = sizes.ranks[name]
+        plain, added = sizes.unsqueezed.get(gradient, ("", []))
+        if added == [rank]:
+            yield helper.make_node("Identity", [plain], [_PREFIX + name])
+            continue
+        if rank not in axes:
+            axes[rank] = f"{prefix}axis_{rank}"
+            yield helper.make_node("Constant", [], [axes[rank]], value_ints=[rank])
+        yield helper.make_node("Squeeze", [gradient, axes[rank]], [_PREFIX + name])
 
 
 def _seed(name: str, proto: TypeProto) -> TensorProto:

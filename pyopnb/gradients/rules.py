@@ -65,7 +65,7 @@ class Rules:
             if op is not None or not is_onnx:
                 self.hide(site.node, op)
                 results += site.node.output
-        self._sizes = NamedSizes(types, results)
+        self.sizes = NamedSizes(types, results)
         # Shape inference gives up at a node of a domain that is not imported.
         model.opset_import.add(domain=_DOMAIN, version=1)
 
@@ -135,7 +135,7 @@ class Rules:
             self._check_ranks(ctx, earlier)
         # A rule of If, Loop or Scan hands its context on.
         if not protos.bodies(node):
-            ctx = SizedContext(ctx, node, self._sizes)
+            ctx = SizedContext(ctx, node, self.sizes)
         try:
             if node.domain == _DOMAIN:
                 return self._of_op(ctx, node, grads)

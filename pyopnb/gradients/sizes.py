@@ -28,8 +28,10 @@ class NamedSizes:
 
     def __init__(self, types: Mapping[str, TypeProto], hinted: Sequence[str]) -> None:
         self.declared: dict[str, _Sizes] = {}
+        self.ranks: dict[str, int] = {}
         for name, proto in types.items():
             shape = protos.type_of_proto(proto).shape
+            self.ranks[name] = len(shape or ())
             if shape is not None and None not in shape:
                 self.declared[name] = shape
         names: set[int | str | None] = set()
@@ -42,6 +44,11 @@ class NamedSizes:
         self.exact: dict[str, _Sizes] = {}
         self.unsqueezed: dict[str, tuple[str, list[int]]] = {}
         self.targets: dict[_Sizes, str] = {}
+
+    def is_exact(self, gradient: str, primal: str) -> bool:
+        """Tell whether a gradient is known to have the sizes of what it is derived in."""
+        sizes = self.declared.get(primal)
+        return sizes is not None and self.exact.get(gradient) == sizes
 
 
 class SizedContext:
@@ -74,7 +81,7 @@ class SizedContext:
     def full(self, value: str, primal: str) -> str:
         """Expand a gradient to the sizes of the tensor that it is derived in."""
         sizes = self._sizes.declared.get(primal)
-        if sizes is not None and self._sizes.exact.get(value) == sizes:
+        if self._sizes.is_exact(value, primal):
             return value
         builder = self._context.b
         expanded: str

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ def smooth_sets(example: Arrays) -> dict[str, list[float]]:
     dtypes = {array.dtype for array in example if array is not None}
     if not any(map(has_fractions, dtypes)):
         return {}
-    values = sets_of(np.empty(0, np.float32))
+    values = _float_values()
     sets = {}
     for name, factor in _SMOOTH:
         # For float16, a step that it resolves here would go from one pole of Tan to the next.
@@ -152,6 +153,11 @@ def smooth_sets(example: Arrays) -> dict[str, list[float]]:
         elif np.float16 not in dtypes:
             sets[f"{name} times {factor:g}"] = [factor * value for value in values[name]]
     return sets
+
+
+@functools.cache
+def _float_values() -> dict[str, list[Any]]:
+    return sets_of(np.empty(0, np.float32))
 
 
 def with_floats(trial: Trial, name: str, values: list[float]) -> Trial:
