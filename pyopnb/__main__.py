@@ -23,7 +23,7 @@ import pyopnb
 from pyopnb.common import moved, sanitize
 from pyopnb.diffs import ENDINGS, TraceDiff, arrays_in
 from pyopnb.display import document, escape
-from pyopnb.engine import opset_versions, read_model, to_model
+from pyopnb.engine import model_files, opset_versions, to_model
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
 
 __all__ = ["main"]
@@ -249,7 +249,7 @@ def _write_page(args: argparse.Namespace, result: Any, trace_diff: TraceDiff | N
 def _show(args: argparse.Namespace) -> int:
     """Print a model, or save a picture of it."""
     # Weights in files beside the model are not read, as a drawing needs their shapes alone.
-    view = pyopnb.show(to_model(read_model(args.model, data=False)))
+    view = pyopnb.show(to_model(model_files.read_model(args.model, data=False)))
     if args.save is None:
         print(view)
     else:

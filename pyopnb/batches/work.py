@@ -25,7 +25,7 @@ from typing import Any
 import onnxruntime
 
 from pyopnb.common import advance, sanitize, tracking
-from pyopnb.engine import Result, Session, add_note, dumps
+from pyopnb.engine import Result, Session, add_note, pickling
 from pyopnb.errors import InputError
 
 __all__ = ["BatchRun", "Run", "Work", "WorkKind", "attach_runs", "check_executor", "run_packed"]
@@ -257,7 +257,7 @@ class Work:
         if self._in_process:
             return _copy_feeds(item)
         try:
-            return dumps(item)
+            return pickling.dumps(item)
         except Exception as error:  # a user's class can raise anything here
             raise InputError(
                 f"{self._kind.function}, {self._kind.singular} {self.begun}",
@@ -374,11 +374,11 @@ def _packed_error(error: Exception) -> bytes:
     trace = "".join(traceback.format_exception(error))
     notes = getattr(error, "__notes__", [])
     try:
-        data = dumps((error, notes, trace))
+        data = pickling.dumps((error, notes, trace))
         pickle.loads(data)  # noqa: S301  # a class may write what it cannot read
     except Exception:  # a user's class can raise anything here
         text = f"{type(error).__name__}: {error}"
-        data = dumps((RuntimeError(text), notes, trace))
+        data = pickling.dumps((RuntimeError(text), notes, trace))
     return data
 
 

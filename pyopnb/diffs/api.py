@@ -15,7 +15,7 @@ from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import Op, Result, Version, as_proto, check_arguments, held_model
+from pyopnb.engine import Op, Result, Version, check_arguments, held_model, model_files
 from pyopnb.errors import InputError, ModelError
 from pyopnb.traces import Profile, Trace
 
@@ -222,7 +222,7 @@ def _is_model(side: Any) -> bool:
     try:
         # Protobuf reads nearly any bytes as an empty message, so that a model also has nodes or
         # outputs.
-        proto = as_proto(bytes(side))
+        proto = model_files.as_proto(bytes(side))
     except ModelError:
         return False
     return bool(proto.graph.node or proto.graph.output)

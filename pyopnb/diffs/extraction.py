@@ -13,9 +13,9 @@ from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
-    fresh_name,
+    model_files,
+    op_names,
     protos,
-    read_model,
     to_model,
     type_of,
 )
@@ -86,7 +86,7 @@ def extract(
     """
     if isinstance(model, Trace):
         return cut_out(ModelSource(model_with_weights(model)), model, inputs, outputs)
-    return cut_out(read_model(model, base_dir), None, inputs, outputs)
+    return cut_out(model_files.read_model(model, base_dir), None, inputs, outputs)
 
 
 def cut_out(
@@ -125,7 +125,9 @@ def cut_out(
             got = f"{sanitize(info.name, 60)}, of unknown type"
             raise InputError("extract, inputs", expected="typed tensors", got=got, next=advice)
     taken = {*graph.inputs, *graph.producer, *graph.weights}
-    unread = {name: fresh_name(f"{name}_unread", taken) for name in names if name not in results}
+    unread = {
+        name: op_names.fresh_name(f"{name}_unread", taken) for name in names if name not in results
+    }
     nodes = [_renamed(graph.nodes[position], unread) for position in segment.nodes]
     made_names = {name for node in nodes for name in node.output}.difference(results)
     # ONNX Runtime cannot infer all types, and the model may declare them for its outputs only.

@@ -27,7 +27,7 @@ from pyopnb.diffs.traces.quantized_pairs import (
     signal_to_noise,
 )
 from pyopnb.diffs.traces.segments import Side
-from pyopnb.engine import Session, check_arguments, check_by_name, protos
+from pyopnb.engine import Session, argument_checks, check_arguments, protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace, model_with_weights, trace
 
@@ -186,7 +186,7 @@ def sensitivity(
     """
     samples = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     for sample in samples:
-        check_by_name(sample, "sensitivity, feeds", '{"x": x}, or a list of such')
+        argument_checks.check_by_name(sample, "sensitivity, feeds", '{"x": x}, or a list of such')
     if not samples:
         raise InputError("sensitivity, feeds", expected="at least one mapping", got="none")
     # The first sample tells which tensors correspond, and the scales that are made in a run.

@@ -31,14 +31,14 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
 from pyopnb.engine import (
     ModelSource,
-    canonical_domain,
     check_arguments,
     external_files,
     inlining,
     is_op,
+    model_files,
     model_functions,
+    op_names,
     protos,
-    read_model,
     registry,
     to_model,
     type_of,
@@ -221,7 +221,7 @@ def reduce(
         got = sanitize(repr(fails), 80)
         raise InputError("reduce, fails", expected="a function", got=got, next=advice)
     begin = time.monotonic()
-    source = read_model(model)
+    source = model_files.read_model(model)
     proto = to_model(source)
     # onnx would refuse functions that call themselves with a message of its own.
     model_functions.check_functions(proto)
@@ -340,12 +340,12 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
     imported = protos.imported_versions(model)
     defined = set()
     for node in (site.node for site in protos.walk(model)):
-        domain = canonical_domain(node.domain)
+        domain = op_names.canonical_domain(node.domain)
         if domain in imported and has_reference(node, imported[domain]):
             defined.add(f"{domain}::{node.op_type}")
     ops = [op for op in registry if op.name not in defined]
     try:
-        source = read_model(model)
+        source = model_files.read_model(model)
         source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
         run = trace_on_reference(source, feeds, None, keep=False, ops=ops)
     except Exception:

@@ -30,8 +30,8 @@ from pyopnb.engine import (
     Session,
     check_arguments,
     external_files,
+    model_files,
     one_run,
-    read_model,
     registry,
     to_model,
 )
@@ -450,7 +450,7 @@ class _Trials:
 
     def float64(self) -> _Way:
         """Run the model in float64 on the reference implementation."""
-        source = read_model(self.model)
+        source = model_files.read_model(self.model)
         model = to_model(source)
         external_files.take_in_all(model, source.folder)
         feeds = {name: _cast(value, np.float64) for name, value in self.feeds.items()}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from onnx import ModelProto
 
 from pyopnb.diffs import Change
-from pyopnb.engine import GraphIndex, fresh_name, protos, without_weights
+from pyopnb.engine import GraphIndex, model_files, op_names, protos
 
 __all__ = ["badges", "by_output", "merge"]
 
@@ -103,7 +103,7 @@ class _Merger:
     def __init__(
         self, a: ModelProto, b: ModelProto, only_a: set[int], tensors: Mapping[str, str]
     ) -> None:
-        self.model = without_weights(b).proto
+        self.model = model_files.without_weights(b).proto
         self.graph = self.model.graph
         self.names: dict[str, str] = {}
         self._a, self._only_a, self._tensors = a.graph, only_a, tensors
@@ -121,7 +121,7 @@ class _Merger:
         if not name or (partner in self._names_of_b and name not in self._outputs):
             return partner
         if name not in self.names:
-            self.names[name] = fresh_name(name, self._names_of_b, " (a)")
+            self.names[name] = op_names.fresh_name(name, self._names_of_b, " (a)")
             self._names_of_b.add(self.names[name])
         return self.names[name]
 

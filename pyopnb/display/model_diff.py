@@ -18,7 +18,7 @@ from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.views import View, view
-from pyopnb.engine import as_proto
+from pyopnb.engine import model_files
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model_diff", "view_op_diff"]
@@ -48,7 +48,7 @@ def view_model_diff(thing: ModelDiff, **options: Any) -> View:
     if lines:
         head.append(pre("\n".join(lines[:_MAX_LINES])))
     # A diff that was read from a file has no models.
-    models = [as_proto(model) for model in thing.models or ()]
+    models = [model_files.as_proto(model) for model in thing.models or ()]
     drawn, names = _drawn_models(thing, models)
     tensors = [_tensors(change, models, names) for change in thing.changes]
     tables = [_changes_table(thing, tensors), _worst_weight(thing)]

@@ -20,7 +20,7 @@ from onnx import (
 )
 
 from pyopnb.common import sanitize
-from pyopnb.engine import ANY, GraphIndex, canonical_domain, find_schema, ort_types, protos
+from pyopnb.engine import ANY, GraphIndex, onnx_schemas, op_names, ort_types, protos
 from pyopnb.errors import ModelError
 from pyopnb.models import Types
 
@@ -90,8 +90,8 @@ class ModelInfo:
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """Return the input names of a node's operator, and the defaults of its attributes."""
-        domain = canonical_domain(node.domain)
-        schema = find_schema(domain, node.op_type, self._versions.get(domain))
+        domain = op_names.canonical_domain(node.domain)
+        schema = onnx_schemas.find_schema(domain, node.op_type, self._versions.get(domain))
         if schema is None:
             return [], {}
         names = [port.name for port in schema.inputs]
@@ -190,7 +190,7 @@ class Scope:
 
 def title_of(node: NodeProto) -> str:
     """Name the op of a node, with its domain unless that is ONNX's own."""
-    domain = canonical_domain(node.domain)
+    domain = op_names.canonical_domain(node.domain)
     return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
 
 

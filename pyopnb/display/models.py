@@ -20,7 +20,7 @@ from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colors import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.views import Canvas, View, view
-from pyopnb.engine import GraphIndex, Session, as_proto, protos
+from pyopnb.engine import GraphIndex, Session, model_files, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["view_model", "view_session"]
@@ -90,7 +90,7 @@ def view_model(
     ModelError
         It is not a model, or it has no node of a name.
     """
-    proto = as_proto(model)
+    proto = model_files.as_proto(model)
     info = ModelInfo(proto)
     # Before any id is used: protobuf makes new objects for nodes that nothing references.
     scopes = _scopes(info)

@@ -10,7 +10,7 @@ from pyopnb.common import atomic_write, check_writable, sanitize
 from pyopnb.display.html import document
 from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.views import View
-from pyopnb.engine import describe, is_path
+from pyopnb.engine import argument_checks
 from pyopnb.errors import InputError
 
 __all__ = ["write"]
@@ -28,9 +28,11 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
     PyopError
         ``.png`` needs matplotlib.
     """
-    if not is_path(path) or not Path(path).name:
+    if not argument_checks.is_path(path) or not Path(path).name:
         next_ = '"folder/file.html"'
-        raise InputError("save, path", expected="a path", got=describe(path), next=next_)
+        raise InputError(
+            "save, path", expected="a path", got=argument_checks.describe(path), next=next_
+        )
     path = Path(path)
     suffix = path.suffix.lower()
     drawing, thing = view.draw, view.thing

@@ -26,7 +26,7 @@ from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.engine import foreign_array, held_model, is_foreign_array
+from pyopnb.engine import coerce, held_model
 from pyopnb.errors import InputError
 
 __all__ = ["Canvas", "View", "charts_view", "picture_html", "view"]
@@ -150,8 +150,8 @@ def view(thing: Any, **options: Any) -> View:
     held, _ = held_model(thing)
     if held is not thing:
         return view(held, **options)
-    if is_foreign_array(thing):
-        return view(foreign_array(thing, "show", _EXPECTED), **options)
+    if coerce.is_foreign_array(thing):
+        return view(coerce.foreign_array(thing, "show", _EXPECTED), **options)
     next_ = "pyopnb.show(np.asarray(…)) for numbers"
     if isinstance(thing, GraphProto):
         next_ = "onnx.helper.make_model(graph)"

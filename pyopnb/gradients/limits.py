@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.engine import fresh_name, protos
+from pyopnb.engine import op_names, protos
 from pyopnb.gradients.ranks import types_of
 
 __all__ = ["hide_costly_constants", "reads_of"]
@@ -91,7 +91,7 @@ def _identity_before(
 ) -> NodeProto:
     """Put an Identity before an input of a node, and return it."""
     position = next(number for number, name in enumerate(node.input) if name)
-    copied = fresh_name(node.input[position], taken)
+    copied = op_names.fresh_name(node.input[position], taken)
     taken.add(copied)
     identity = helper.make_node("Identity", [node.input[position]], [copied])
     node.input[position] = copied

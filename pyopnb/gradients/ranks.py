@@ -12,9 +12,9 @@ from pyopnb.engine import (
     ANY,
     Op,
     TensorType,
-    fresh_name,
     instantiate,
     op_inference,
+    op_names,
     protos,
     registry,
     type_of,
@@ -74,7 +74,7 @@ def name_outputs(model: ModelProto) -> None:
                 outputs.append("")
             if not outputs[position]:
                 stem = f"{protos.first_output(site.node)}_{position}"
-                outputs[position] = fresh_name(stem, used_names)
+                outputs[position] = op_names.fresh_name(stem, used_names)
                 used_names.add(outputs[position])
 
 

@@ -19,7 +19,7 @@ from onnx_ad import UnsupportedOperator
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Op, Schema, canonical_domain, protos, registry, split_name
+from pyopnb.engine import Op, Schema, op_names, protos, registry
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.sizes import NamedSizes, SizedContext
@@ -61,7 +61,9 @@ class Rules:
         results: list[str] = []
         for site in list(protos.walk(model)):
             op = registry.find(site.node.domain, site.node.op_type)
-            is_onnx = not canonical_domain(site.node.domain) and site.node.op_type in REVERSE
+            is_onnx = (
+                not op_names.canonical_domain(site.node.domain) and site.node.op_type in REVERSE
+            )
             if op is not None or not is_onnx:
                 self.hide(site.node, op)
                 results += site.node.output
@@ -100,7 +102,7 @@ class Rules:
             is_gradient = node.op_type == _GRADIENT
             node.domain, node.op_type, op = self._take_number(node)
             if is_gradient and op is not None and op.current.gradient is not None:
-                node.domain, node.op_type = split_name(op.current.gradient.op)
+                node.domain, node.op_type = op_names.split_name(op.current.gradient.op)
 
     def _take_number(self, node: NodeProto) -> tuple[str, str, Op | None]:
         number = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine import fresh_name, protos
+from pyopnb.engine import op_names, protos
 
 __all__ = ["distinguish"]
 
@@ -40,7 +40,7 @@ def distinguish(model: ModelProto) -> None:
         for name in _bound_names(body):
             names.pop(name, None)
             if name in seen:
-                names[name] = fresh_name(name, used_names)
+                names[name] = op_names.fresh_name(name, used_names)
                 used_names.add(names[name])
         _rename(body, names)
         seen.update(_bound_names(body))

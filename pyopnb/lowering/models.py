@@ -14,13 +14,13 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, num
 from pyopnb.common import level_of_user, sanitize
 from pyopnb.engine import (
     Op,
-    fresh_name,
     inlining,
+    model_building,
     model_functions,
+    op_names,
     protos,
     registry,
     to_model,
-    type_outputs,
 )
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
@@ -278,7 +278,7 @@ def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
     # A function of an op's name would give way to that op in a session.
     names = {known_op.op_type for known_op in registry if known_op.domain == op.domain}
     names |= {function.name for function in proto.functions if function.domain == op.domain}
-    return fresh_name(f"{op.op_type}_{number}", names)
+    return op_names.fresh_name(f"{op.op_type}_{number}", names)
 
 
 def _add_functions(proto: ModelProto, functions: Sequence[FunctionProto]) -> None:
@@ -295,7 +295,7 @@ def _add_functions(proto: ModelProto, functions: Sequence[FunctionProto]) -> Non
         if not info.type.tensor_type.HasField("shape"):
             info.ClearField("type")
             info.ClearField("metadata_props")
-    type_outputs(inlined)
+    model_building.type_outputs(inlined)
     for info, typed in zip(proto.graph.output, inlined.graph.output, strict=True):
         if typed.HasField("type"):
             info.CopyFrom(typed)

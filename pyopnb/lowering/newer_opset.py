@@ -6,7 +6,7 @@ import onnx.version_converter
 from onnx import ModelProto
 
 from pyopnb.common import one_line, sanitize
-from pyopnb.engine import canonical_domain, opset_versions, protos
+from pyopnb.engine import op_names, opset_versions, protos
 from pyopnb.errors import NotLowered
 
 __all__ = ["raise_opset"]
@@ -37,12 +37,14 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
     if not version or version >= opset:
         return proto
     op_types = {
-        site.node.op_type for site in protos.walk(proto) if not canonical_domain(site.node.domain)
+        site.node.op_type
+        for site in protos.walk(proto)
+        if not op_names.canonical_domain(site.node.domain)
     }
     if all(opset_versions.changed_in("", op_type, opset, version) is None for op_type in op_types):
         for scope in (proto, *proto.functions):
             for entry in scope.opset_import:
-                if not canonical_domain(entry.domain):
+                if not op_names.canonical_domain(entry.domain):
                     entry.version = max(entry.version, opset)
         return proto
     try:

@@ -9,7 +9,7 @@ from onnx import NodeProto
 
 from pyopnb.catalog import Entry, EntryRefusal, entries_named, find_entry, find_refusal
 from pyopnb.common import plural, sanitize
-from pyopnb.engine import canonical_domain, protos
+from pyopnb.engine import op_names, protos
 
 __all__ = ["misuse", "node_entry", "node_refusal"]
 
@@ -30,7 +30,7 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
     Entry or None
         None if the catalog has no operator of this name, or only one with other inputs.
     """
-    domain = canonical_domain(node.domain)
+    domain = op_names.canonical_domain(node.domain)
     if (
         version is not None
         and version in _VERSIONS

@@ -10,12 +10,12 @@ import sys
 import types
 from collections.abc import Sequence
 
-from pyopnb.engine import Definition, Version, collect_definitions, registry
+from pyopnb.engine import Version, op_definitions, registry
 
 __all__ = ["define_all", "exec_source"]
 
 
-def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
+def exec_source(name: str, file: str, text: str | bytes) -> list[op_definitions.Definition]:
     """Run a text as a module, and collect the ops that it defines.
 
     Parameters
@@ -49,7 +49,7 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     sys.modules[name] = module
     try:
-        with collect_definitions() as definitions:
+        with op_definitions.collect_definitions() as definitions:
             exec(code, vars(module))  # noqa: S102  # the caller has named this very text
     except BaseException:
         if former is None:
@@ -64,7 +64,9 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
     return definitions
 
 
-def define_all(definitions: Sequence[Definition], source: str | None = None) -> tuple[Version, ...]:
+def define_all(
+    definitions: Sequence[op_definitions.Definition], source: str | None = None
+) -> tuple[Version, ...]:
     """Define ops in the registry.
 
     Parameters

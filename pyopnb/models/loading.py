@@ -11,7 +11,7 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.common import Displayable, sanitize, sanitize_source
-from pyopnb.engine import Version, check_arguments, protos, read_model, to_model
+from pyopnb.engine import Version, check_arguments, model_files, protos, to_model
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
 from pyopnb.models.op_metadata import KeptOp, read_ops
@@ -201,7 +201,7 @@ def load(
     __tracebackhide__ = True
     # Everything is checked before the first source runs.
     names = _check_names(ops)
-    source = read_model(model, base_dir)
+    source = model_files.read_model(model, base_dir)
     ops_in_file = read_ops(source.proto)
     selected = [_select(name, ops_in_file) for name in names]
     # All sources run before the first op is defined, so that one that raises leaves the registry

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import model_faults, split_name
+from pyopnb.engine import model_faults, op_names
 from pyopnb.errors import DefinitionError, ModelError
 
 __all__ = ["MAX_SOURCE", "KeptOp", "digest", "read_ops", "write_ops"]
@@ -135,7 +135,7 @@ def _read(name: str, text: str) -> KeptOp:
 
 def _is_name(name: str) -> bool:
     try:
-        return "::" in name and "::".join(split_name(name)) == name
+        return "::" in name and "::".join(op_names.split_name(name)) == name
     except DefinitionError:
         return False
 

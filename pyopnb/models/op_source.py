@@ -28,17 +28,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    Version,
-    class_source,
-    function_source,
-    is_importable,
-    op_run,
-    pyop,
-    registry,
-    running_text,
-    same_value,
-)
+from pyopnb.engine import Version, class_texts, op_run, pyop, registry, running_text, same_value
 from pyopnb.errors import DefinitionError
 
 __all__ = ["free_names", "source_closure"]
@@ -181,7 +171,7 @@ class _ModuleText:
         """Add the function that its decorator made the op of, unless another one runs by now."""
         name = getattr(function, "__name__", type(function).__name__)
         is_function = isinstance(function, types.FunctionType)
-        text = function_source(function) if is_function else None
+        text = class_texts.function_source(function) if is_function else None
         if text is None or not text.startswith("@") or text not in (version.source or ""):
             self.refused[name] = "not the function under its decorator"
         elif self._bind(name, function, version.op):
@@ -249,13 +239,13 @@ class _ModuleText:
             if dotted.startswith(f"{name}."):
                 submodule = f"{module.__name__}{dotted.removeprefix(name)}"
                 self._refuse_stale(module, dotted.removeprefix(f"{name}."))
-                if is_importable(submodule) and not _imports_itself(submodule):
+                if class_texts.is_importable(submodule) and not _imports_itself(submodule):
                     self._imports.add(f"import {submodule}")
         if not self._bind(name, module, user):
             return
         home = module.__name__
         # A module that was made in the notebook, or put in place of another, is in no file.
-        if not is_importable(home) or sys.modules[home] is not module:
+        if not class_texts.is_importable(home) or sys.modules[home] is not module:
             self.refused[name] = f"the module {sanitize(home)}, which a fresh process cannot import"
         else:
             self._imports.add(f"import {home}" if home == name else f"import {home} as {name}")
@@ -311,7 +301,7 @@ class _ModuleText:
         if "<locals>" in function.__qualname__:
             self.refused[name] = _IN_FUNCTION
             return
-        text = (function_source(inspect.unwrap(function)) or "").rstrip()
+        text = (class_texts.function_source(inspect.unwrap(function)) or "").rstrip()
         bound = [getattr(s, "name", None) or _target(s) for s in _statements(text)]
         if bound == [name]:
             scope = _Scope(function.__globals__, _file_text(function))
@@ -343,7 +333,7 @@ def _known_source(cls: type) -> str | None:
         for version in op.versions:
             if version.cls is cls and version.source:
                 return version.source
-    return class_source(cls)
+    return class_texts.class_source(cls)
 
 
 def _decorator(version: Version) -> str:
@@ -425,7 +415,10 @@ def _import_line(name: str, value: Any, scope: _Scope) -> str | None:
     for module, original in homes:
         if not isinstance(module, str) or module in ("builtins", scope.namespace.get("__name__")):
             continue
-        if is_importable(module) and vars(sys.modules[module]).get(original, _MISSING) is value:
+        if (
+            class_texts.is_importable(module)
+            and vars(sys.modules[module]).get(original, _MISSING) is value
+        ):
             renamed = "" if original == name else f" as {name}"
             return f"from {module} import {original}{renamed}"
     return None

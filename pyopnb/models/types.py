@@ -16,11 +16,11 @@ from pyopnb.engine import (
     ANY,
     GraphIndex,
     TensorType,
+    model_files,
     model_functions,
     op_inference,
     protos,
     sort_nodes,
-    without_weights,
 )
 
 __all__ = ["Types"]
@@ -109,7 +109,7 @@ class Types:
         is_sorted = all(isinstance(graph.order, range) for graph in self.graphs)
         if is_sorted and not proto.graph.initializer:
             return proto
-        copy = without_weights(proto).proto
+        copy = model_files.without_weights(proto).proto
         for scope in (copy.graph, *copy.functions):
             sort_nodes(scope)
         return copy

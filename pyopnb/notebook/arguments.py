@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from pyopnb.common import sanitize
-from pyopnb.engine import DEFAULT_DOMAIN, check_opset, registry, split_name
+from pyopnb.engine import op_names, registry
 from pyopnb.errors import PyopError
 from pyopnb.notebook.expressions import check_expressions
 
@@ -62,7 +62,10 @@ def _op_parser(magic: str, what: str, option: str, metavar: str, help: str) -> M
         help=f"SoftClip or demo::SoftClip; default: the {what}'s name",
     )
     parser.add_argument(
-        "-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}"
+        "-d",
+        "--domain",
+        metavar="DOMAIN",
+        help=f"domain of the op; default: {op_names.DEFAULT_DOMAIN}",
     )
     parser.add_argument(
         "--opset",
@@ -120,7 +123,7 @@ def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace
     refuse_domain(args)
     full_op_name(args, "OpType")
     try:
-        check_opset(args.opset, args.magic)
+        op_names.check_opset(args.opset, args.magic)
     except PyopError as error:
         raise UsageError(str(error)) from None
     return args
@@ -144,11 +147,11 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
         raise usage_error(where, "a domain", got, f"-d {domain} {op_type}")
     try:
         if args.domain is None:
-            return "::".join(split_name(name))
+            return "::".join(op_names.split_name(name))
         if "::" in name:
             text = f"{name} and --domain {args.domain} name two domains"
             raise PyopError(f"{args.magic}: {text}", next="leave one out")
-        return "::".join(split_name(f"{args.domain}::{name}"))
+        return "::".join(op_names.split_name(f"{args.domain}::{name}"))
     except PyopError as error:
         raise UsageError(str(error)) from None
 

@@ -17,7 +17,7 @@ from IPython.core.completer import (
 )
 from onnx import ModelProto
 
-from pyopnb.engine import DEFAULT_DOMAIN, as_proto, protos, registry
+from pyopnb.engine import model_files, op_names, protos, registry
 from pyopnb.errors import PyopError
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.call_completion import complete_call
@@ -73,7 +73,7 @@ def _for_cell_magic(magic: str, words: list[str]) -> list[str]:
     """List options and ops, or domains after ``-d``."""
     if words and words[-1] in ("-d", "--domain"):
         domains = {op.domain for op in registry if op.domain}
-        return sorted(domains | {DEFAULT_DOMAIN})
+        return sorted(domains | {op_names.DEFAULT_DOMAIN})
     options = [name for name in _CELL_MAGICS[magic]._option_string_actions if name not in words]
     if magic == "%%onnx":
         return options
@@ -129,7 +129,7 @@ def _op_names() -> list[str]:
 
 def _nodes(model: str) -> list[str]:
     try:
-        sites = list(protos.walk(as_proto(find_model(model))))
+        sites = list(protos.walk(model_files.as_proto(find_model(model))))
     except PyopError:
         # There is no such model, or not yet.
         return []

@@ -17,15 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    Version,
-    class_source,
-    op_run,
-    registry,
-    running_text,
-    same_value,
-    split_name,
-)
+from pyopnb.engine import Version, class_texts, op_names, op_run, registry, running_text, same_value
 from pyopnb.errors import PyopError
 
 __all__ = ["PatchedOps"]
@@ -50,7 +42,7 @@ class PatchedOps(ast.NodeTransformer):
     def visit(self, tree: ast.AST) -> ast.AST:
         """Look at the classes before a cell runs; its tree stays as it is."""
         for name, look in list(self._looks.items()):
-            op = registry.find(*split_name(name))
+            op = registry.find(*op_names.split_name(name))
             if op is None or op.current is not look.version:
                 del self._looks[name]
                 continue
@@ -92,7 +84,7 @@ class _Look:
         if state != self._state or _has_new_code(before, self._parts):
             _mend(cls)
             self._parts = _parts(cls)
-        source = class_source(cls)
+        source = class_texts.class_source(cls)
         is_edited = source is not None and source != version.source
         if _has_new_code(before, self._parts) or (is_edited and not _is_same(before, self._parts)):
             new = registry.define(self._cls, version.op, opset=version.opset, source=source)

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
-from pyopnb.engine import Version, op_run, ort_capabilities, registry, schema_of, split_name
+from pyopnb.engine import Version, op_names, op_run, ort_capabilities, registry, schema_of
 from pyopnb.errors import DefinitionError
 from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
@@ -212,7 +212,7 @@ class Cell:
             registry.define(cls, name, opset=args.opset, module=args.module, source=source)
         finally:
             # If a listener raised, the version is defined nevertheless.
-            op = registry.find(*split_name(name))
+            op = registry.find(*op_names.split_name(name))
             if op is not None and op_run.written_class(op.current.cls) is cls:
                 self._defined.append(_Defined(op.current, modules, former))
         if not args.quiet:
@@ -247,14 +247,14 @@ class Cell:
         for item in reversed(self._defined):
             registry.withdraw(item.version, modules=item.modules)
             item.restore_module()
-            op = registry.find(*split_name(item.version.op))
+            op = registry.find(*op_names.split_name(item.version.op))
             now = f"version {op.current.number} is current again" if op else "the op is not defined"
             if not self.args.quiet:
                 print(f"{item.version} is withdrawn because its cell failed; {now}")
 
 
 def _say_if_it_replaces(name: str) -> None:
-    domain, op_type = split_name(name)
+    domain, op_type = op_names.split_name(name)
     if ort_capabilities.has_op(domain, op_type):
         whose = f"the ONNX Runtime {domain}::{op_type}" if domain else f"the ONNX {op_type}"
         text = f"{name} takes the place of {whose} in each session that is made from now on"

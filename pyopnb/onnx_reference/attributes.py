@@ -9,7 +9,7 @@ import numpy as np
 from onnx import AttributeProto, helper
 
 from pyopnb.common import closest, sanitize
-from pyopnb.engine import find_schema, protos
+from pyopnb.engine import onnx_schemas, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
@@ -62,7 +62,7 @@ def attributes_to_pass(
     The reference applies the defaults of the newest version. Only defaults that differ in this
     version are passed, as not every class of the reference takes every attr.
     """
-    newest = find_schema(schema.domain, schema.name).attributes
+    newest = onnx_schemas.find_schema(schema.domain, schema.name).attributes
     passed = dict(attributes)
     # It only lets a runtime write over its inputs. BatchNormalization alone has to have it.
     # A node may still have it in a version that does not.

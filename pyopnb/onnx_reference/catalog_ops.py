@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from pyopnb.catalog import Entry, entries, entries_named, find_entry
-from pyopnb.engine import Op, canonical_domain, class_source, registry, split_name
+from pyopnb.engine import Op, class_texts, op_names, registry
 from pyopnb.models import node_entry
 
 __all__ = [
@@ -23,7 +23,7 @@ CATALOG_DOMAIN = "pyopnb.catalog"
 
 def define_catalog_op(node: NodeProto, version: int | None = None) -> str:
     """Define the op that runs a node, unless it is there, and return its name."""
-    domain = canonical_domain(node.domain)
+    domain = op_names.canonical_domain(node.domain)
     suffix = f".{domain}" if domain else ""
     entry = node_entry(node, version)
     assert entry is not None  # noqa: S101  # the caller has asked `misuse`
@@ -69,7 +69,7 @@ def op_named(name: str, inputs: int | None = None) -> Op | None:
         In the domain of `CATALOG_DOMAIN`, so that plain sessions see no op of that name; None if
         the catalog does not have it, or only versions of it that no new model has.
     """
-    domain, op_type = split_name(name if "::" in name else f"::{name}")
+    domain, op_type = op_names.split_name(name if "::" in name else f"::{name}")
     for entry in entries_named(f"{domain}::{op_type}"):
         if not entry.versions and (inputs is None or entry.takes(inputs)):
             suffix = f".{domain}" if domain else ""
@@ -93,5 +93,5 @@ def is_catalog_domain(domain: str) -> bool:
 
 def _define(entry: Entry, name: str) -> None:
     # A second definition would be a new version.
-    if registry.find(*split_name(name)) is None:
-        registry.define(entry.op_class, name, source=class_source(entry.op_class))
+    if registry.find(*op_names.split_name(name)) is None:
+        registry.define(entry.op_class, name, source=class_texts.class_source(entry.op_class))

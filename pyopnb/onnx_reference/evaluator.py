@@ -21,12 +21,12 @@ from pyopnb.engine import (
     NodeKernel,
     Op,
     add_note,
-    canonical_domain,
     external_files,
     inlining,
+    model_tensors,
+    op_names,
     protos,
     sort_nodes,
-    tensors,
 )
 from pyopnb.errors import ModelError
 from pyopnb.onnx_reference.evaluator_ops import node_class
@@ -63,7 +63,7 @@ class Evaluator:
         # Slow to import, so not at the top of the module.
         from onnx.reference import ReferenceEvaluator
 
-        for tensor in filter(external_files.is_external, tensors(model)):
+        for tensor in filter(external_files.is_external, model_tensors.tensors(model)):
             # Which raises, because onnx would look for its file in the working folder.
             external_files.with_data(tensor, None)
         copy = inlining.inlined_functions(model)
@@ -90,7 +90,7 @@ class Evaluator:
         self._names = [info.name for info in copy.graph.output]
         sort_nodes(copy.graph)
         for node in protos.nodes_in(copy.graph):
-            node.domain = canonical_domain(node.domain)
+            node.domain = op_names.canonical_domain(node.domain)
         # The onnx evaluator wants the nodes in order, each domain imported once, and no
         # other name of ONNX's own.
         _import_all(copy, protos.nodes_in(copy.graph))

@@ -15,14 +15,13 @@ from pyopnb.engine import (
     FilledNode,
     GraphIndex,
     ModelSource,
-    canonical_domain,
     check_arguments,
     dtype,
+    op_names,
     opset_versions,
     ort_capabilities,
     protos,
     registry,
-    split_name,
     to_model,
 )
 from pyopnb.errors import Filled, ModelError
@@ -175,13 +174,13 @@ class _Filling:
                 graph = scope.graph
             for node in protos.nodes_in(graph):
                 self._alive.append(node)
-                versions[id(node)] = imported.get(canonical_domain(node.domain))
+                versions[id(node)] = imported.get(op_names.canonical_domain(node.domain))
         return versions
 
     def _version(self, node: NodeProto) -> int | None:
         if id(node) in self._versions:
             return self._versions[id(node)]
-        return protos.imported_versions(self.proto).get(canonical_domain(node.domain))
+        return protos.imported_versions(self.proto).get(op_names.canonical_domain(node.domain))
 
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, and replace nodes that have changed since.
@@ -199,7 +198,9 @@ class _Filling:
             self.fill_nodes([(site, reason) for site in changed])
             # Where one could not be replaced, the model keeps its version, and
             # the runtime says why.
-            if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
+            if all(
+                op_names.canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed
+            ):
                 new.entry.version = new.newest
 
     # ---- stand-ins -------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class _Filling:
 
     def _has_changed(self, node: NodeProto) -> bool:
         """Tell whether a node means something else in the newest version that the runtime takes."""
-        domain, version = canonical_domain(node.domain), self._version(node)
+        domain, version = op_names.canonical_domain(node.domain), self._version(node)
         limit = ort_capabilities.newest_version(domain)
         if version is None or limit is None:
             return False
@@ -288,7 +289,9 @@ class _Filling:
         version = self._version(site.node)
         if self._needs_catalog(site.node, version):
             return define_catalog_op(site.node, version)
-        schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
+        schema = schema_of_op(
+            op_names.canonical_domain(site.node.domain), site.node.op_type, version
+        )
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
 
 
@@ -297,7 +300,9 @@ def _declare_flags(site: protos.Site) -> str:
 
     PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in the ONNX test data.
     """
-    is_comparison = site.node.op_type in _COMPARISONS and not canonical_domain(site.node.domain)
+    is_comparison = site.node.op_type in _COMPARISONS and not op_names.canonical_domain(
+        site.node.domain
+    )
     if not is_comparison or not isinstance(site.scope, GraphProto):
         return ""
     for info in (*site.scope.output, *site.scope.value_info):
@@ -316,7 +321,7 @@ def _define_stand_in(domain: str, op_type: str, version: int) -> str:
     """
     suffix = f".{domain}" if domain else ""
     name = f"{DOMAIN}{suffix}::{op_type}_{version}"
-    if registry.find(*split_name(name)) is None:
+    if registry.find(*op_names.split_name(name)) is None:
         registry.define(stand_in_class(domain, op_type, version), name)
     return name
 

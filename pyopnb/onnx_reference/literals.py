@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine import attr_kinds, fresh_name
+from pyopnb.engine import attr_kinds, op_names
 
 __all__ = ["attr_hint", "identifier", "literal"]
 
@@ -23,7 +23,7 @@ def identifier(text: str, otherwise: str, taken: set[str]) -> str:
     name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_") or otherwise
     if name[0].isdigit():
         name = f"x{name}"
-    name = fresh_name(name, {*keyword.kwlist, *taken})
+    name = op_names.fresh_name(name, {*keyword.kwlist, *taken})
     taken.add(name)
     return name
 

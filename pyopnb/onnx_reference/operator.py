@@ -19,21 +19,19 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 from pyopnb.catalog import find_entry
 from pyopnb.common import locked, sanitize, suggest
 from pyopnb.engine import (
-    MAX_OUTPUTS,
     TensorType,
     Version,
-    canonical_domain,
+    argument_checks,
     check_arguments,
-    describe,
     dtype,
     external_files,
-    find_schema,
     inlining,
     model_faults,
+    model_tensors,
+    onnx_schemas,
     op_inference,
+    op_names,
     protos,
-    split_name,
-    tensors,
     type_of,
 )
 from pyopnb.errors import InputError, ModelError
@@ -112,15 +110,15 @@ def reference(
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
     # Without a domain, the name is one of ONNX's own.
-    domain, op_type = split_name(op if "::" in op else f"::{op}")
-    if find_schema(domain, op_type, opset) is None:
+    domain, op_type = op_names.split_name(op if "::" in op else f"::{op}")
+    if onnx_schemas.find_schema(domain, op_type, opset) is None:
         entry = find_entry(f"{domain}::{op_type}", len(inputs))
         if entry is not None:
             return entry.op_class(**attrs).compute(*inputs)
     schema = schema_of_op(domain, op_type, opset)
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
-    evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
+    evaluation = Evaluation(domain, op_type, version, attrs, min(count, op_names.MAX_OUTPUTS))
     if any(isinstance(value, TensorType) for value in inputs):
         inferred = evaluation.infer(*inputs)
         return inferred if len(inferred) > 1 else inferred[0]
@@ -156,7 +154,11 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
             dtype(array.dtype)
     except ValueError as error:
         # The lists are ragged, or it is a dtype that ONNX does not have.
-        got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
+        got = (
+            argument_checks.describe(value)
+            if isinstance(error, InputError)
+            else sanitize(str(error))
+        )
         port = schema.inputs[min(position, len(schema.inputs) - 1)].name
         where = f"{_where(schema.domain, schema.name)}, input {port}"
         expected, advice = "an array of an ONNX dtype", "np.asarray(…, dtype=…)"
@@ -190,7 +192,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     ModelError
         The installed onnx knows no such operator, or not in that version.
     """
-    schema = find_schema(domain, op_type, opset)
+    schema = onnx_schemas.find_schema(domain, op_type, opset)
     is_ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
     if schema is not None and not schema.deprecated and not is_ahead:
         return schema
@@ -213,9 +215,9 @@ def lack_of_reference(node: NodeProto, opset: int) -> str:
     attrs = {}
     for attribute in node.attribute:
         # onnx would read external data, wherever the working folder is.
-        if not any(map(external_files.is_external, tensors(attribute))):
+        if not any(map(external_files.is_external, model_tensors.tensors(attribute))):
             attrs[attribute.name] = attribute
-    domain = canonical_domain(node.domain)
+    domain = op_names.canonical_domain(node.domain)
     try:
         evaluation = Evaluation(domain, node.op_type, opset, attrs, max(1, len(node.output)))
     except ModelError as error:
@@ -250,7 +252,7 @@ class Evaluation:
         # Avoid wrong classes of onnx before looking at its schema.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self.schema = schema_of_op(domain, op_type, opset)
-        self._where = _where(canonical_domain(domain), op_type)
+        self._where = _where(op_names.canonical_domain(domain), op_type)
         self._opset = opset
         self._wants_floats = domain == "ai.onnx.ml" and op_type in _OF_FLOATS
         self._imports = {"": onnx.defs.onnx_opset_version()}

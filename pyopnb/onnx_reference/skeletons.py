@@ -19,16 +19,7 @@ from onnx import ModelProto
 
 from pyopnb.catalog import Entry
 from pyopnb.common import sanitize
-from pyopnb.engine import (
-    ANY,
-    DEFAULT_DOMAIN,
-    TensorType,
-    check_arguments,
-    protos,
-    read_model,
-    registry,
-    split_name,
-)
+from pyopnb.engine import ANY, TensorType, check_arguments, model_files, op_names, protos, registry
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models import MissingNode, missing, node_entry, select_sites
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
@@ -101,7 +92,7 @@ def skeleton(
             # Return float32[N,3].
             raise NotImplementedError("com.example::Scale")
     """
-    proto = read_model(model, base_dir, data=False).proto
+    proto = model_files.read_model(model, base_dir, data=False).proto
     site = _site(proto, node, model)
     domain, op_type = _op_name(site)
     sites = [site]
@@ -143,7 +134,7 @@ def _site(proto: ModelProto, node: Any, model: object) -> protos.Site:
 
 def _op_name(site: protos.Site) -> tuple[str, str]:
     try:
-        return split_name(protos.full_name(site.node))
+        return op_names.split_name(protos.full_name(site.node))
     except DefinitionError as error:
         raise ModelError(
             site.where,
@@ -178,9 +169,10 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
     lines += ["import pyopnb", "", ""]
     if not is_missing:
         name = sanitize(protos.full_name(usage.node))
+        domain = op_names.DEFAULT_DOMAIN
         lines += [
-            f"# ONNX Runtime has {name}: this op is in the domain {DEFAULT_DOMAIN}, and",
-            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it in place of nodes.',
+            f"# ONNX Runtime has {name}: this op is in the domain {domain}, and",
+            f'# pyopnb.replace(model, …, "{domain}::{op_type}") puts it in place of nodes.',
         ]
     lines.append(f"class {class_name}:")
     body = _docstring(usage) + _init(usage) + _compute(usage, f"{domain}::{op_type}")

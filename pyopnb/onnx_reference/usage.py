@@ -13,11 +13,11 @@ from pyopnb.engine import (
     ANY,
     DTYPES,
     TensorType,
-    canonical_domain,
+    model_files,
     op_inference,
+    op_names,
     ort_types,
     protos,
-    without_weights,
 )
 from pyopnb.errors import ModelError
 from pyopnb.models import Types
@@ -263,7 +263,7 @@ def _without_declared_shapes(proto: ModelProto) -> ModelProto:
 
     ONNX Runtime only warns of another shape that is wrong, and computes the right one.
     """
-    copy = without_weights(proto).proto
+    copy = model_files.without_weights(proto).proto
     del copy.graph.value_info[:]
     for info in copy.graph.output:
         info.ClearField("type")
@@ -277,7 +277,7 @@ def _schema(proto: ModelProto, site: protos.Site) -> Any:
         # A node in a body inside the function is in its path.
         if site.scope is function or site.path.startswith(f"{protos.path_of_function(function)},"):
             scopes.append(function)
-    domain = canonical_domain(site.node.domain)
+    domain = op_names.canonical_domain(site.node.domain)
     try:
         return schema_of_op(
             domain, site.node.op_type, protos.imported_versions(*scopes).get(domain)

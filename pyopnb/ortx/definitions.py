@@ -17,11 +17,11 @@ from pyopnb.engine import (
     REQUIRED,
     Attr,
     TensorType,
+    argument_checks,
     attr_kinds,
+    class_texts,
     define_op,
-    describe,
     dtype,
-    function_source,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError
 
@@ -366,7 +366,7 @@ def _converted(value: Any, number: int, where: str) -> Any:
         raise ResultError(
             where,
             expected=f"{want.name}, as outputs= declares",
-            got=describe(value),
+            got=argument_checks.describe(value),
             next="another dtype in outputs=, or numbers that it has",
         )
     return cast
@@ -374,4 +374,4 @@ def _converted(value: Any, number: int, where: str) -> Any:
 
 def _source(func: Callable[..., Any]) -> str | None:
     """Return the function's text, to compare versions by; None where it is not known."""
-    return function_source(func) if isinstance(func, FunctionType) else None
+    return class_texts.function_source(func) if isinstance(func, FunctionType) else None

@@ -13,7 +13,7 @@ import torch
 from onnx import ModelProto
 
 from pyopnb.common import closest, plural, sanitize
-from pyopnb.engine import fresh_name, ort_capabilities, registry, split_name
+from pyopnb.engine import op_names, ort_capabilities, registry
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.attention import zero_masked_rows
@@ -200,7 +200,7 @@ def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None
         source = node.inputs[0]
         name = source.name.removesuffix("_orig")
         if position >= named_outputs and result.name in (name, source.name):
-            result.name = fresh_name(f"{name}_out", _names_in(graph))
+            result.name = op_names.fresh_name(f"{name}_out", _names_in(graph))
         is_renamed = name in user_inputs and source.name not in user_inputs
         if id(source) in free_inputs and is_renamed and name not in _names_in(graph):
             source.name = name
@@ -300,7 +300,7 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
             expected = "a torch op that the module calls"
             got = sanitize(key if isinstance(key, str) else target_name(key))
             raise InputError("ops", expected=expected, got=got, next=_ADVICE)
-        domain, op_type = split_name(op)
+        domain, op_type = op_names.split_name(op)
         registered = registry.find(domain, op_type)
         if registered is None and not ort_capabilities.has_op(domain, op_type):
             raise InputError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.engine import ANY, Version, registry, split_name
+from pyopnb.engine import ANY, Version, op_names, registry
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import DTYPES, as_list, decode, op_name, target_name
@@ -151,7 +151,7 @@ def define(target: Any, function: Any = None) -> str:
     """
     name = op_name(target)
     # Again, it would be a new version.
-    if registry.find(*split_name(name)) is None:
+    if registry.find(*op_names.split_name(name)) is None:
         doc = f"{target_name(target)}, called in torch itself."
         body = {"target": target, "function": staticmethod(function or target), "__doc__": doc}
         if target._schema.name in _WRITING:

@@ -15,7 +15,7 @@ import torch
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
-from pyopnb.engine import DTYPES, split_name
+from pyopnb.engine import DTYPES, op_names
 from pyopnb.torch.calls import (
     COMPLEX,
     DYNAMIC,
@@ -191,7 +191,7 @@ def _input_type(node: Any) -> str:
 
 def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[..., Any]:
     """Make the function with which the exporter writes the node."""
-    domain, op_type = split_name(op)
+    domain, op_type = op_names.split_name(op)
     attrs = call.attrs
     if natural:
         attrs = _natural(call.attrs)

@@ -9,13 +9,13 @@ from typing import Any
 from pyopnb.common import sanitize
 from pyopnb.engine import (
     ModelSource,
+    argument_checks,
     check_arguments,
-    describe,
     feeds_by_name,
     inlining,
     is_op,
+    model_files,
     one_run,
-    read_model,
     runtime_options,
 )
 from pyopnb.errors import InputError
@@ -113,14 +113,14 @@ def trace(
     runtime_options.check_providers(providers, None, available=True)
     if providers is not None and on != "onnxruntime":
         # Elsewhere, all that the build has are used.
-        got = describe(providers)
+        got = argument_checks.describe(providers)
         advice = 'on="onnxruntime"'
         expected = "none on another runtime"
         raise InputError("trace, providers", expected=expected, got=got, next=advice)
     if is_other_runtime(on):
         _refuse("fill", fill, "another Python")
         _refuse("bodies", bodies, "another Python")
-        source = read_model(model, base_dir)
+        source = model_files.read_model(model, base_dir)
         return trace_elsewhere(source, _feeds_by_name(source, feeds, named), options, on)
     if on == "onnxruntime":
         session = one_run.session_for_run(model, fill, base_dir, providers)
@@ -128,7 +128,7 @@ def trace(
         return run_traced(session.state, session.state.feeds.by_name(feeds, named), options)
     # The evaluator runs bodies inside one call, and their tensors are out of reach.
     _refuse("bodies", bodies, "the reference implementation")
-    source = read_model(model, base_dir)
+    source = model_files.read_model(model, base_dir)
     # Local functions that hold ops become nodes of the graph, as in a session.
     source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
     named_feeds = _feeds_by_name(source, feeds, named)

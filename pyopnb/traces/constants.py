@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.engine import ModelSource, external_files, is_onnx_domain, to_model
+from pyopnb.engine import ModelSource, external_files, onnx_schemas, to_model
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces.reference import like_onnxruntime
 
@@ -38,7 +38,12 @@ def constants_behind(source: ModelSource, names: Collection[str]) -> dict[str, A
         is_random = node.op_type in _RANDOM or node.op_type.startswith("Random")
         has_body = any(attribute.HasField("g") for attribute in node.attribute)
         read = set(filter(None, node.input))
-        if is_random or has_body or not is_onnx_domain(node.domain) or not read <= constants:
+        if (
+            is_random
+            or has_body
+            or not onnx_schemas.is_onnx_domain(node.domain)
+            or not read <= constants
+        ):
             continue
         nodes.append(node)
         constants.update(node.output)

@@ -23,15 +23,15 @@ from onnx import ModelProto, TypeProto
 from pyopnb.common import one_line, sanitize
 from pyopnb.engine import (
     ModelSource,
-    canonical_domain,
     external_files,
     inlining,
     is_op,
+    model_files,
+    op_names,
     opset_versions,
     protos,
     registry,
     to_model,
-    without_weights,
 )
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models import Types, save_module
@@ -261,7 +261,7 @@ class OtherProcess:
             opset = _NEWEST_OPSET.search(error)
             if opset is not None:
                 newest = int(opset[2])
-                changed = _changed_operators(model, canonical_domain(opset[1]), newest)
+                changed = _changed_operators(model, op_names.canonical_domain(opset[1]), newest)
                 got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
             return ModelError(where, expected=expected, got=got, next=advice)
         return ModelError(where, expected="a run that finishes", got=got)
@@ -339,7 +339,7 @@ class _Job:
             if ir is not None:
                 proto.ir_version = int(ir[1])
             elif opset is None or not _lower_opset(
-                proto, canonical_domain(opset[1]), int(opset[2])
+                proto, op_names.canonical_domain(opset[1]), int(opset[2])
             ):
                 return False
         return True
@@ -428,8 +428,14 @@ def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str)
 
 def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]:
     """List operators of a domain that came or changed after the newest version of a runtime."""
-    versions = [x.version for x in proto.opset_import if canonical_domain(x.domain) == domain]
-    used = {s.node.op_type for s in protos.walk(proto) if canonical_domain(s.node.domain) == domain}
+    versions = [
+        x.version for x in proto.opset_import if op_names.canonical_domain(x.domain) == domain
+    ]
+    used = {
+        s.node.op_type
+        for s in protos.walk(proto)
+        if op_names.canonical_domain(s.node.domain) == domain
+    }
     changed = []
     for op_type in sorted(used):
         if any(opset_versions.changed_in(domain, op_type, version, newest) for version in versions):
@@ -445,7 +451,7 @@ def _lower_opset(proto: ModelProto, domain: str, newest: int) -> bool:
     if _changed_operators(proto, domain, newest):
         return False
     for entry in proto.opset_import:
-        if canonical_domain(entry.domain) == domain:
+        if op_names.canonical_domain(entry.domain) == domain:
             entry.version = min(entry.version, newest)
     return True
 
@@ -461,7 +467,7 @@ def trace_elsewhere(
     If the options ask for the check, an unexposed run gives the outputs to compare with.
     """
     source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
-    model = without_weights(source.proto).proto
+    model = model_files.without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
     outputs = [info.name for info in model.graph.output]
     selected = [tensor.name for tensor in select_tensors(model, options)]

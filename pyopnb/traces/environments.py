@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyopnb.common import bar, cache_folder, closest, sanitize
-from pyopnb.engine import describe
+from pyopnb.engine import argument_checks
 from pyopnb.errors import InputError
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]
@@ -55,7 +55,7 @@ def is_other_runtime(on: object, caller: str = "trace") -> bool:
             "'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', "
             "or the path of a Python"
         ),
-        got=sanitize(repr(on)) if isinstance(on, str) else describe(on),
+        got=sanitize(repr(on)) if isinstance(on, str) else argument_checks.describe(on),
         next=advice,
     )
 

@@ -19,7 +19,7 @@ from pyopnb.common import (
     sanitize,
     suggest_key,
 )
-from pyopnb.engine import check_arguments, describe, is_path
+from pyopnb.engine import argument_checks, check_arguments
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds
@@ -247,7 +247,9 @@ class Profile(NamedItems, Displayable):
         names = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
         next_ = suggest_key(str(name), names)
-        raise UnknownName("profile", expected=expected, got=describe(name), next=next_)
+        raise UnknownName(
+            "profile", expected=expected, got=argument_checks.describe(name), next=next_
+        )
 
     def ranked(self) -> list[NodeProfile]:
         """Order the nodes by their times, the slowest first.
@@ -282,9 +284,12 @@ class Profile(NamedItems, Displayable):
         -----
         The file is the ONNX Runtime profile of these runs, plus the calls of ``compute``.
         """
-        if not is_path(path) or not os.fspath(path):
+        if not argument_checks.is_path(path) or not os.fspath(path):
             raise InputError(
-                "to_chrome, path", expected="a path", got=describe(path), next='"trace.json"'
+                "to_chrome, path",
+                expected="a path",
+                got=argument_checks.describe(path),
+                next='"trace.json"',
             )
         write_chrome(self.logs, Path(path))
 

@@ -16,8 +16,8 @@ from pyopnb.engine import (
     Session,
     SessionState,
     add_note,
+    argument_checks,
     check_arguments,
-    describe,
     node_plans,
     protos,
 )
@@ -119,7 +119,9 @@ def _check_number(name: str, value: int, least: int) -> None:
     if not least <= value <= _MOST_RUNS:
         expected = f"a whole number from {least} to {_MOST_RUNS:,}"
         next_ = f"{name}={100 if least else 5}"
-        raise InputError(f"profile, {name}", expected=expected, got=describe(value), next=next_)
+        raise InputError(
+            f"profile, {name}", expected=expected, got=argument_checks.describe(value), next=next_
+        )
 
 
 def _unprofiled(

@@ -17,11 +17,11 @@ from pyopnb.engine import (
     Version,
     external_files,
     feed_checks,
+    model_files,
     ort_types,
     protos,
     registry,
     to_model,
-    without_weights,
 )
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces.initializers import Initializers
@@ -55,7 +55,7 @@ def trace_on_reference(
     ops : iterable of Op
         The ops that nodes may call.
     """
-    model = without_weights(source.proto).proto
+    model = model_files.without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
     names = [tensor.name for tensor in named_tensors(model)]
     selected = set(names)

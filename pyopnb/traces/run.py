@@ -19,11 +19,11 @@ from pyopnb.engine import (
     SessionState,
     Version,
     external_files,
-    from_ortvalue,
     is_of_runtime,
+    model_files,
     name_node,
     node_plans,
-    read_model,
+    ortvalues,
 )
 from pyopnb.errors import InputError, ModelError, UnknownName
 from pyopnb.traces.constants import constants_behind
@@ -377,7 +377,7 @@ def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], st
     def load() -> tuple[Iterable[TensorProto], str | None]:
         # The session was made from a file, which is read again.
         if data is None:
-            proto = read_model(path, folder, absent=True).proto
+            proto = model_files.read_model(path, folder, absent=True).proto
         else:
             proto = ModelProto.FromString(data)
         return [
@@ -427,7 +427,7 @@ def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instanc
 
 def _copy_feed(value: Any) -> Any:
     if isinstance(value, onnxruntime.OrtValue):
-        return from_ortvalue(value, None)
+        return ortvalues.from_ortvalue(value, None)
     # A sequence is a list of arrays, which need not have one shape.
     return copy.deepcopy(value)
 

@@ -10,7 +10,7 @@ from fnmatch import translate
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.common import sanitize, suggest
-from pyopnb.engine import canonical_domain, fresh_name, protos
+from pyopnb.engine import op_names, protos
 from pyopnb.errors import InputError
 from pyopnb.models import Types
 
@@ -51,7 +51,7 @@ def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTenso
     for number, tensor in enumerate(tensors):
         if tensor.inside is not None:
             # A tensor of the main graph may also be called "loop/body/t".
-            tensors[number] = replace(tensor, name=fresh_name(tensor.name, names))
+            tensors[number] = replace(tensor, name=op_names.fresh_name(tensor.name, names))
     return tensors
 
 
@@ -59,7 +59,7 @@ def _named(
     scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool
 ) -> Iterator[NamedTensor]:
     for node in scope.node:
-        if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
+        if bodies and node.op_type in _WITH_BODIES and not op_names.canonical_domain(node.domain):
             # The node of the main graph by which all of its bodies' tensors are listed.
             outer = protos.first_output(node) if inside is None else inside
             runs_often = repeats or _WITH_BODIES[node.op_type]
@@ -112,7 +112,7 @@ def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[Na
     for tensor in named:
         carried = types.carried(tensor.scope, tensor.inner)
         # Only operators of ONNX's own give sequences, maps and optionals, whose types are known.
-        if carried or (carried is None and canonical_domain(tensor.node.domain)):
+        if carried or (carried is None and op_names.canonical_domain(tensor.node.domain)):
             tappable.append(tensor)
     return tappable
 

@@ -17,14 +17,14 @@ from pyopnb.engine import (
     ModelSource,
     Session,
     SessionState,
-    canonical_domain,
     derived_session,
     inlining,
     is_op,
+    model_files,
+    op_names,
     ort_capabilities,
     protos,
     runtime_options,
-    without_weights,
 )
 from pyopnb.errors import ModelError
 
@@ -70,7 +70,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
     source.proto = inlining.inline_ops(
         source.proto, is_op(source.proto, state.config.modules, state.config.ops)
     )
-    return source, without_weights(source.proto).proto
+    return source, model_files.without_weights(source.proto).proto
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _is_copied(state: SessionState, proto: ModelProto) -> bool:
     local = {(function.domain, function.name) for function in proto.functions}
     for site in protos.walk(proto):
         node = site.node
-        name = (canonical_domain(node.domain), node.op_type)
+        name = (op_names.canonical_domain(node.domain), node.op_type)
         if not (
             ort_capabilities.has_op(*name)
             or (node.domain, node.op_type) in local

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from onnx import GraphProto, ModelProto
 
-from pyopnb.engine import fresh_name, node_plans, protos, without_weights
+from pyopnb.engine import model_files, node_plans, op_names, protos
 from pyopnb.traces.clocks import Clock, ClockedCall
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import origins
@@ -57,7 +57,7 @@ class TimedNodes:
         # When the session is built again, the nodes have their new names already.
         if not self.labels:
             self.labels = labels
-            self.named = without_weights(proto).proto.graph
+            self.named = model_files.without_weights(proto).proto.graph
         outputs = {}
         for node in proto.graph.node:
             outputs[id(node)] = protos.first_output(node)
@@ -113,7 +113,7 @@ def _name_nodes(proto: ModelProto) -> list[str]:
             nodes += protos.nodes_in(body)
     for number, node in enumerate(nodes):
         if not node.name or node.name in used or _ESCAPED.search(node.name):
-            node.name = fresh_name(f"{node.op_type}_{number}", names)
+            node.name = op_names.fresh_name(f"{node.op_type}_{number}", names)
             names.add(node.name)
         used.add(node.name)
     return labels

@@ -15,12 +15,11 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     Session,
     TensorType,
+    argument_checks,
     check_arguments,
-    describe,
     external_files,
     find_op,
-    is_path,
-    read_model,
+    model_files,
     to_model,
 )
 from pyopnb.errors import InputError
@@ -229,14 +228,14 @@ def _loss_of(loss: Any) -> str | NodeProto:
     raise InputError(
         "train, loss",
         expected="a name, an op, or a node",
-        got="a function" if callable(loss) else describe(loss),
+        got="a function" if callable(loss) else argument_checks.describe(loss),
         next=_ADVICE["loss"],
     )
 
 
 def _read_whole(model: Any) -> ModelProto:
     """Read a model with all its weights, as a training changes them."""
-    source = read_model(model)
+    source = model_files.read_model(model)
     external_files.take_in_all(source.proto, source.folder)
     return to_model(source)
 
@@ -310,8 +309,8 @@ def _start(
         resume = path if path.is_file() else None
     if resume is None or resume is False:
         return Checkpoint(dict(state), repr(optimizer), seed)
-    if not is_path(resume):
-        expected, got = "a path, True or None", describe(resume)
+    if not argument_checks.is_path(resume):
+        expected, got = "a path, True or None", argument_checks.describe(resume)
         next_ = 'resume="run.npz", or resume() of a Training'
         raise InputError(where, expected=expected, got=got, next=next_)
     return Checkpoint.read(resume, state, repr(optimizer), seed)

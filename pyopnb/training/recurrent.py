@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.engine import Session, as_ortvalues, runtime_options
+from pyopnb.engine import Session, ortvalues, runtime_options
 
 __all__ = ["RecurrentSession"]
 
@@ -52,9 +52,12 @@ class RecurrentSession:
         self._arrays = [first, second]
         # OrtValues over the memory of these arrays: a run writes an output directly
         # to the array.
-        self._values: list[_Values] = [as_ortvalues(first), as_ortvalues(second)]
+        self._values: list[_Values] = [
+            ortvalues.as_ortvalues(first),
+            ortvalues.as_ortvalues(second),
+        ]
         self._results = {name: np.empty((), dtype) for name, dtype in results.items()}
-        self._result_values = as_ortvalues(self._results)
+        self._result_values = ortvalues.as_ortvalues(self._results)
         self._now = 0
         self._runtime: Any = None
         self._bindings: list[Any] = []
@@ -91,7 +94,9 @@ class RecurrentSession:
         binding = self._bindings[self._now]
         # The binding itself does not keep the arrays.
         convert = self.session.state.feeds.convert
-        self._feeds = as_ortvalues({name: convert(name, value) for name, value in feeds.items()})
+        self._feeds = ortvalues.as_ortvalues(
+            {name: convert(name, value) for name, value in feeds.items()}
+        )
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)
         self.session.run_with_iobinding(binding)

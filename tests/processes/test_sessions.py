@@ -14,7 +14,7 @@ import pytest
 import remote_work
 
 import pyopnb
-from pyopnb.engine.ops.class_source import class_source
+from pyopnb.engine.ops.class_texts import class_source
 from pyopnb.errors import Filled
 
 X = np.float32([1, -2])

@@ -10,7 +10,7 @@ import pytest
 import remote_work
 
 import pyopnb
-from pyopnb.engine.ops.class_source import class_source
+from pyopnb.engine.ops.class_texts import class_source
 
 X = np.float32([1, 2, 3])
 

@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.common import sanitize
 from pyopnb.diffs.arrays.parts import Part, PartPath, named, part_of
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import Result, dtype, foreign_array, is_foreign_array, type_of
+from pyopnb.engine import Result, coerce, dtype, type_of
 from pyopnb.errors import InputError
 
 __all__ = ["parts"]
@@ -101,10 +101,10 @@ def _normalize(value: Any, path: PartPath, side: str) -> Any:
         if path:
             where += f" at {named(path)}"
         expected = "an array, or a list, dict or Result of arrays"
-        if not is_foreign_array(value):
+        if not coerce.is_foreign_array(value):
             got = type(value).__name__
             raise InputError(where, expected=expected, got=got, next="np.asarray(…)")
-        value = foreign_array(value, where, expected)
+        value = coerce.foreign_array(value, where, expected)
     if isinstance(value, np.ndarray):
         array = value
     else:

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import canonical_domain, default_attribute, find_schema, registry
+from pyopnb.engine import onnx_schemas, op_names, registry
 
 __all__ = ["Defaults", "attribute_key", "differing_attributes", "format_attribute"]
 
@@ -42,7 +42,9 @@ class Defaults:
     """The default attributes of ops, in the versions that a model or function imports."""
 
     def __init__(self, imports: Mapping[str, int]) -> None:
-        self.imports = {canonical_domain(domain): version for domain, version in imports.items()}
+        self.imports = {
+            op_names.canonical_domain(domain): version for domain, version in imports.items()
+        }
         self._known: dict[tuple[str, str], dict[str, AttributeProto]] = {}
 
     @classmethod
@@ -52,7 +54,7 @@ class Defaults:
 
     def of(self, node: NodeProto) -> dict[str, AttributeProto]:
         """Return the defaults of a node's op, by name; empty for an unknown op."""
-        key = canonical_domain(node.domain), node.op_type
+        key = op_names.canonical_domain(node.domain), node.op_type
         if key not in self._known:
             self._known[key] = dict(self._find(*key))
         return self._known[key]
@@ -61,11 +63,11 @@ class Defaults:
         op = registry.find(domain, op_type)
         if op is not None:
             for attr in op.current.schema.attrs:
-                default = default_attribute(attr)
+                default = onnx_schemas.default_attribute(attr)
                 if default is not None:
                     yield attr.name, default
             return
-        schema = find_schema(domain, op_type, self.imports.get(domain, 1))
+        schema = onnx_schemas.find_schema(domain, op_type, self.imports.get(domain, 1))
         # The defaults of an op that onnx does not know are in its kernel.
         if schema is not None:
             for name, declared in schema.attributes.items():

@@ -18,7 +18,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
-from pyopnb.engine import GraphIndex, canonical_domain, external_files, protos
+from pyopnb.engine import GraphIndex, external_files, op_names, protos
 
 __all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
 
@@ -149,7 +149,7 @@ class HashedGraph(GraphIndex):
                 default = defaults.get(attribute.name)
                 if default is None or attribute_key(default, content) != key:
                     attributes.add((attribute.name, key))
-            op = canonical_domain(node.domain), node.op_type
+            op = op_names.canonical_domain(node.domain), node.op_type
             local.append(numbers["node", op, frozenset(attributes)])
         return local
 

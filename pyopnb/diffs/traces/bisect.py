@@ -21,12 +21,12 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.engine import (
+    argument_checks,
     check_arguments,
-    check_by_name,
     external_files,
     inlining,
     is_op,
-    read_model,
+    model_files,
     registry,
     to_model,
 )
@@ -120,10 +120,10 @@ def first_divergence(
             got = sanitize(over)
             advice = 'first_divergence(model, feeds, over="optimizers")'
             raise InputError("first_divergence, over", expected=expected, got=got, next=advice)
-        check_by_name(b, "first_divergence, feeds", '{"x": x}')
+        argument_checks.check_by_name(b, "first_divergence, feeds", '{"x": x}')
         # Fused kernels add up in another order, as in two traces at different levels.
         return find_optimizers(a, b, tolerances.or_scaled())
-    check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
+    argument_checks.check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
     if at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
@@ -152,7 +152,7 @@ class _Model:
 
     def __init__(self, model: Any, on: str | os.PathLike[str]) -> None:
         is_elsewhere = is_other_runtime(on, "first_divergence")
-        source = read_model(model)
+        source = model_files.read_model(model)
         proto = inlining.inline_ops(to_model(source), is_op(source.proto, frozenset()))
         folder = source.folder
         if on != "onnxruntime":

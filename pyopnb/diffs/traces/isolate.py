@@ -27,10 +27,10 @@ from pyopnb.engine import (
     Version,
     dtype,
     external_files,
+    model_tensors,
     protos,
     registry,
     runtime_options,
-    tensors,
     type_of,
 )
 from pyopnb.onnx_reference import Evaluator
@@ -223,7 +223,7 @@ class Isolation:
             functions=list(proto.functions),
             ir_version=proto.ir_version,
         )
-        for tensor in filter(external_files.is_external, tensors(model)):
+        for tensor in filter(external_files.is_external, model_tensors.tensors(model)):
             # This raises; otherwise onnx would look for the file in the working folder.
             external_files.with_data(tensor, None)
         return model, feeds, outputs

@@ -11,7 +11,7 @@ from onnx import GraphProto
 from pyopnb.common import Displayable, advance, plural, sanitize, tracking
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import inlining, is_op, protos, read_model
+from pyopnb.engine import inlining, is_op, model_files, protos
 from pyopnb.traces import OptimizedRun, origins, run_optimized
 
 __all__ = ["OptimizerDiff", "find_optimizers"]
@@ -166,7 +166,7 @@ def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterato
     """Yield how the optimizers changed the nodes."""
     # Labels come from the user's graph, in which functions with ops are inlined, as in the
     # session.
-    source = read_model(model, data=False)
+    source = model_files.read_model(model, data=False)
     graph = inlining.inline_ops(source.proto, is_op(source.proto, frozenset())).graph
     with_them = _kernels(graph, full)
     without_them = _kernels(graph, without)

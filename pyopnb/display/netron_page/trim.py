@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_attribute
 
 from pyopnb.common import plural
-from pyopnb.engine import fresh_name, protos, tensors, without_weights
+from pyopnb.engine import model_files, model_tensors, op_names, protos
 
 __all__ = ["Trimmed", "trim"]
 
@@ -44,11 +44,11 @@ class Trimmed:
 
 def trim(model: ModelProto) -> Trimmed:
     """Copy a model to show it; the model is not changed, and its external data is not read."""
-    proto = without_weights(model).proto
+    proto = model_files.without_weights(model).proto
     proto.ClearField("training_info")
     proto.ClearField("metadata_props")
     left_out = 0
-    for number, tensor in enumerate(sorted(tensors(proto), key=TensorProto.ByteSize)):
+    for number, tensor in enumerate(sorted(model_tensors.tensors(proto), key=TensorProto.ByteSize)):
         is_external = tensor.data_location == TensorProto.EXTERNAL or bool(tensor.external_data)
         if is_external or tensor.ByteSize() > _MOST_BYTES or number >= _MOST_KEPT:
             left_out += 1
@@ -74,7 +74,7 @@ def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
         name = node.name or f"({node.op_type} of {protos.first_output(node) or index})"
         if name in originals:
             # Two bodies may use the same name, and a hostile model may use it everywhere.
-            name = fresh_name(f"{name} ({index})", originals, "'")
+            name = op_names.fresh_name(f"{name} ({index})", originals, "'")
         copy.node.name = name
         originals[name] = node
     return originals

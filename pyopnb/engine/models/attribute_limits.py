@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.engine.models.protos import Site, nodes_in
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError
 

@@ -38,7 +38,7 @@ from pyopnb.engine.models.protos import (
     path_of_body,
     path_of_function,
 )
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.errors import ModelError
 
 __all__ = ["CAPTURED", "GraphIndex", "sort_nodes"]

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from onnx import ModelProto, NodeProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.common import sanitize
 from pyopnb.engine.models.attribute_limits import check_attributes
 from pyopnb.engine.models.model_functions import check_functions, function_key
 from pyopnb.engine.models.protos import nodes_of_functions, walk
-from pyopnb.engine.models.taps import TAP_DOMAIN, put_taps_last
 from pyopnb.errors import ModelError
 
-__all__ = ["inline_ops", "inlined_functions"]
+__all__ = ["TAP_DOMAIN", "inline_ops", "inlined_functions", "put_taps_last"]
+
+TAP_DOMAIN = "pyopnb.tap"
+"""Domain of the taps, the nodes that `wrap` inserts beside the nodes that they look at.
+
+They are never selected by name.
+"""
 
 
 def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
@@ -132,3 +137,19 @@ def _give_defaults(model: ModelProto) -> None:
         attr_names = {a.name for a in site.node.attribute}
         standing = defaults.get(function_key(site.node), ())
         site.node.attribute.extend(a for a in standing if a.name not in attr_names)
+
+
+def put_taps_last(scope: GraphProto | FunctionProto) -> None:
+    """Move the taps of a graph or function to its end, so that each runs as soon as it can.
+
+    ONNX Runtime begins with the last of the nodes on whose outputs no other depends, and runs all
+    that it needs before it. So the tap that looks at the first node comes last.
+    """
+    produced = {name: place for place, node in enumerate(scope.node) for name in node.output}
+
+    def place(node: NodeProto) -> int:
+        if node.domain != TAP_DOMAIN:
+            return -len(scope.node)
+        return -max((produced.get(name, -1) for name in node.input), default=-1)
+
+    scope.node.sort(key=place)

@@ -19,7 +19,7 @@ from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import has_op, operator_at, operators, schema_domains
 from pyopnb.engine.models.protos import Site, full_name, imported_versions, walk
 from pyopnb.engine.ops.attr_kinds import noun_of
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import ModelError, PyopError, UnknownName
 

@@ -24,9 +24,9 @@ from pyopnb.engine.models.external_files import (
 )
 from pyopnb.engine.models.holders import held_model
 from pyopnb.engine.models.markers import remove_markers
+from pyopnb.engine.models.model_tensors import is_repeated, tensors
 from pyopnb.engine.models.names import check_names, check_versions
-from pyopnb.engine.models.tensors import is_repeated, tensors
-from pyopnb.engine.ops.arguments import describe, is_path
+from pyopnb.engine.ops.argument_checks import describe, is_path
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.engine.ops.op_run import is_written_as
 from pyopnb.engine.ops.registry import registry

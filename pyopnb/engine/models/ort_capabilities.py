@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 
 __all__ = [
     "Operator",

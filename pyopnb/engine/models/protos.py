@@ -28,7 +28,7 @@ from onnx import (
 
 from pyopnb.common import plural, sanitize
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError
 

@@ -13,7 +13,7 @@ from onnx import NodeProto, TypeProto
 from pyopnb.engine.models.names import LARGEST_VERSION
 from pyopnb.engine.models.ort_capabilities import Operator, operator_at, port_at, schema_domains
 from pyopnb.engine.models.ort_types import proto_of
-from pyopnb.engine.ops.names import canonical_domain
+from pyopnb.engine.ops.op_names import canonical_domain
 
 __all__ = ["infer_by_variables", "runtime_operator"]
 

@@ -1,4 +1,10 @@
+from . import argument_checks as argument_checks
 from . import attr_kinds as attr_kinds
+from . import class_texts as class_texts
+from . import coerce as coerce
+from . import op_definitions as op_definitions
+from . import op_names as op_names
 from . import op_run as op_run
 from . import output_types as output_types
+from . import pickling as pickling
 from . import running_text as running_text

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pyopnb.engine.ops.arguments import describe
+from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import TensorType

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyopnb.common import Displayable, sanitize
-from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.op_names import split_name
 from pyopnb.engine.ops.schema import Schema
 from pyopnb.errors import UnknownName
 

@@ -22,9 +22,9 @@ import weakref
 from typing import Any
 
 from pyopnb.common import sanitize
-from pyopnb.engine.ops.class_source import is_importable
-from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.ops.class_texts import is_importable
 from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.op_names import split_name
 from pyopnb.engine.ops.op_run import as_op, written_class
 from pyopnb.engine.ops.registry import registry
 from pyopnb.errors import DefinitionError

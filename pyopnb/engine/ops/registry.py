@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pyopnb.common import Displayable, closest, handed_down, locked
-from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
+from pyopnb.engine.ops.argument_checks import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
-from pyopnb.engine.ops.class_source import class_source, was_changed
+from pyopnb.engine.ops.class_texts import class_source, was_changed
 from pyopnb.engine.ops.listeners import Listeners
-from pyopnb.engine.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op import Op, Version, find_version
+from pyopnb.engine.ops.op_names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op_run import as_op, is_written_as, name_of
 from pyopnb.engine.ops.signature import schema_of
 from pyopnb.errors import DefinitionError, UnknownName

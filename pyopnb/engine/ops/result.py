@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.common import Displayable, closest, sanitize, suggest_key
-from pyopnb.engine.ops.arguments import check_by_name, describe
+from pyopnb.engine.ops.argument_checks import check_by_name, describe
 from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError, UnknownName
 

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from pyopnb.common import moved, sanitize
-from pyopnb.engine.ops.arguments import describe
+from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.engine.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
 from pyopnb.engine.ops.backward import has_backward
 from pyopnb.engine.ops.dtypes import is_element

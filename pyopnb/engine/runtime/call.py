@@ -13,7 +13,7 @@ import onnx
 from onnx import NodeProto
 
 from pyopnb.common import handed_down, hide_internal_frames, moved, sanitize
-from pyopnb.engine.models.build import add_attributes, ints_to_floats, refuse_ambiguous
+from pyopnb.engine.models.model_building import add_attributes, ints_to_floats, refuse_ambiguous
 from pyopnb.engine.models.model_faults import exists, nearest_op
 from pyopnb.engine.models.opset_versions import FILL
 from pyopnb.engine.models.ort_capabilities import kernels, newest_opset, schema_domains
@@ -21,8 +21,8 @@ from pyopnb.engine.models.ort_types import proto_of
 from pyopnb.engine.models.protos import type_of_proto
 from pyopnb.engine.ops.coerce import cast_expression
 from pyopnb.engine.ops.dtypes import dtype as find_dtype
-from pyopnb.engine.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.op_names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.engine.ops.registry import find_op, registry
 from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.engine.runtime.exceptions import is_of_runtime

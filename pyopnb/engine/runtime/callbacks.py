@@ -19,11 +19,11 @@ from onnx import AttributeProto
 from pyopnb.common import lock_by, sanitize
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.protos import text_of
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.argument_checks import check_arguments
 from pyopnb.engine.ops.dtypes import BY_RUNTIME, DTYPES, DType
 from pyopnb.engine.ops.instantiate import add_note, instantiate
-from pyopnb.engine.ops.names import split_name
 from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.op_names import split_name
 from pyopnb.engine.ops.output_types import promised_types, resolve_type
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.schema import Schema

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 from pyopnb.common import sanitize, suggest, suggest_key
-from pyopnb.engine.ops.arguments import describe, is_text
+from pyopnb.engine.ops.argument_checks import describe, is_text
 from pyopnb.engine.ops.coerce import (
     cast_expression,
     describe_value,

@@ -14,8 +14,8 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 from pyopnb.engine.models.model_files import ModelSource
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset, newest_version
 from pyopnb.engine.models.protos import first_output, type_proto
-from pyopnb.engine.ops.names import canonical_domain
 from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.op_sources import ReceivedOps
 from pyopnb.engine.ops.types import TensorType, type_of
 from pyopnb.engine.runtime.runtime_options import new_options

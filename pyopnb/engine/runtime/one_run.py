@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto
 from pyopnb.common import moved
 from pyopnb.engine.models.opset_versions import FILL
 from pyopnb.engine.models.protos import nodes_in, type_of_proto
-from pyopnb.engine.ops.arguments import check_arguments
+from pyopnb.engine.ops.argument_checks import check_arguments
 from pyopnb.engine.ops.dtypes import dtype
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.result import Result

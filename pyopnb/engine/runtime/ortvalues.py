@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.engine.ops.arguments import describe, is_text
+from pyopnb.engine.ops.argument_checks import describe, is_text
 from pyopnb.engine.ops.dtypes import DType, dtype
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.errors import InputError

@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InferenceSession
 
 from pyopnb.common import sanitize
-from pyopnb.engine.ops.arguments import describe, is_text
+from pyopnb.engine.ops.argument_checks import describe, is_text
 from pyopnb.engine.runtime.ortvalues import initializer_to_ortvalue
 from pyopnb.errors import InputError, ModelError
 

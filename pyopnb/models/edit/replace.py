@@ -15,14 +15,13 @@ from pyopnb.engine import (
     Op,
     Schema,
     TensorType,
-    canonical_domain,
     check_arguments,
     find_op,
-    find_schema,
+    model_files,
+    onnx_schemas,
+    op_names,
     protos,
-    read_model,
     registry,
-    split_name,
     to_model,
 )
 from pyopnb.errors import ModelError
@@ -124,7 +123,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     ModelError
         It is in the ONNX Runtime format, or no model.
     """
-    source = read_model(model, base_dir, data=False)
+    source = model_files.read_model(model, base_dir, data=False)
     if not source.proto.HasField("graph"):
         got = "the ONNX Runtime format, whose nodes are fixed"
         raise ModelError(
@@ -150,7 +149,7 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[protos.Site, str]]) -> No
     """
     versions: dict[str, int] = {}
     for site, name in changes:
-        domain, op_type = split_name(name)
+        domain, op_type = op_names.split_name(name)
         site.node.domain, site.node.op_type = domain, op_type
         # An onnx before 1.16 has no overloads. An op has none, so a call of a function loses its
         # own.
@@ -175,10 +174,10 @@ def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
 
 def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
     """Write the operator's defaults into a node: the op's may differ."""
-    domain = canonical_domain(node.domain)
+    domain = op_names.canonical_domain(node.domain)
     # A node that leaves an attribute out means the operator's default, and the op may have
     # another one.
-    operator = find_schema(domain, node.op_type, versions.get(domain, 1))
+    operator = onnx_schemas.find_schema(domain, node.op_type, versions.get(domain, 1))
     # The defaults of a session are its kernel's own.
     if operator is None:
         return

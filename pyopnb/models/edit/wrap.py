@@ -14,12 +14,11 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.common import sanitize
 from pyopnb.engine import (
-    TAP_DOMAIN,
     GraphIndex,
     check_arguments,
-    fresh_name,
+    inlining,
+    op_names,
     protos,
-    put_taps_last,
     registry,
     to_model,
     type_of,
@@ -145,7 +144,7 @@ def wrap(
     ]
     put_ops(source.proto, taps)
     for scope in {id(site.scope): site.scope for site in sites}.values():
-        put_taps_last(scope)
+        inlining.put_taps_last(scope)
     return to_model(source)
 
 
@@ -201,7 +200,7 @@ def _tap(
     cls = _tap_class(function, original, site.where, inputs, outputs)
     name = _op_name(node.op_type)
     number = name.rpartition("_")[2]
-    output = fresh_name(f"{protos.first_output(node)}_tap_{number}", taken)
+    output = op_names.fresh_name(f"{protos.first_output(node)}_tap_{number}", taken)
     taken.add(output)
     tap = scope.node.add(input=[*inputs, *outputs], output=[output])
     tap.name = node.name and f"{node.name} (tap {number})"
@@ -216,7 +215,7 @@ def _op_name(op_type: str) -> str:
     stem = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
     # A number never comes twice: a session may still use a removed op.
     _numbers[stem] += 1
-    return f"{TAP_DOMAIN}::{stem}_{_numbers[stem]}"
+    return f"{inlining.TAP_DOMAIN}::{stem}_{_numbers[stem]}"
 
 
 def _tap_class(

@@ -24,18 +24,18 @@ from onnx import (
 from pyopnb.common import sanitize
 from pyopnb.engine import (
     GraphIndex,
-    canonical_domain,
-    find_schema,
     inlining,
     markers,
     model_faults,
+    model_files,
+    onnx_schemas,
+    op_names,
     opset_versions,
     ort_capabilities,
     ort_types,
     protos,
     registry,
     sort_nodes,
-    without_weights,
 )
 from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.support.kernels import (
@@ -130,7 +130,7 @@ def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
 
     They copy nothing, drop nothing, and know the shape of a value with known dimensions.
     """
-    name = f"{canonical_domain(node.domain)}::{node.op_type}"
+    name = f"{op_names.canonical_domain(node.domain)}::{node.op_type}"
     if name == "::Shape":
         shape = types.of(protos.Site(node, graph.scope, ""), node.input[0]).shape
         return shape is not None and all(isinstance(size, int) for size in shape)
@@ -149,7 +149,7 @@ def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
 
 def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
     """Copy a model without its weights and with all calls written out."""
-    copy = without_weights(proto).proto
+    copy = model_files.without_weights(proto).proto
     if proto.functions:
         # A node keeps its number in the original while it is moved.
         for number, site in enumerate(protos.walk(copy)):
@@ -158,7 +158,7 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
             sort_nodes(scope)
     called = []
     for function in copy.functions:
-        if canonical_domain(function.domain) not in _ONNX:
+        if op_names.canonical_domain(function.domain) not in _ONNX:
             called.append(FunctionProto.FromString(function.SerializeToString()))
     for target in (copy, *called):
         # The runtime puts a function's nodes into the graph, where the versions that
@@ -215,7 +215,7 @@ class _Judge:
     def _judge_node(
         self, node: NodeProto, kinds: _KindsByName, inputs: Kinds, outputs: Kinds
     ) -> Unsupported | None:
-        domain = canonical_domain(node.domain)
+        domain = op_names.canonical_domain(node.domain)
         is_op = registry.find(domain, node.op_type) is not None
         if is_op or node.op_type == _RETIRED or domain.startswith(markers.PREFIX):
             return None
@@ -260,7 +260,7 @@ class _Judge:
         label = "no kernel"
         if unserved:
             label = "no kernel for dtype"
-        schema = find_schema(operator.domain, node.op_type, operator.since)
+        schema = onnx_schemas.find_schema(operator.domain, node.op_type, operator.since)
         # An installed onnx that is older than the runtime has another operator under this name.
         body = None
         if schema is not None and schema.since_version == operator.since:
@@ -388,7 +388,7 @@ def _refused_attr(node: NodeProto, operator: ort_capabilities.Operator) -> Unsup
     ]
     if not unknown or (operator.domain not in _ONNX and node.op_type in _UNCHECKED):
         return None
-    newest = find_schema(operator.domain, node.op_type)
+    newest = onnx_schemas.find_schema(operator.domain, node.op_type)
     if newest is not None and newest.since_version > operator.since:
         for name in unknown:
             if name in newest.attributes:
@@ -399,7 +399,7 @@ def _refused_attr(node: NodeProto, operator: ort_capabilities.Operator) -> Unsup
                 return Unsupported("opset too new", reason, int(newest.since_version))
     if (
         operator.domain in _ONNX
-        and find_schema(operator.domain, node.op_type, operator.since) is None
+        and onnx_schemas.find_schema(operator.domain, node.op_type, operator.since) is None
     ):
         return None
     reason = f"attr {sanitize(unknown[0])} is none that version {operator.since} of it has"

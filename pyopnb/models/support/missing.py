@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from pyopnb.common import Table, sanitize
-from pyopnb.engine import as_proto, canonical_domain, check_arguments, opset_versions, protos
+from pyopnb.engine import check_arguments, model_files, op_names, opset_versions, protos
 from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.support.lacking import lacks
 
@@ -133,7 +133,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     >>> found[0].reason
     'T is float64; there are kernels for ...float32'
     """
-    proto = as_proto(model)
+    proto = model_files.as_proto(model)
     new = list(opset_versions.new_imports(proto))
     rows = []
     imported = protos.imported_versions(proto)
@@ -141,7 +141,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
         op = sanitize(protos.full_name(site.node))
         if lack.since:
             op = f"{op}-{lack.since}"
-        version = imported.get(canonical_domain(site.node.domain))
+        version = imported.get(op_names.canonical_domain(site.node.domain))
         is_known = node_entry(site.node, version) is not None and not misuse(site.node, version)
         rows.append(MissingNode(site, op, lack.kind, lack.reason, is_known))
     shown = {

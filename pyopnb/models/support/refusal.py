@@ -14,12 +14,12 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import plural, sanitize
 from pyopnb.engine import (
-    canonical_domain,
-    cast_expression,
+    coerce,
     dtype,
-    find_schema,
     model_faults,
     model_functions,
+    onnx_schemas,
+    op_names,
     opset_versions,
     ort_capabilities,
     ort_types,
@@ -150,7 +150,9 @@ def _wrong_calls(proto: ModelProto) -> Iterator[tuple[PyopError, tuple[str, ...]
             continue
         domain = site.node.domain
         scope = imports.get(id(site.scope))
-        if scope is not None and canonical_domain(domain) not in protos.imported_versions(scope):
+        if scope is not None and op_names.canonical_domain(domain) not in protos.imported_versions(
+            scope
+        ):
             expected = f"an import of domain {domain}, which has that function"
             advice = f"model.opset_import.add(domain={sanitize(repr(domain))}, version=1)"
             error = ModelError(site.where, expected=expected, got="none", next=advice)
@@ -176,9 +178,9 @@ _MEANT = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.INT32: TensorProto.
 
 
 def _lacking(site: protos.Site, lack: Unsupported, filled: bool) -> ModelError:
-    domain = canonical_domain(site.node.domain)
+    domain = op_names.canonical_domain(site.node.domain)
     newest = ort_capabilities.newest_version(domain)
-    schema = find_schema(domain, site.node.op_type)
+    schema = onnx_schemas.find_schema(domain, site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
     is_refused = node_refusal(site.node) is not None
     is_unknown = lack.kind in ("unknown op", "unknown domain")
@@ -188,7 +190,7 @@ def _lacking(site: protos.Site, lack: Unsupported, filled: bool) -> ModelError:
     # The reference implementation runs all operators that ONNX defines.
     is_defined = is_unknown and schema is not None
     # The reference implementation has no version that ONNX took back.
-    in_file = find_schema(domain, site.node.op_type, lack.since)
+    in_file = onnx_schemas.find_schema(domain, site.node.op_type, lack.since)
     is_filled = newer or (lack.kernel and not (in_file and in_file.deprecated)) or is_defined
     if is_filled and not filled and not is_refused:
         advice = opset_versions.FILL
@@ -209,7 +211,7 @@ def _cast_of_weight(site: protos.Site) -> str:
     for tensor in site.scope.initializer if isinstance(site.scope, GraphProto) else ():
         if tensor.name in site.node.input and tensor.data_type in _MEANT:
             name = tensor.name if tensor.name.isidentifier() else "array"
-            return cast_expression(name, dtype(_MEANT[tensor.data_type]))
+            return coerce.cast_expression(name, dtype(_MEANT[tensor.data_type]))
     return ""
 
 

@@ -16,13 +16,12 @@ from pyopnb.engine import (
     DTYPES,
     check_arguments,
     external_files,
-    import_domains,
-    ints_to_floats,
+    model_building,
     model_faults,
+    model_tensors,
+    opset_versions,
     protos,
     sort_nodes,
-    tensors,
-    type_outputs,
 )
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.lines import BLANK, QUOTED, caret, position_of, where
@@ -138,7 +137,7 @@ def read_text(text: str, name: str) -> tuple[ModelProto, bool]:
     """
     # The onnx parser reads the text. Missing parts are added here, and unchecked ones checked.
     model = _parse(text, name)
-    for tensor in tensors(model):
+    for tensor in model_tensors.tensors(model):
         _pack(tensor, text)
     return model, apply_notes(model, text)
 
@@ -157,13 +156,13 @@ def complete(model: ModelProto, text: str) -> None:
     ------
     ModelError
     """
-    import_domains(model)
+    opset_versions.import_domains(model)
     _refuse_faults(model, text)
     for scope in (model.graph, *model.functions):
         for node in protos.nodes_in(scope):
-            ints_to_floats(node)
+            model_building.ints_to_floats(node)
         sort_nodes(scope)
-    type_outputs(model)
+    model_building.type_outputs(model)
 
 
 def _refuse_faults(model: ModelProto, text: str) -> None:

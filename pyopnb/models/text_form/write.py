@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import as_proto, check_arguments, external_files, is_repeated, protos, tensors
+from pyopnb.engine import check_arguments, external_files, model_files, model_tensors, protos
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.text_form.notes import AS_WRITTEN
 from pyopnb.models.text_form.parse import complete, read_text
@@ -92,7 +92,7 @@ def text(
     True
     """
     # Names that are no text cannot be written as one, which this refuses.
-    proto = as_proto(model)
+    proto = model_files.as_proto(model)
     _check_drop(drop)
     given = _dropped(proto, {_DROPPED[word] for word in drop})
     _refuse_unknown_fields(given)
@@ -147,7 +147,7 @@ def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
 
 def _refuse_many(model: ModelProto, most: int) -> None:
     values = 0
-    for tensor in tensors(model):
+    for tensor in model_tensors.tensors(model):
         values += 0 if tensor.data_location == TensorProto.EXTERNAL else math.prod(tensor.dims)
         if values > most:
             raise ModelError(
@@ -216,20 +216,24 @@ def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
         is_inner_name = field.name == "name" and path.endswith(".g")
         if field.name in _DESCRIPTIONS or is_inner_name:
             kept = descriptions.setdefault(field_path, [])
-            for item in value if is_repeated(field) else [value]:
+            for item in value if model_tensors.is_repeated(field) else [value]:
                 if isinstance(item, Message):
                     _strip(item, "", {})
                 kept.append(str(item))
             message.ClearField(field.name)
         elif field.message_type is not None:
-            for item in value if is_repeated(field) else [value]:
+            for item in value if model_tensors.is_repeated(field) else [value]:
                 _strip(item, field_path, descriptions)
             # An empty message and none at all mean the same, but for the shape of a scalar.
-            if field.name != "shape" and not is_repeated(field) and not value.ByteSize():
+            if (
+                field.name != "shape"
+                and not model_tensors.is_repeated(field)
+                and not value.ByteSize()
+            ):
                 message.ClearField(field.name)
         elif field.name == "floats":
             value[:] = [number if number == number else math.nan for number in value]
-        elif not is_repeated(field) and repr(value) == repr(field.default_value):
+        elif not model_tensors.is_repeated(field) and repr(value) == repr(field.default_value):
             # So do a field with its default and one that is not set.
             message.ClearField(field.name)
         elif isinstance(value, float) and math.isnan(value):

@@ -14,16 +14,7 @@ import numpy as np
 from pyopnb.common import Table, suggest
 from pyopnb.diffs import diff
 from pyopnb.display import SteadyColors
-from pyopnb.engine import (
-    ANY,
-    REQUIRED,
-    Attr,
-    Result,
-    Session,
-    check_arguments,
-    registry,
-    split_name,
-)
+from pyopnb.engine import ANY, REQUIRED, Attr, Result, Session, check_arguments, op_names, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
@@ -280,7 +271,7 @@ def _targets(session: Session) -> dict[str, _Target]:
             owners.setdefault(attr.name, set()).add(op)
             target = _Target(label, attr, (label,), values.get(attr.name, REQUIRED))
             targets[f"{label}.{attr.name}"] = target
-            for name in (f"{split_name(op)[1]}.{attr.name}", attr.name):
+            for name in (f"{op_names.split_name(op)[1]}.{attr.name}", attr.name):
                 nodes = (*targets[name].nodes, label) if name in targets else (label,)
                 targets[name] = replace(target, where=op, nodes=nodes)
     return {name: target for name, target in targets.items() if len(owners.get(name, ())) < 2}

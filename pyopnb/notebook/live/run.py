@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Result, Session, Version, registry, split_name
+from pyopnb.engine import Result, Session, Version, op_names, registry
 from pyopnb.errors import InputError
 from pyopnb.notebook.live.shown import Shown, shown_by
 
@@ -118,7 +118,7 @@ def run_session(
     # The versions are taken before the run, which uses them to its end.
     versions = {}
     for name in session.state.ops:
-        op = registry.find(*split_name(name))
+        op = registry.find(*op_names.split_name(name))
         if op is not None:
             versions[name] = op.current
     result: Result | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from onnx import AttributeProto, helper
 
 from pyopnb.catalog import entries, entries_named
-from pyopnb.engine import split_name
+from pyopnb.engine import op_names
 from pyopnb.onnx_reference.attributes import default_of, has_default
 from pyopnb.onnx_reference.corrections import (
     convolution,
@@ -105,7 +105,7 @@ def corrected_operators() -> frozenset[tuple[str, str]]:
     for entry in entries():
         if entry.versions:
             names += entry.names
-    return frozenset(split_name(name) for name in names)
+    return frozenset(op_names.split_name(name) for name in names)
 
 
 def correction_of(

@@ -11,8 +11,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 import pyopnb
 from pyopnb import missing
 from pyopnb.engine.models.model_faults import exists
-from pyopnb.engine.models.opset_versions import lower_versions
-from pyopnb.engine.models.opsets import import_domains
+from pyopnb.engine.models.opset_versions import import_domains, lower_versions
 from pyopnb.engine.models.ort_capabilities import (
     newest_ir_version,
     newest_opset,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.common import sanitize, suggest
-from pyopnb.engine.models.build import checked_attribute
-from pyopnb.engine.ops.names import split_name
+from pyopnb.engine.models.model_building import checked_attribute
+from pyopnb.engine.ops.op_names import split_name
 from pyopnb.engine.ops.schema import REQUIRED
 from pyopnb.engine.runtime.kernel import Kernel
 from pyopnb.errors import ModelError

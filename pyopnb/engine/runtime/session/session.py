@@ -17,7 +17,7 @@ from onnx import ModelProto
 
 from pyopnb.common import handed_down, hide_internal_frames, level_of_user, sanitize, suggest
 from pyopnb.engine.models.model_files import ModelSource, read_model, to_model
-from pyopnb.engine.ops.arguments import check_arguments, describe
+from pyopnb.engine.ops.argument_checks import check_arguments, describe
 from pyopnb.engine.ops.result import Result
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.background import run_in_background

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 
 from pyopnb.common import sanitize
-from pyopnb.engine.ops.arguments import describe
+from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.errors import DefinitionError
 
 __all__ = [

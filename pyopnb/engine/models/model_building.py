@@ -26,17 +26,17 @@ from pyopnb.engine.models.model_faults import find_faults
 from pyopnb.engine.models.model_files import without_weights
 from pyopnb.engine.models.onnx_schemas import find_schema
 from pyopnb.engine.models.op_inference import infer_types, inferred_type
-from pyopnb.engine.models.opsets import import_domains
+from pyopnb.engine.models.opset_versions import import_domains
 from pyopnb.engine.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.engine.models.protos import (
     attribute_of,
     mark_inferred,
     nodes_in,
 )
-from pyopnb.engine.ops.arguments import check_arguments, describe, is_text
+from pyopnb.engine.ops.argument_checks import check_arguments, describe, is_text
 from pyopnb.engine.ops.dtypes import dtype
-from pyopnb.engine.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.op_names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.registry import find_op, registry
 from pyopnb.engine.ops.types import TensorType, tensor_type, type_of
 from pyopnb.errors import InputError, ModelError

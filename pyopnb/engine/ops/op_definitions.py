@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, overload
 
 from pyopnb.common import sanitize
-from pyopnb.engine.ops.arguments import check_arguments
-from pyopnb.engine.ops.class_source import class_source
-from pyopnb.engine.ops.names import check_opset, split_name
+from pyopnb.engine.ops.argument_checks import check_arguments
+from pyopnb.engine.ops.class_texts import class_source
+from pyopnb.engine.ops.op_names import check_opset, split_name
 from pyopnb.engine.ops.op_run import as_op, name_of
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.ops.signature import schema_of
