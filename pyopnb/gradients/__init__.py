@@ -1,4 +1,4 @@
-"""Models that compute gradients, by onnx-ad's reverse rules and the ops' own ``backward``."""
+"""Models that compute gradients, by the reverse rules of onnx-ad and the ops' own ``backward``."""
 
 from pyopnb.common import open_door
 

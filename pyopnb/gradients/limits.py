@@ -67,8 +67,8 @@ def hide_costly_constants(
             sizes.update(_sizes(graph))
     for site in sites:
         node = site.node
-        # onnx-ad evaluates them where it knows the sizes.
-        if node.op_type in ("Shape", "Size"):
+        # onnx-ad evaluates a Shape and a Size where it knows the sizes.
+        if node.op_type in ("Constant", "Shape", "Size"):
             constants.update(node.output)
             continue
         size = max((sizes.get(name, math.inf) for name in node.output), default=0)
@@ -76,7 +76,7 @@ def hide_costly_constants(
         if node.op_type == "AffineGrid" and size > _LARGEST_GRID and node.input[1] in constants:
             hide(node)
         elif reads_of(node) <= constants:
-            # A loop of constants may turn as often as it likes, whatever its results are. It stays
+            # A loop of constants may turn as often as it likes, for small results as well. It stays
             # a loop, as onnx-ad finds the types of its results in its body.
             if protos.bodies(node) and node.op_type != "If" and any(node.input):
                 hide(_identity_before(site.scope, node, taken))

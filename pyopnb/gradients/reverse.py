@@ -64,7 +64,7 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     with rules.used(_path(graph, wrt, influential)):
         derived = _derived(model, wrt, loss, prefix)
     rules.restore(derived)
-    # The inputs and outputs of onnx-ad's own, with the axis of directions, are replaced.
+    # The inputs and outputs that onnx-ad adds, with the axis of directions, are replaced.
     nodes = list(derived.graph.node)
     nodes += _squeezed(nodes, prefix, wrt, rules.sizes)
     for name in wrt:

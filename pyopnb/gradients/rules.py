@@ -153,7 +153,7 @@ class Rules:
             raise
         except Exception as error:
             # A rule of onnx-ad that does not expect the node.
-            got = f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}"
+            got = f"{type(error).__name__} in the rule of onnx-ad: {sanitize(error, 100)}"
             raise self._refusal(node, got) from error
         # Control flow gives pairs instead of a list, each from a rule that was asked inside.
         if type(contributions) is list:
@@ -185,7 +185,7 @@ class Rules:
             if name not in ctx.wanted or position in without_influence:
                 continue
             if position >= len(contributions) or contributions[position] is None:
-                got = f"onnx-ad's rule gives nothing for input '{sanitize(name)}'"
+                got = f"the rule of onnx-ad gives nothing for input '{sanitize(name)}'"
                 raise self._refusal(node, got)
 
     def _refusal(self, node: NodeProto, got: str) -> ModelError:

@@ -1,6 +1,6 @@
 """Compare the gradients of a derived model with differences of its loss.
 
-Neither onnx-ad's rules nor ours are taken on trust. Inputs and weights move along random
+Neither the rules of onnx-ad nor ours are taken on trust. Inputs and weights move along random
 directions, from values that `pyopnb.testing.verification` draws. The number of comparisons depends
 on the model alone, so that a loaded machine compares as much as an idle one.
 """

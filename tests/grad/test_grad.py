@@ -418,7 +418,7 @@ def test_bounds_of_one_clip_have_no_gradient(wrt):
     assert_gradients(model, feeds, [wrt])
 
 
-# ---- what onnx-ad's rules get wrong ------------------------------------------------------------
+# ---- what the rules of onnx-ad get wrong ---------------------------------------------------------
 
 
 def square_loss(inputs, node, opset=18):
