@@ -7,6 +7,7 @@ the registry's ops and the type variables of the runtime operators. For a single
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, ValueInfoProto, helper
@@ -24,6 +25,9 @@ from pyopnb.engine import (
 )
 
 __all__ = ["Types"]
+
+_FEW_ELEMENTS = 1 << 22
+"""Elements of weights that cost less to write with a model than the model to copy without them."""
 
 
 class Types:
@@ -102,12 +106,13 @@ class Types:
                     twins[id(body.scope)] = twin_body
 
     def _sorted_copy(self, proto: ModelProto) -> ModelProto:
-        """Return a model that onnx can infer, with its nodes in order and without weights.
+        """Return a model that onnx can infer, with its nodes in order and without large weights.
 
         onnx serializes the model, and weights can be too large for that.
         """
         is_sorted = all(isinstance(graph.order, range) for graph in self.graphs)
-        if is_sorted and not proto.graph.initializer:
+        elements = sum(math.prod(tensor.dims) for tensor in proto.graph.initializer)
+        if is_sorted and elements <= _FEW_ELEMENTS:
             return proto
         copy = model_files.without_weights(proto).proto
         for scope in (copy.graph, *copy.functions):
@@ -160,9 +165,13 @@ class Types:
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:
     types = _infos(scope.value_info)
     if isinstance(scope, GraphProto):
+        # Large models have many weights of few types.
+        made: dict[tuple[int, ...], TypeProto] = {}
         for tensor in scope.initializer:
-            dims = list(tensor.dims)
-            types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, dims)
+            key = (tensor.data_type, *tensor.dims)
+            if key not in made:
+                made[key] = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+            types[tensor.name] = made[key]
         types |= _infos((*scope.input, *scope.output))
     return types
 

@@ -343,11 +343,14 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:
             setattr(target, name, value)
 
 
+_BITS = {row.onnx: row.bits for row in DTYPES}
+
+
 def _size(tensor: TensorProto) -> int:
     """Compute the bytes of a tensor's data from its dims; 0 for external data and strings."""
     if is_external(tensor):
         return 0
-    bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
+    bits = _BITS.get(tensor.data_type, 0)
     # Strings have no bits, and values of fewer than 8 bits may be stored one per byte.
     return math.prod(tensor.dims) * max(bits, 8) // 8 if bits else 0
 
