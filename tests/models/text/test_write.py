@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
-from pyopnb.models.text import write
+from pyopnb.models.text_form import write
 
 DESCRIPTIONS = {
     "doc_string", "metadata_props", "denotation", "quantization_annotation", "training_info", "configuration",
