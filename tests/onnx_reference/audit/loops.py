@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+import onnx
 
 from audit.cases import Case
 from audit.judges import NoJudge
@@ -341,6 +343,68 @@ def _binarizer(case: Case) -> list[Any]:
     return [np.asarray(case.inputs[0] > case.attrs.get("threshold", 0.0), case.inputs[0].dtype)]
 
 
+def _cast(case: Case) -> list[Any]:
+    """Cast to float4_e2m1: to the nearest of its values, to the even one of two.
+
+    NaN becomes -0 by ONNX's own tests, and 6 by its page on the dtype.
+    """
+    if case.attrs["to"] != onnx.TensorProto.FLOAT4E2M1:
+        raise NoJudge("no loop for this dtype")
+    magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]  # even at even places
+    numbers = []
+    for number in np.clip(np.nan_to_num(case.inputs[0].ravel(), nan=-0.0), -6, 6).tolist():
+        order = sorted(range(8), key=lambda n: (abs(abs(number) - magnitudes[n]), n % 2))
+        numbers.append(math.copysign(magnitudes[order[0]], number))
+    return [np.float32(numbers).astype(ml_dtypes.float4_e2m1fn).reshape(case.inputs[0].shape)]
+
+
+def _tree_ensemble(case: Case) -> list[Any]:
+    """Walk the trees of a TreeEnsemble."""
+    rows, attrs = case.inputs[0], case.attrs
+    if attrs.get("post_transform", 0):
+        raise NoJudge("no loop for its post_transform")
+    modes, splits, weights = (
+        onnx.numpy_helper.to_array(attrs[name]).tolist()
+        for name in ("nodes_modes", "nodes_splits", "leaf_weights")
+    )
+    members = _members(attrs, modes)
+    tests = [np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal]
+    aggregate = (np.mean, np.sum, np.min, np.max)[attrs.get("aggregate_function", 1)]
+    result = np.zeros((len(rows), attrs["n_targets"]))
+    for number, row in enumerate(rows.astype(np.float64)):
+        found: dict[int, list[float]] = {}
+        for root in attrs["tree_roots"]:
+            node, is_leaf = root, 0
+            while not is_leaf:
+                value = row[attrs["nodes_featureids"][node]]
+                if modes[node] == 6:
+                    is_true = value in members[node]
+                else:
+                    is_true = bool(tests[modes[node]](value, splits[node]))
+                if np.isnan(value):
+                    tracks = attrs.get("nodes_missing_value_tracks_true")
+                    is_true = is_true or bool(tracks and tracks[node])
+                side = "true" if is_true else "false"
+                is_leaf = attrs[f"nodes_{side}leafs"][node]
+                node = attrs[f"nodes_{side}nodeids"][node]
+            found.setdefault(attrs["leaf_targetids"][node], []).append(weights[node])
+        for target, values in found.items():
+            result[number, target] = aggregate(values)
+    return [result.astype(rows.dtype)]
+
+
+def _members(attrs: dict[str, Any], modes: list[int]) -> dict[int, set[float]]:
+    """The sets of the nodes that test for membership, which NaNs separate."""
+    sets: list[set[float]] = [set()]
+    if "membership_values" in attrs:
+        for value in onnx.numpy_helper.to_array(attrs["membership_values"]).tolist():
+            if math.isnan(value):
+                sets.append(set())
+            else:
+                sets[-1].add(value)
+    return dict(zip([n for n, mode in enumerate(modes) if mode == 6], sets, strict=False))
+
+
 def _eye_like(case: Case) -> list[Any]:
     result = np.zeros(case.inputs[0].shape, case.inputs[0].dtype)
     for row, column in np.ndindex(*result.shape):
@@ -397,6 +461,7 @@ LOOPS = {
     "AveragePool": _pool,
     "BitCast": _bit_cast,
     "Binarizer": _binarizer,
+    "Cast": _cast,
     "Conv": _conv,
     "DFT": _dft,
     "Erf": _erf,
@@ -414,4 +479,5 @@ LOOPS = {
     "StringNormalizer": _string_normalizer,
     "StringSplit": _string_split,
     "SwiGLU": _swiglu,
+    "TreeEnsemble": _tree_ensemble,
 }

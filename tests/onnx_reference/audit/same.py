@@ -211,6 +211,14 @@ def _in_other_forms(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], li
     if case.op == "Attention" and len(inputs) > 5 and case.outputs < 3:
         # The kernel wants present keys where there are past ones.
         yield changed(outputs=3), lambda results: results[: case.outputs]
+    if case.op == "Attention" and len(inputs) > 3 and inputs[1].ndim == 4:
+        # A short mask forbids the last keys, by definition.
+        lacking = inputs[1].shape[2] - inputs[3].shape[-1]
+        if lacking > 0 and len(inputs) == 4:
+            wide = [(0, 0)] * (inputs[3].ndim - 1) + [(0, lacking)]
+            forbidden = False if inputs[3].dtype == bool else -np.inf
+            mask = np.pad(inputs[3], wide, constant_values=forbidden)
+            yield changed([*inputs[:3], mask]), list
     if case.op in ("RNN", "GRU", "LSTM"):
         attrs.setdefault("hidden_size", inputs[2].shape[-1])
         batch_first = attrs.pop("layout", 0)
@@ -220,7 +228,10 @@ def _in_other_forms(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], li
                     inputs[place] = np.ascontiguousarray(inputs[place].swapaxes(0, 1))
         yield changed(), lambda results: _batch_first(results) if batch_first else results
     if case.op == "CenterCropPad":
-        yield changed([inputs[0], inputs[1].astype(np.int64)]), list
+        x, sizes = inputs[0], inputs[1].astype(np.int64)
+        yield changed([x, sizes]), list
+        if x.dtype.itemsize == 2 and x.dtype.kind in "iu":
+            yield changed([x.astype(np.int64), sizes]), lambda results: [results[0].astype(x.dtype)]
     if case.op in ("ConvInteger", "MatMulInteger"):
         x, w, *zeros = inputs
         zeros += [None] * (2 - len(zeros))
@@ -246,6 +257,19 @@ def _in_other_forms(case: Case) -> Iterator[tuple[Case, Callable[[list[Any]], li
     if case.op == "OneHot":
         whole = [inputs[0].astype(np.int64), np.asarray(inputs[1]).astype(np.int64), inputs[2]]
         yield changed(whole), list
+        if not whole[0].ndim:
+            whole[0] = whole[0].reshape(1)
+            yield changed(whole), lambda results: [results[0].reshape(-1)]
+    if case.op == "Resize" and case.version > 10:
+        x, roi, *lengths = inputs
+        if x.ndim == 1 and not (roi is not None and roi.size):
+            lengths = [
+                v if v is None else np.concatenate([np.ones(1, v.dtype), v]) for v in lengths
+            ]
+            yield changed([x[None], roi, *lengths]), lambda results: [results[0][0]]
+        if attrs.get("mode", "nearest") == "nearest" and attrs.pop("antialias", 0):
+            # Only the other modes have a filter.
+            yield changed(new_attrs=attrs), list
     if case.op == "Pow":
         dtype = np.asarray(inputs[0]).dtype
         doubles = [np.asarray(value).astype(np.float64) for value in inputs]
