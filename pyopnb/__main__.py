@@ -207,7 +207,12 @@ def _diff(args: argparse.Namespace) -> int:
     """
     kinds = [_kind(args.a), _kind(args.b)]
     if args.feeds is not None and kinds != [_MODEL, _MODEL]:
-        raise InputError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
+        raise InputError(
+            "diff --feeds",
+            expected="two .onnx files",
+            got=" and ".join(kinds),
+            next="leave --feeds out",
+        )
     if args.trace and args.feeds is None:
         raise InputError(
             "diff --trace", expected="--feeds with it", got="none", next="--feeds F.npz"
@@ -217,7 +222,9 @@ def _diff(args: argparse.Namespace) -> int:
     trace_diff = None
     if kinds.count(_MODEL) == 1:
         expected = "two models, or two files of arrays"
-        raise InputError("diff", expected=expected, got=" and ".join(kinds))
+        raise InputError(
+            "diff", expected=expected, got=" and ".join(kinds), next="diff a.onnx b.onnx"
+        )
     # Another runtime gives all tensors anyway, and they say where the difference begins.
     result = _compare(args, args.trace or args.on is not None)
     # Outputs that differ raise the question where the difference begins.

@@ -200,7 +200,10 @@ def map(
     __tracebackhide__ = True
     if errors not in ("raise", "keep"):
         raise InputError(
-            "map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40)
+            "map, errors",
+            expected='"raise" or "keep"',
+            got=sanitize(repr(errors), 40),
+            next='errors="keep"',
         )
     check_executor(executor, "map")
     # A dict would be read as its names. Python also iterates over objects with __getitem__ alone.

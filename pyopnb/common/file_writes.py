@@ -93,7 +93,8 @@ def check_writable(path: Path) -> None:
     """
     where = f"file {sanitize(str(path))}"
     if path.is_dir():
-        raise ModelError(where, expected="the name of a file", got="a folder")
+        advice = sanitize(repr(str(path / "model.onnx")))
+        raise ModelError(where, expected="the name of a file", got="a folder", next=advice)
     if not path.parent.is_dir():
         raise ModelError(
             where,

@@ -143,6 +143,7 @@ def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type
             "cpp_op",
             expected="the text of a function in C++",
             got=f"an object of {type(source).__name__}",
+            next='cpp_op(open("op.cpp").read())',
         )
     # Read the head of the function before the compiler starts, to report a wrong parameter at once.
     signature = read_signature(source, first)
@@ -296,9 +297,12 @@ def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
             chosen = chosen or dtype
             where = f"input {port.name}"
             if dtype is not chosen:
-                raise ModelError(where, expected=str(chosen), got=dtype.name)
+                raise ModelError(
+                    where, expected=str(chosen), got=dtype.name, next="a Cast before it"
+                )
             if dtype.name not in dtypes:
-                raise ModelError(where, expected=" or ".join(dtypes), got=dtype.name)
+                advice = "a Cast before it"
+                raise ModelError(where, expected=" or ".join(dtypes), got=dtype.name, next=advice)
         return tuple(ANY.like(dtype=port.element or chosen) for port in signature.outputs)
 
     return infer

@@ -290,12 +290,16 @@ class _Reader:
             self._add(parameter)
         if any(port.variadic for port in self.inputs[:-1]):
             expected = "std::vector<Input<T>> as the last input"
-            raise DefinitionError(self.where, expected=expected, got="another one after it")
+            advice = "move it to the end of the inputs"
+            raise DefinitionError(
+                self.where, expected=expected, got="another one after it", next=advice
+            )
         # The dtype of a template comes from an input that every node has.
         certain = [port for port in self.inputs if not (port.optional or port.variadic)]
         if self.letter and all(port.element is not None for port in certain):
             expected = f"an Input<{self.letter}>, which says what {self.letter} is"
-            raise DefinitionError(self.where, expected=expected, got="none")
+            advice = f"const Input<{self.letter}>& x"
+            raise DefinitionError(self.where, expected=expected, got="none", next=advice)
         inputs, outputs, attrs = tuple(self.inputs), tuple(self.outputs), tuple(self.attrs)
         return Signature(head.name, head.line, inputs, outputs, attrs, self.elements, head.doc)
 
@@ -305,7 +309,8 @@ class _Reader:
         match = _PARAMETER.fullmatch(declared.strip())
         if match is None:
             expected = "a type and a name for each parameter"
-            raise DefinitionError(self.where, expected=expected, got=parameter)
+            advice = "float alpha"
+            raise DefinitionError(self.where, expected=expected, got=parameter, next=advice)
         cpp_type, name = _bare_type(match["type"]), match["name"]
         port = _INPUT.fullmatch(cpp_type)
         if port is not None:

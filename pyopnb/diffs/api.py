@@ -192,7 +192,12 @@ def _require(sides: tuple[Any, ...], types: tuple[type, ...], noun: str, suggest
 def _refuse_tolerances(noun: str, tolerances: Tolerances) -> None:
     for name, value in tolerances._asdict().items():
         if value is not None:
-            raise InputError(f"diff, {name}", expected=f"none, for {noun}", got=str(value))
+            raise InputError(
+                f"diff, {name}",
+                expected=f"none, for {noun}",
+                got=str(value),
+                next=f"leave {name} out",
+            )
 
 
 def _diff_runs(a: Any, b: Any, tolerances: Tolerances) -> TraceDiff:

@@ -174,7 +174,10 @@ def _checked(
                 f"extract, {parameter}", expected=expected, got=got, next=advice and repr(advice)
             )
     if not names:
-        raise InputError(f"extract, {parameter}", expected="at least one name", got="none")
+        advice = 'extract(trace, None, "y")'
+        raise InputError(
+            f"extract, {parameter}", expected="at least one name", got="none", next=advice
+        )
     return list(dict.fromkeys(names))
 
 

@@ -188,7 +188,9 @@ def sensitivity(
     for sample in samples:
         argument_checks.check_by_name(sample, "sensitivity, feeds", '{"x": x}, or a list of such')
     if not samples:
-        raise InputError("sensitivity, feeds", expected="at least one mapping", got="none")
+        raise InputError(
+            "sensitivity, feeds", expected="at least one mapping", got="none", next='[{"x": x}]'
+        )
     # The first sample tells which tensors correspond, and the scales that are made in a run.
     traces = trace(float_model, samples[0]), trace(quantized_model, samples[0])
     _check_models(*traces)

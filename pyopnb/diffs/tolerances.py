@@ -129,7 +129,7 @@ class Tolerances(NamedTuple):
             if value is not None and not is_number:
                 expected = "a finite number that is not negative"
                 got = sanitize(repr(value), 80)
-                raise InputError(f"diff, {name}", expected=expected, got=got)
+                raise InputError(f"diff, {name}", expected=expected, got=got, next=f"{name}=1e-5")
 
     @property
     def by_dtype(self) -> bool:

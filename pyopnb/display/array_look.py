@@ -40,7 +40,8 @@ class ArrayLook:
             low = high = math.nan
         if not low < high or not math.isfinite(high - low):
             got = sanitize(repr(self.limits))
-            raise InputError("show, limits", expected="(low, high) with low < high", got=got)
+            expected = "(low, high) with low < high"
+            raise InputError("show, limits", expected=expected, got=got, next="limits=(0, 1)")
         # The class is frozen, and drawing needs floats.
         object.__setattr__(self, "limits", (low, high))
 

@@ -84,7 +84,7 @@ def _unknown_option(thing: Any, option: str) -> InputError:
         # The options of the view that it calls are in the docstring.
         known.append("the options of the things in it")
     if not known:
-        return InputError(where, expected="no options", got=got)
+        return InputError(where, expected="no options", got=got, next="show(x), without options")
     expected = f"one of {', '.join(known)}"
     return InputError(where, expected=expected, got=got, next=suggest(option, known))
 

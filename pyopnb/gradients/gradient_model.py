@@ -203,10 +203,12 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
             advice = suggest_key(str(name), sorted(sources))
             raise ModelError(where, expected=expected, got="none of that name", next=advice)
         if name in names[:position]:
-            raise ModelError(where, expected="each name once", got="the name twice")
+            advice = f"wrt={sanitize(repr(list(dict.fromkeys(names))))}"
+            raise ModelError(where, expected="each name once", got="the name twice", next=advice)
         tensor_type = protos.type_of_proto(types[name])
         if tensor_type.dtype is None or tensor_type.dtype.name not in _FLOATS:
-            raise ModelError(where, expected="float16, float32 or float64", got=str(tensor_type))
+            expected, advice = "float16, float32 or float64", "the name of an input of floats"
+            raise ModelError(where, expected=expected, got=str(tensor_type), next=advice)
         if tensor_type.shape is None:
             expected, advice = "a known rank, for its gradient", "declare its shape: float32[N,3]"
             raise ModelError(where, expected=expected, got=str(tensor_type), next=advice)

@@ -94,6 +94,7 @@ def save(
             "model",
             expected="an ONNX model",
             got="the ONNX Runtime format, which keeps no metadata",
+            next="the .onnx file that it was made of",
         )
     ops = tuple(_keep(op) for op in _ops_of(source.proto))
     _remove_folder(source.proto)

@@ -121,7 +121,10 @@ def _source(shell: Any, args: Namespace) -> object:
     version = _find_version(args.OP, args.N)
     if version.source is None:
         raise UnknownName(
-            str(version), expected="its source", got="a class whose source was not recorded"
+            str(version),
+            expected="its source",
+            got="a class whose source was not recorded",
+            next="define it in a cell with %%pyop",
         )
     print(sanitize_source(version.source))
     return None

@@ -200,7 +200,9 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
     if schema is not None or name in names:
         got = f"version {opset or 'newest'}"
-        raise ModelError(where, expected="a version in which ONNX has it", got=got)
+        newest = onnx.defs.get_schema(op_type, domain=domain).since_version
+        advice = f"opset={newest}" if name in names else None
+        raise ModelError(where, expected="a version in which ONNX has it", got=got, next=advice)
     expected, advice = f"an operator of onnx {onnx.__version__}", suggest(name, names)
     raise ModelError(where, expected=expected, got="an unknown name", next=advice)
 

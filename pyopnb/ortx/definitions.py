@@ -313,6 +313,7 @@ def _class_of(
                 f"{where}, outputs",
                 expected=f"{len(outputs)}, as outputs= declares",
                 got=str(len(results)),
+                next="a tuple of as many arrays, or another outputs=",
             )
         # A value must stay the same; fewer digits of a float are the only loss.
         converted = []

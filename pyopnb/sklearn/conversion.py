@@ -149,7 +149,8 @@ def _convert_copy(
     # Options are skl2onnx's, and an op would ignore them.
     if model is None and options:
         expectation = "options with which skl2onnx converts it"
-        raise ModelError("convert, options", expected=expectation, got=failure)
+        advice = "leave options out: what skl2onnx lacks becomes ops"
+        raise ModelError("convert, options", expected=expectation, got=failure, next=advice)
     if model is None:
         model, failure = attempt.without_failing_parts(reasons)
     return attempt.whole(failure) if model is None else model
@@ -169,6 +170,7 @@ def _check_estimator(estimator: Any, rows: Any) -> None:
             f"convert, {name}",
             expected="an estimator with transform, predict or predict_proba",
             got="none of them, so it cannot handle new rows",
+            next="another estimator: convert(PCA(2).fit(X), X)",
         )
 
 

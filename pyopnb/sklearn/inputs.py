@@ -86,7 +86,8 @@ def first_rows(x: Any, count: int) -> Any:
         return x.iloc[:count]
     if np.ndim(x) == 0 and not hasattr(x, "tocsr"):
         expected = "rows: an array, a table of pandas, a sparse matrix or a list of str"
-        raise InputError("convert, X", expected=expected, got=type(x).__name__)
+        advice = "convert(estimator, X[:10])"
+        raise InputError("convert, X", expected=expected, got=type(x).__name__, next=advice)
     return x[:count]
 
 

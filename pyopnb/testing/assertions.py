@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.common import sanitize
+from pyopnb.common import sanitize, suggest
 from pyopnb.diffs import MAX_LINES, VERDICTS, diff
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
@@ -78,7 +78,8 @@ def assert_close(
     __tracebackhide__ = True
     if at_least not in _PASSING:
         choices, got = ", ".join(_PASSING), sanitize(at_least)
-        raise InputError("assert_close, at_least", expected=f"one of {choices}", got=got)
+        expected, advice = f"one of {choices}", suggest(str(at_least), _PASSING)
+        raise InputError("assert_close, at_least", expected=expected, got=got, next=repr(advice))
     result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
     # Models and ops have other verdicts, which only `ok` can rank.
     is_ranked = result.verdict in _PASSING

@@ -201,7 +201,9 @@ def _check_module(module: Any, any_numbers: bool) -> None:
         got, suggestion = f"class {module.__name__}", f"{module.__name__}().eval()"
         raise InputError("module", expected="a torch.nn.Module", got=got, next=suggestion)
     if not isinstance(module, torch.nn.Module):
-        raise InputError("module", expected="a torch.nn.Module", got=type(module).__name__)
+        advice = "export(module, args), the module first"
+        got = type(module).__name__
+        raise InputError("module", expected="a torch.nn.Module", got=got, next=advice)
     where = f"module {sanitize(type(module).__name__)}"
     for name, part in module.named_modules():
         if part.training and not any_numbers:
@@ -255,7 +257,7 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
         names = ", ".join(signature.parameters)
         expected = sanitize(f"the arguments of forward({names})", 300)
         got = f"{len(args)} in args, {len(kwargs)} in kwargs: {sanitize(error)}"
-        raise InputError("args", expected=expected, got=got) from None
+        raise InputError("args", expected=expected, got=got, next=f"({names},)") from None
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             where, suggestion = f"args, {sanitize(name)}", f"torch.from_numpy({sanitize(name)})"

@@ -257,7 +257,8 @@ def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
     is_list = not isinstance(names, str) and len(set(names)) == len(names) <= count
     if not is_list:
         expected = f"a list of at most {plural(count, 'name')}, each once"
-        raise InputError(f"{end}_names", expected=expected, got=sanitize(repr(names), 200))
+        got, advice = sanitize(repr(names), 200), f'{end}_names=["x"]'
+        raise InputError(f"{end}_names", expected=expected, got=got, next=advice)
 
 
 # ---- the user's own ops --------------------------------------------------------------------------

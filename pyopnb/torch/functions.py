@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from pyopnb.common import hide_internal_frames, locked, sanitize
+from pyopnb.common import hide_internal_frames, locked, sanitize, suggest
 from pyopnb.engine import (
     ANY,
     REQUIRED,
@@ -100,7 +100,8 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     annotated = version.schema.outputs
     if annotated is not None and outputs not in (None, len(annotated)):
         expected = f"{len(annotated)}, as compute's hint says"
-        raise InputError(f"op {version.op}, outputs", expected=expected, got=str(outputs))
+        got, advice = str(outputs), f"outputs={len(annotated)}"
+        raise InputError(f"op {version.op}, outputs", expected=expected, got=got, next=advice)
     count = outputs or len(annotated or ()) or 1
     key = version.op, repr(version.schema), count
     return locked(_lock, _function_of, key, version)
@@ -196,7 +197,8 @@ class TorchFunction:
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
         name = sanitize(min(set(attrs) - set(self._attrs)))
         expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
-        return InputError(f"op {self.name}, attr {name}", expected=expected, got=name)
+        advice = suggest(name, self._attrs) if self._attrs else f"leave {name} out"
+        return InputError(f"op {self.name}, attr {name}", expected=expected, got=name, next=advice)
 
     def _current(self) -> Version:
         """Return the version that serves, which must have the schema of this function."""
@@ -332,7 +334,8 @@ def _torch_schema(version: Version, outputs: int) -> str:
         raise DefinitionError(where, expected="an input, as a function of torch", got="none")
     if schema.open_attrs:
         expected = "attrs by name, as a function of torch"
-        raise DefinitionError(f"{where}, __init__", expected=expected, got="**attrs")
+        advice = "def __init__(self, alpha: float = 1.0)"
+        raise DefinitionError(f"{where}, __init__", expected=expected, got="**attrs", next=advice)
     parameters = []
     for port in schema.inputs:
         if port.variadic:

@@ -240,7 +240,8 @@ class OtherProcess:
                 # On Windows every file may be executed, and elsewhere one of another processor.
                 got = f"{self.python.on}, which does not start: {one_line(str(error))}"
                 expected = "the path of a Python"
-                raise InputError("trace, on", expected=expected, got=got) from None
+                advice = "on=sys.executable"
+                raise InputError("trace, on", expected=expected, got=got, next=advice) from None
 
     def _refused(self, model: ModelProto, stage: str, error: str) -> Exception:
         """Make the error of a run that failed there."""

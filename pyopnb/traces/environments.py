@@ -79,7 +79,8 @@ def python_for(on: str | os.PathLike[str]) -> Path:
         python = Path(text).expanduser()
         if not (python.is_file() and os.access(python, os.X_OK)):
             expected = "the path of a Python, such as /path/to/environment/bin/python"
-            raise InputError("trace, on", expected=expected, got=sanitize(text))
+            advice = 'on="onnxruntime==1.25.0"'
+            raise InputError("trace, on", expected=expected, got=sanitize(text), next=advice)
         # Not resolved: the link of an environment leads to a Python that does not
         # know the environment.
         return python.absolute()

@@ -73,7 +73,12 @@ class TraceOptions:
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             expected = " or ".join(map(repr, LEVELS))
-            raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)))
+            raise InputError(
+                "trace, level",
+                expected=expected,
+                got=sanitize(repr(self.level)),
+                next='level="summaries"',
+            )
 
 
 def run_traced(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:

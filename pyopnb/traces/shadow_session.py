@@ -64,6 +64,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
             where,
             expected="a session of an ONNX model",
             got="a session of a model in the ONNX Runtime format",
+            next="pyopnb.Session of the .onnx file that it was made of",
         )
     source.given = None  # the bytes or the file, which must not be loaded
     # An op may be new since the session was built.

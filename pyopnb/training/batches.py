@@ -92,7 +92,8 @@ class TrainingBatches:
                 expected = f"{fixed}, as the model fixes for input {name}"
                 if fixed > self.samples:
                     got = f"{plural(self.samples, 'sample')} in all"
-                    raise InputError(where, expected=expected, got=got)
+                    advice = "more samples, or a model with a free first dimension"
+                    raise InputError(where, expected=expected, got=got, next=advice)
                 advice = f"batch_size={fixed}"
                 raise InputError(where, expected=expected, got=str(self.size), next=advice)
             left = self.samples % fixed

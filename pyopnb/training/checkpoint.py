@@ -103,7 +103,8 @@ class Checkpoint:
             checkpoint = cls(values, **facts)
             checkpoint._check_steps()
         except Exception as error:  # zipfile, json and NumPy raise a dozen kinds for damaged bytes
-            raise InputError(where, expected=expected, got=sanitize(error)) from error
+            advice = "resume=None, to begin anew"
+            raise InputError(where, expected=expected, got=sanitize(error), next=advice) from error
         checkpoint._check(state, optimizer, seed)
         return checkpoint
 
@@ -133,7 +134,9 @@ class Checkpoint:
         if ours != theirs:
             expected = _listed(ours - theirs)
             got = _listed(theirs - ours)
-            raise InputError("train, resume", expected=f"a training of {expected}", got=got)
+            advice = "resume=None, to begin anew"
+            expected = f"a training of {expected}"
+            raise InputError("train, resume", expected=expected, got=got, next=advice)
 
 
 def _refuse_compressed(file: Path) -> None:

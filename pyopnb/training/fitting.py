@@ -206,7 +206,9 @@ def _check_numbers(**numbers: tuple[int | None, int]) -> None:
     for name, (number, least) in numbers.items():
         if number is not None and number < least:
             expected = f"a number from {least} on"
-            raise InputError(f"train, {name}", expected=expected, got=f"{number}")
+            raise InputError(
+                f"train, {name}", expected=expected, got=f"{number}", next=f"{name}={least}"
+            )
 
 
 def _batches(data: Any, size: int | None, seed: int | None, epochs: int) -> TrainingBatches:
@@ -344,7 +346,8 @@ def _metric(metric: str | _Metric, loss: Loss) -> _Metric:
     if metric == "accuracy" and loss.classes != 0:
         return accuracy
     expected = "'loss', 'accuracy' of a cross_entropy, or a function of outputs and feeds"
-    raise InputError("train, metric", expected=expected, got=sanitize(repr(metric)))
+    got = sanitize(repr(metric))
+    raise InputError("train, metric", expected=expected, got=got, next='metric="loss"')
 
 
 def _mean(

@@ -253,7 +253,8 @@ def find_weights(
     # A model whose weights are all inputs, or integers of a quantization, has nothing to train.
     if not weights:
         expected = "a model with initializers of float32 or float64"
-        raise ModelError("train", expected=expected, got="none to train")
+        advice = 'pyopnb.model(…, initializers={"w": w}) with w in float32'
+        raise ModelError("train", expected=expected, got="none to train", next=advice)
     return weights
 
 

@@ -71,7 +71,8 @@ class Optimizer:
                     is_right = is_right and value < 1
             if not is_right:
                 where = f"{type(self).__name__}, {field.name}"
-                raise InputError(where, expected=expected, got=sanitize(repr(value)))
+                got, advice = sanitize(repr(value)), f"{field.name}={field.default}"
+                raise InputError(where, expected=expected, got=got, next=advice)
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
         """Append the rate that all weights share in step ``count``, which begins at 1."""

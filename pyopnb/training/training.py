@@ -213,7 +213,7 @@ class Training(Comparable):
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:
             expected = "a number from 1 on, or None"
-            raise InputError("resume, epochs", expected=expected, got=f"{epochs}")
+            raise InputError("resume, epochs", expected=expected, got=f"{epochs}", next="epochs=1")
         # Two threads would take each other's steps.
         if not self._going_on.acquire(blocking=False):
             raise RunRefused(

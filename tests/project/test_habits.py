@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import pyopnb
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PAGES = sorted(
@@ -98,3 +100,20 @@ def test_conda_recipe_asks_for_what_the_package_asks_for():
     for key, packages in needed.items():
         assert {"".join(line.split()) for line in recipe["requirements"][key]} == packages
     assert recipe["context"]["version"] == project["project"]["version"]
+
+
+def refusals(path):
+    """The calls in a file that make an error of pyopnb with what it expected."""
+    errors = set(pyopnb.errors.__all__)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = node.func.id if isinstance(node, ast.Call) and hasattr(node.func, "id") else ""
+        keywords = {keyword.arg for keyword in node.keywords} if name in errors else set()
+        if "expected" in keywords:
+            yield keywords
+
+
+def test_refusals_without_advice_do_not_become_more():
+    # A damaged file, and a module that cannot be exported, leave nothing to type.
+    found = [keywords for path in (ROOT / "pyopnb").rglob("*.py") for keywords in refusals(path)]
+    assert len(found) > 400
+    assert sum("next" not in keywords for keywords in found) <= 94

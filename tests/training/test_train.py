@@ -581,7 +581,12 @@ def fixed_batch(rows: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         (18, 32, "expected 5, as the model fixes for input x, got 18. Try: batch_size=5"),
         (18, 4, "expected 5, as the model fixes for input x, got 4. Try: batch_size=5"),
         (18, None, "expected 5, as the model fixes for input x, got 18. Try: batch_size=5"),
-        (3, 5, "expected 5, as the model fixes for input x, got 3 samples in all."),
+        (
+            3,
+            5,
+            "expected 5, as the model fixes for input x, got 3 samples in all. "
+            "Try: more samples, or a model with a free first dimension",
+        ),
     ],
 )
 def test_a_batch_size_that_the_model_does_not_take(

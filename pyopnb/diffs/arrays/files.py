@@ -39,6 +39,7 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
             where,
             expected=f"a name that ends in {', '.join(ENDINGS)}",
             got=sanitize(ending) or "no ending",
+            next='numpy.save("a.npy", array)',
         )
     contents, read = ENDINGS[ending]
     try:

@@ -126,10 +126,18 @@ def first_divergence(
     argument_checks.check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
     if at_once < 1:
         expected = "a number of tensors, at least 1"
-        raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
+        raise InputError(
+            "first_divergence, at_once",
+            expected=expected,
+            got=sanitize(at_once),
+            next="at_once=100",
+        )
     names = on if isinstance(on, tuple) else (on, on)
     if len(names) != 2:
-        raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
+        advice = 'on=("onnxruntime", "reference")'
+        raise InputError(
+            "first_divergence, on", expected="two, for a and b", got=sanitize(on), next=advice
+        )
     models = _Model(a, names[0]), _Model(b, names[1])
     tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
     # Plain numbers and lists become arrays of the declared types once, for all runs.

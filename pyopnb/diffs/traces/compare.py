@@ -117,7 +117,7 @@ def diff_with_arrays(
     run = Side.of(trace)
     expected = "arrays by names of tensors in the trace"
     if not arrays:
-        raise InputError("diff, arrays", expected=expected, got="none")
+        raise InputError("diff, arrays", expected=expected, got="none", next='{"y": y}')
     for name in arrays:
         if name not in run.arrays:
             advice = f"write {sanitize(suggest(str(name), run.arrays), 200)}"

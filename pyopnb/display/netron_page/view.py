@@ -123,7 +123,10 @@ class NetronView:
         if file.suffix != ".html":
             got = sanitize(file.suffix) or "no ending"
             raise InputError(
-                f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got
+                f"save({sanitize(str(file))!r})",
+                expected="a path that ends in .html",
+                got=got,
+                next=f"save({sanitize(str(file.with_suffix('.html')))!r})",
             )
         file.write_text(self._page(), encoding="utf-8")
 
@@ -236,7 +239,8 @@ def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronV
     """
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
         expected = f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}"
-        raise InputError("netron, height", expected=expected, got=sanitize(repr(height)))
+        got = sanitize(repr(height))
+        raise InputError("netron, height", expected=expected, got=got, next="height=600")
     if isinstance(model, _SHOWN):
         view = show(model)
     else:

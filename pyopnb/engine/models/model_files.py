@@ -138,7 +138,10 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
             raise ModelError(
-                "model", expected="an ONNX model with a graph", got="a ModelProto without one"
+                "model",
+                expected="an ONNX model with a graph",
+                got="a ModelProto without one",
+                next='pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }")',
             )
         # A ModelProto in memory can contain more than a file can.
         check_names(model, "model")
@@ -147,7 +150,7 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
         return "model bytes", bytes(model), None
     if isinstance(model, (str, os.PathLike)):
         if not is_path(model):
-            raise ModelError("model", expected="a path", got=describe(model))
+            raise ModelError("model", expected="a path", got=describe(model), next='"model.onnx"')
         path = Path(os.fspath(model))
         where = f"model {path}"
         return where, _read_bytes(path, where), path
@@ -431,5 +434,6 @@ def as_proto(model: Any) -> ModelProto:
             where,
             expected="an ONNX model",
             got="the ONNX Runtime format, whose kernels are chosen already",
+            next="the .onnx file that it was made of",
         )
     return _parse(given, where)

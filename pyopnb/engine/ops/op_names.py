@@ -91,6 +91,7 @@ def check_opset(opset: object, where: str) -> None:
             f"{where}, opset",
             expected="a number from 1 to 1000",
             got=str(opset) if type(opset) is int else describe(opset),
+            next="opset=1",
         )
 
 

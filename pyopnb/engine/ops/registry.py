@@ -169,7 +169,8 @@ class Registry(Displayable):
         standing = self._lookup(draft.op)
         if standing is not None and standing.base is not None:
             got = f"the name of the gradient op of {standing.base.name}"
-            raise DefinitionError(f"op {draft.op}", expected="another name", got=got)
+            advice = f"{draft.op}2"
+            raise DefinitionError(f"op {draft.op}", expected="another name", got=got, next=advice)
         if draft.gradient is not None and draft.gradient.op in self._ops:
             name = draft.gradient.op
             raise DefinitionError(

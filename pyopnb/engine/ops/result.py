@@ -130,7 +130,8 @@ class Result(Displayable):
 
 def index_error(where: str, noun: str, key: object) -> InputError:
     """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
-    return InputError(where, expected=f"the name of one {noun}", got=describe(key))
+    got, advice = describe(key), f'{where}["y"][…]: the {noun} first'
+    return InputError(where, expected=f"the name of one {noun}", got=got, next=advice)
 
 
 def _format_output(name: str, value: Any) -> str:

@@ -200,7 +200,10 @@ def tensor_type(value: object) -> TensorType:
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InputError(
-            "type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value))
+            "type",
+            expected="float32[N,3], int64[...] or string[]",
+            got=sanitize(repr(value)),
+            next='"float32[N,3]"',
         )
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
     dims = match["dims"]
@@ -223,7 +226,8 @@ def _dim(text: str, where: str) -> Dim:
     if _SYMBOL.fullmatch(text):
         return text
     expected = "a size from 0 to 2**63 - 1, a symbol or ?"
-    raise InputError(f"type {where}", expected=expected, got=sanitize(text) or "nothing")
+    got, advice = sanitize(text) or "nothing", '"float32[N,?]"'
+    raise InputError(f"type {where}", expected=expected, got=got, next=advice)
 
 
 def _is_plain(dims: object) -> bool:
@@ -258,6 +262,7 @@ def _shape(dims: object, where: str) -> tuple[Dim, ...]:
                 f"type {where}",
                 expected="a size from 0 to 2**63 - 1, a symbol or None",
                 got=sanitize(repr(dim)),
+                next="('N', 3)",
             )
     return tuple(shape)
 

@@ -94,7 +94,7 @@ def _unknown_selector(where: object) -> ModelError:
         # A class is callable and its objects are true, so that it would choose every node.
         name = sanitize(where.__name__)
         return ModelError("where", expected=expected, got=f"the class {name}", next=repr(name))
-    return ModelError("where", expected=expected, got=type(where).__name__)
+    return ModelError("where", expected=expected, got=type(where).__name__, next='"Relu"')
 
 
 def _selectable(site: protos.Site) -> bool:

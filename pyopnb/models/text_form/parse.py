@@ -179,7 +179,8 @@ def _refuse_faults(model: ModelProto, text: str) -> None:
 
 def _check(text: Any) -> str:
     if not isinstance(text, str):
-        raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
+        expected, got = "a str", type(text).__name__
+        raise ModelError("text", expected=expected, got=got, next=f"parse({_EXAMPLE!r})")
     # The onnx parser would stop at a zero without a word, and takes UTF-8 only.
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
