@@ -262,4 +262,4 @@ def _ready(state: tuple[Session, SessionState]) -> Callable[[Any], Run]:
     return ready
 
 
-KIND = WorkKind("pyopnb.batches.mapping", "batch", "batches", _begin, _ready)
+KIND = WorkKind("pyopnb.batches.mapping", "map", "batch", "batches", _begin, _ready)

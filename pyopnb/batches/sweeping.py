@@ -296,7 +296,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
     return ready
 
 
-KIND = WorkKind("pyopnb.batches.sweeping", "run", "runs", _begin, _ready)
+KIND = WorkKind("pyopnb.batches.sweeping", "sweep", "run", "runs", _begin, _ready)
 
 
 # ---- varied values

@@ -72,6 +72,8 @@ class WorkKind:
     ----------
     module : str
         Where a worker finds it, as ``KIND``.
+    function : str
+        The name of the public function, for messages.
     singular, plural : str
         The noun for an item.
     begin : callable
@@ -83,15 +85,11 @@ class WorkKind:
     """
 
     module: str
+    function: str
     singular: str
     plural: str
     begin: Callable[[Session, bool], Any]
     ready: Callable[[Any], Callable[[Any], Run]]
-
-    @property
-    def function(self) -> str:
-        """Return the name of the public function."""
-        return self.module.rpartition(".")[2]
 
 
 def check_executor(executor: Any, where: str) -> None:
