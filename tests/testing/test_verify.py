@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conversions import RIGHT, WRONG, example
 
-from pyopnb.testing.verification import KernelError, Trial, draw_trials
+from pyopnb.testing import GradientComparison, KernelError, Trial, draw_trials
 from pyopnb.testing.verification import verify as compare
 
 
@@ -198,3 +198,53 @@ def test_right_conversion_passes_in_each_dtype(case):
 def test_there_are_enough_conversions():
     assert len(WRONG) >= 60
     assert sum(len(dtypes) for _, _, _, dtypes, _ in RIGHT) >= 200
+
+
+def compare_gradients(gradient, x):
+    """Compare what is said to be the gradient of a sum of cubes."""
+    comparison = GradientComparison(
+        lambda values: (float((values["x"] ** 3).sum()), [gradient(values["x"])]),
+        ["x"],
+        [x.dtype],
+    )
+    return comparison.run({"x": x}, [["N"]], {}), comparison.wrong
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_right_gradient_is_compared_at_other_sizes_and_values(dtype):
+    note, wrong = compare_gradients(lambda x: 3 * x**2, np.array([1, 2, 3], dtype))
+    assert wrong is None
+    assert note == "verified along 6 directions at 6 inputs"
+
+
+WRONG_GRADIENTS = {
+    "by a twentieth": lambda x: 3.15 * x**2,
+    "of negative numbers": lambda x: 3 * x * np.abs(x),
+    "of the last element": lambda x: np.where(np.arange(len(x)) == len(x) - 1, 0, 3 * x**2),
+    "at one size": lambda x: 3 * x**2 + (len(x) == 1),
+    "of large numbers": lambda x: np.where(np.abs(x) > 8, x, 3 * x**2),
+    "with NaN": lambda x: np.where(x == x.max(), np.nan, 3 * x**2),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_GRADIENTS.values(), ids=WRONG_GRADIENTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_wrong_gradient_is_found(wrong, dtype):
+    x = np.linspace(0.5, 2, 12).astype(dtype)
+    _, found = compare_gradients(lambda x: wrong(x).astype(dtype), x)
+    assert found.names == ["x"]
+
+
+def test_scores_of_a_row_may_be_off_by_what_its_largest_loses():
+    x = np.float32([[1, 1e-3], [2, 1e-3], [1, 4]])
+
+    def converted(x):
+        return [x + np.float32(5e-6) * np.abs(x).max(axis=1, keepdims=True)]
+
+    functions = (as_function(lambda x: x.copy()), converted)
+    trials = [Trial("scores", (x,))]
+    assert verify(*functions, [(x,)], trials=trials).disagreement is not None
+    assert verify(*functions, [(x,)], trials=trials, kernel_error=KernelError.SCORES).ok
+    wrong = as_function(lambda x: x + np.float32(1e-4))
+    found = verify(functions[0], wrong, [(x,)], trials=trials, kernel_error=KernelError.SCORES)
+    assert found.disagreement is not None
