@@ -9,7 +9,7 @@ from typing import Any
 import onnx as _onnx  # noqa: F401
 
 import pyopnb.engine as _engine  # noqa: F401  # what it changes in onnx holds from here on
-from pyopnb.common import hand_down as _hand_down
+from pyopnb.common import hand_downs
 from pyopnb.common import open_door as _open_door
 
 __version__ = "0.1.0"
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 _find_name, _, __all__ = _open_door(__name__, __file__)
 
 # These rooms are above the rooms that use them.
-_hand_down(
+hand_downs.hand_down(
     catalog_names="pyopnb.models.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
     display="pyopnb.display.showing",

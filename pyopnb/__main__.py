@@ -20,9 +20,9 @@ from typing import Any
 import onnx
 
 import pyopnb
-from pyopnb.common import moved, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.diffs import ENDINGS, TraceDiff, arrays_in
-from pyopnb.display import document, escape
+from pyopnb.display import markup
 from pyopnb.engine import model_files, opset_versions, to_model
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
 
@@ -246,10 +246,10 @@ def _diff(args: argparse.Namespace) -> int:
 
 def _write_page(args: argparse.Namespace, result: Any, trace_diff: TraceDiff | None) -> None:
     title = f"{args.a} against {args.b}"
-    body = f"<h1>{escape(title)}</h1><div>{result._repr_html_()}</div>"
+    body = f"<h1>{markup.escape(title)}</h1><div>{result._repr_html_()}</div>"
     if trace_diff is not None:
         body += f"<div>{trace_diff._repr_html_()}</div>"
-    page = document(title, body)
+    page = markup.document(title, body)
     _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
 
 
@@ -374,7 +374,7 @@ def _run_model(
             advice = "--fill"
         elif advice and advice.startswith("%pyop skeleton"):
             advice = "--ops MODULE, with a module that defines it"
-        raise moved(error, f"{where}: {error.where}", advice) from None
+        raise messages.moved(error, f"{where}: {error.where}", advice) from None
     except Exception as error:
         # ONNX Runtime or an op raised it, and the line of the op says more than pyopnb's frames.
         reason = sanitize(f"{type(error).__name__}: {error}", 600)

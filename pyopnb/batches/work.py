@@ -24,7 +24,7 @@ from typing import Any
 
 import onnxruntime
 
-from pyopnb.common import advance, sanitize, tracking
+from pyopnb.common import progress, sanitize
 from pyopnb.engine import Result, Session, add_note, pickling
 from pyopnb.errors import InputError
 
@@ -189,7 +189,7 @@ class Work:
         # buffer again and again.
         self._is_stored = isinstance(items, (list, tuple))
         try:
-            with tracking(self._kind.plural, total):
+            with progress.tracking(self._kind.plural, total):
                 if self._executor is None:
                     self._run_here(iter(items))
                 else:
@@ -324,7 +324,7 @@ class Work:
             if outputs is not None:
                 result = Result(outputs)
             self.done.append(BatchRun(number, result, error, seconds, worker))
-        advance(self._kind.plural, len(outcomes))
+        progress.advance(self._kind.plural, len(outcomes))
 
 
 def _copy_feeds(item: Any) -> Any:

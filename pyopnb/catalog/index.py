@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-from pyopnb.common import level_of_user
+from pyopnb.common import messages
 
 __all__ = [
     "OWN_PACK",
@@ -126,7 +126,7 @@ def _files() -> tuple[tuple[str, ModuleType], ...]:
                 f"the pack {point.name} of pyopnb's catalog does not load: "
                 f"{type(error).__name__}: {error}"
             )
-            warnings.warn(text, stacklevel=level_of_user())
+            warnings.warn(text, stacklevel=messages.level_of_user())
     return tuple(files)
 
 
@@ -204,7 +204,7 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
             f"{name} is in several packs of pyopnb's catalog: {packs}. "
             f"The one in {matches[0].pack} is used. "
             f'Try: pyopnb.catalog.prefer("{matches[1].pack}")',
-            stacklevel=level_of_user(),
+            stacklevel=messages.level_of_user(),
         )
     return matches[0]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pyopnb.common.hand_downs import handed_down
+from pyopnb.common.system.hand_downs import handed_down
 
 __all__ = ["Displayable"]
 

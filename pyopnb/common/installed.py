@@ -10,7 +10,7 @@ from typing import Any
 
 import lazy_loader
 
-__all__ = ["open_door", "require"]
+__all__ = ["open_door", "require", "require_native"]
 
 
 def open_door(
@@ -73,6 +73,28 @@ def require(package: str, least: str, install: str) -> None:
             f"pyopnb needs {package} {least} or newer, and {installed[:40]} is installed. "
             f"Type: pip install -U '{package}>={least}'"
         )
+
+
+def require_native(module: str) -> None:
+    """Import a compiled module of pyopnb, with advice if it is missing.
+
+    Python that runs in the root of a checkout finds the sources before the installed package, and
+    they are not compiled.
+
+    Raises
+    ------
+    ImportError
+        The module is not there, or cannot be loaded.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            "pyopnb's native modules are not built here: the sources of pyopnb are imported, "
+            "not an installed pyopnb. "
+            "Type: pip install -e .   (in the folder with pyproject.toml; "
+            "or leave that folder to use an installed pyopnb)"
+        ) from error
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from pyopnb.common.messages import one_line
+from pyopnb.common.told.messages import one_line
 
-__all__ = ["Table", "row_key"]
+__all__ = ["Table"]
 
 # Half transparent gray can be seen on white and on black; the theme sets all other colors.
 _CELL = (
@@ -63,14 +63,14 @@ class Table:
         style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
         return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
-
-def row_key(name: str) -> str:
-    """Hash a name for HTML, so that no character of a hostile name gets there."""
-    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()
+    @staticmethod
+    def row_key(name: str) -> str:
+        """Hash a name for HTML, so that no character of a hostile name gets there."""
+        return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()
 
 
 def _key(names: Sequence[str] | None) -> str:
-    return f' data-pyopnb="{" ".join(map(row_key, names))}"' if names else ""
+    return f' data-pyopnb="{" ".join(map(Table.row_key, names))}"' if names else ""
 
 
 def _td(text: str) -> str:

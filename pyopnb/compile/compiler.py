@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pyopnb.common import bad_cache, cache_folder, one_line, sanitize
+from pyopnb.common import caches, messages, sanitize
 from pyopnb.engine import INCLUDE_FOLDER
 from pyopnb.errors import DefinitionError
 
@@ -107,13 +107,13 @@ def _version(compiler: tuple[str, ...], changed: float) -> str:
         done = _run([*compiler, "--version"], "")
     except OSError as error:
         raise _no_compiler(
-            f"{sanitize(compiler[0])}, which does not start: {one_line(str(error))}"
+            f"{sanitize(compiler[0])}, which does not start: {messages.one_line(str(error))}"
         ) from None
     # A wrapper such as ccache can start and still fail.
     if done.returncode:
         got = (
             f"{sanitize(' '.join(compiler))}, which fails: "
-            f"{one_line(sanitize(done.stderr or 'without a word'))}"
+            f"{messages.one_line(sanitize(done.stderr or 'without a word'))}"
         )
         raise _no_compiler(got)
     return done.stdout
@@ -171,7 +171,7 @@ def cache_directory() -> Path:
     DefinitionError
         Another user can write there, and could replace the library that is loaded.
     """
-    return cache_folder("compiled", _PURPOSE)
+    return caches.cache_folder("compiled", _PURPOSE)
 
 
 def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) -> Path:
@@ -217,8 +217,12 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         if not _is_whole(path):
             raise
     except OSError as error:
-        raise bad_cache(
-            _PURPOSE, path.parent, "room for a library", one_line(str(error)), "PYOPNB_CACHE=…"
+        raise caches.bad_cache(
+            _PURPOSE,
+            path.parent,
+            "room for a library",
+            messages.one_line(str(error)),
+            "PYOPNB_CACHE=…",
         ) from None
     return path
 

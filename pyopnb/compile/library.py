@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyopnb.common import check_writable, sanitize
+from pyopnb.common import file_writes, sanitize
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
@@ -57,7 +57,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
         got = f"the folder {sanitize(repr(str(target)))}"
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
     # Before the compiler runs, which takes seconds.
-    check_writable(target)
+    file_writes.check_writable(target)
     chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
     # A library without ops would load, and the mistake would show in another process.
     if not chosen:

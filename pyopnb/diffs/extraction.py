@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.engine import (
     ModelSource,
@@ -164,7 +164,7 @@ def _checked(
     for name in names:
         if name not in known:
             holder = _holder(graph, str(name))
-            advice = holder or closest(str(name), known)
+            advice = holder or messages.closest(str(name), known)
             got = sanitize(repr(name), 80)
             expected = "the name of a tensor that a node makes"
             if holder:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common import Displayable, advance, plural, sanitize, tracking
+from pyopnb.common import Displayable, plural, progress, sanitize
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.quantized_pairs import (
@@ -212,7 +212,7 @@ def sensitivity(
     # float model's nodes.
     measured = _ratio(outputs, expected_outputs)
     nodes = []
-    with tracking("nodes in float", len(groups) + 1):
+    with progress.tracking("nodes in float", len(groups) + 1):
         simulated = _ratio(simulation.run(samples, ()), expected_outputs)
         # Only the switches differ between the runs: one session serves them all.
         for node, names in groups:
@@ -223,7 +223,7 @@ def sensitivity(
                 gain = ratio - simulated
             name = node.name or protos.first_output(node)
             nodes.append(SensitiveNode(name, protos.full_name(node), names, ratio, gain))
-            advance("nodes in float", 1)
+            progress.advance("nodes in float", 1)
     nodes.sort(key=lambda node: -node.gain)
     return Sensitivity(tuple(nodes), measured, simulated)
 

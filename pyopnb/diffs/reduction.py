@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common import (
-    Displayable,
-    advance,
-    one_line,
-    plural,
-    sanitize,
-    tracking,
-)
+from pyopnb.common import Displayable, messages, plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.extraction import ModelCut, cut_out
 from pyopnb.diffs.reproduction import Failure, write_reproduction
@@ -228,7 +221,7 @@ def reduce(
     # The parts of the model have no folder.
     external_files.take_in_all(proto, source.folder)
     arrays = check_feeds(proto, feeds)
-    with ExitStack() as stack, tracking("trials", None):
+    with ExitStack() as stack, progress.tracking("trials", None):
         if fails is not None:
             recorder: str | Path = "onnxruntime"
             judge: _Judge = partial(_failure_by_caller, fails)
@@ -330,7 +323,8 @@ _STAGES = {
 
 def _error(outcome: Outcome, where: str = "") -> Failure:
     return Failure(
-        outcome.stage, f"{where}{_STAGES[outcome.stage]}: {one_line(sanitize(outcome.error, 2000))}"
+        outcome.stage,
+        f"{where}{_STAGES[outcome.stage]}: {messages.one_line(sanitize(outcome.error, 2000))}",
     )
 
 
@@ -397,7 +391,7 @@ class _Search:
         if time.monotonic() > self.deadline:
             raise _OutOfTimeError
         self.trials += 1
-        advance("trials", 1)
+        progress.advance("trials", 1)
         try:
             failure = self.judge(cut.model, cut.feeds)
         except Exception:

@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common import (
-    Displayable,
-    NamedItems,
-    Table,
-    advance,
-    plural,
-    sanitize,
-    tracking,
-)
+from pyopnb.common import Displayable, NamedItems, Table, plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number
@@ -248,7 +240,7 @@ def stability(
         "float64": trials.float64,
     }
     rows: list[StabilityRow] = []
-    with tracking("ways", len(ways)):
+    with progress.tracking("ways", len(ways)):
         for name, run in ways.items():
             if name == "float64" and not yardstick:
                 # A convolution in Python takes a hundred times as long as its kernel.
@@ -256,7 +248,7 @@ def stability(
             else:
                 row = trials.row(name, run, is_random=bool(rows) and not rows[0].ok)
             rows.append(row)
-            advance("ways", 1)
+            progress.advance("ways", 1)
     return Stability(tuple(rows), trials.runtime)
 
 

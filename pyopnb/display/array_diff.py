@@ -23,7 +23,7 @@ from pyopnb.diffs import (
 from pyopnb.display.array_diff_pairs import curve_charts, pairs_table
 from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary
-from pyopnb.display.html import details, escape, join, pre
+from pyopnb.display.page.markup import details, escape, join, pre
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page

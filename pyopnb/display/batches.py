@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.batches import Batches
-from pyopnb.display.html import details, join, note
+from pyopnb.display.page.markup import details, join, note
 from pyopnb.display.views import View, view
 
 __all__ = ["view_batches"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyopnb.common import Table
-from pyopnb.display.html import MAX_BYTES, details, join
 from pyopnb.display.models import view_model
+from pyopnb.display.page.markup import MAX_BYTES, details, join
 from pyopnb.display.views import View
 
 __all__ = ["graph_view", "graph_within", "table_within"]

@@ -6,8 +6,8 @@ import functools
 import json
 from pathlib import Path
 
-from pyopnb.common import row_key
-from pyopnb.display.html import image, pack
+from pyopnb.common import Table
+from pyopnb.display.page.markup import image, pack
 from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group
 
@@ -56,7 +56,7 @@ def _boxes(drawing: Drawing, most: int) -> str:
         boxes = []
         for group in groups:
             about = "\n".join(group.about.split("\n")[:lines])
-            boxes.append((about, [row_key(name) for name in group.names]))
+            boxes.append((about, [Table.row_key(name) for name in group.names]))
         packed = pack(json.dumps(boxes, ensure_ascii=False).encode())
         if len(packed) <= min(most, MOST_ANSWERS):
             return packed

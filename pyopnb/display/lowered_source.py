@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from onnx import FunctionProto, printer
 
-from pyopnb.common import Displayable, plural, sanitize, sanitize_source
-from pyopnb.display.html import details, escape, join, note, pre
+from pyopnb.common import Displayable, messages, plural, sanitize
+from pyopnb.display.page.markup import details, escape, join, note, pre
 from pyopnb.display.views import View, view
 
 __all__ = [
     "LoweredLine",
     "LoweredSource",
-    "remember_source",
     "view_function",
     "view_lowered_source",
 ]
@@ -30,6 +29,7 @@ _CELL = "text-align:left;vertical-align:top;border:none;padding:1px 12px"
 _CODE = "font-family:monospace;white-space:pre-wrap;overflow-wrap:anywhere"
 # Half transparent, so that the theme's background and text stay, light or dark.
 _GREEN, _RED = "47,143,78", "209,69,59"
+_MOST_SOURCES = 64
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,15 @@ class LoweredSource(Displayable):
     op: str
     lines: tuple[LoweredLine, ...]
 
+    def remember(self, function: FunctionProto) -> None:
+        """Keep it for a function that `pyopnb.lower` made, whose proto cannot carry it.
+
+        The sources of the last 64 functions are kept.
+        """
+        _sources[function.SerializeToString(deterministic=True)] = self
+        while len(_sources) > _MOST_SOURCES:
+            _sources.popitem(last=False)
+
     def excerpt(self) -> LoweredSource:
         """Return the lines near the one that stays in Python."""
         for position, line in enumerate(self.lines):
@@ -117,6 +126,9 @@ class LoweredSource(Displayable):
         return min(_COLUMN, max(lengths, default=0))
 
 
+_sources: OrderedDict[bytes, LoweredSource] = OrderedDict()
+
+
 @view.register(LoweredSource)
 def view_lowered_source(thing: LoweredSource) -> View:
     """Show a source with its operators.
@@ -145,22 +157,6 @@ def view_lowered_source(thing: LoweredSource) -> View:
 
 # ---- functions -----------------------------------------------------------------------------------
 
-_MOST_SOURCES = 64
-_sources: OrderedDict[bytes, LoweredSource] = OrderedDict()
-
-
-def remember_source(function: FunctionProto, source: LoweredSource) -> None:
-    """Keep the source of a function that `pyopnb.lower` made, which a proto cannot carry itself.
-
-    Parameters
-    ----------
-    source : LoweredSource
-        It is kept for the last 64 functions.
-    """
-    _sources[function.SerializeToString(deterministic=True)] = source
-    while len(_sources) > _MOST_SOURCES:
-        _sources.popitem(last=False)
-
 
 @view.register(FunctionProto)
 def view_function(thing: FunctionProto) -> View:
@@ -169,6 +165,6 @@ def view_function(thing: FunctionProto) -> View:
     nodes = printer.to_text(thing)
     source = _sources.get(thing.SerializeToString(deterministic=True))
     if source is None:
-        return View(thing, name, sanitize_source(nodes), pre(nodes))
+        return View(thing, name, messages.sanitize_source(nodes), pre(nodes))
     body = join([view_lowered_source(source).body, details(f"the nodes of {name}", pre(nodes))])
     return View(thing, name, repr(source), body)

@@ -9,13 +9,13 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common import plural, sanitize_source
+from pyopnb.common import messages, plural
 from pyopnb.diffs import VERDICTS, Change, ModelDiff, NodeAt, OpDiff, format_change
 from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
-from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
+from pyopnb.display.page.markup import WRAP, details, join, note, pre
 from pyopnb.display.svg.boxes import plain_mark
 from pyopnb.display.views import View, view
 from pyopnb.engine import model_files
@@ -160,7 +160,7 @@ def _source_diff(lines: tuple[str, ...]) -> str:
         if line[:1] in _BACKGROUNDS:
             color = _BACKGROUNDS[line[:1]]
             style = f' style="display:inline-block;width:100%;background-color:{color}"'
-        body += f"<span{style}>{html.escape(sanitize_source(line)[:_LONGEST])}</span>\n"
+        body += f"<span{style}>{html.escape(messages.sanitize_source(line)[:_LONGEST])}</span>\n"
     if len(lines) > _MOST_LINES:
         body += f"and {len(lines) - _MOST_LINES:,} more lines"
     style = f"font-family:monospace;margin:6px 0;{WRAP};background:none;color:inherit"

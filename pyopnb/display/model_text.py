@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
-from pyopnb.common import Table, one_line, plural, sanitize
+from pyopnb.common import Table, messages, plural, sanitize
 from pyopnb.display.model_info import Scope, attrs_of, constant_text, title_of
 
 __all__ = ["model_text"]
@@ -28,7 +28,7 @@ def model_text(title: str, scope: Scope) -> str:
     if len(nodes) < len(scope.nodes):
         omitted = plural(len(scope.nodes) - len(nodes), "node")
         rows.insert(_HEAD, (f"  … {omitted} more", ""))
-    remarks = [one_line(sanitize(remark, 300)) for remark in scope.info.remarks[:2]]
+    remarks = [messages.one_line(sanitize(remark, 300)) for remark in scope.info.remarks[:2]]
     # The first line of the table is its head, which says nothing here.
     lines = repr(Table(("", ""), rows)).split("\n")[1:]
     return "\n".join([title, sanitize(signature, _LONGEST), *lines, *remarks])
@@ -40,7 +40,7 @@ def _ends(scope: Scope, names: Sequence[str]) -> str:
         texts.append(": ".join(filter(None, [sanitize(name, 40), scope.type_of(name)])))
     if len(names) > _MOST_ENDS:
         texts.append(f"… {len(names) - _MOST_ENDS} more")
-    return one_line(", ".join(texts))
+    return messages.one_line(", ".join(texts))
 
 
 def _row(scope: Scope, node: NodeProto) -> tuple[str, str]:

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common import one_line, plural, sanitize, suggest
-from pyopnb.display.html import MAX_BYTES, details, join, note
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
 from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
+from pyopnb.display.page.markup import MAX_BYTES, details, join, note
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.boxes import mark_look
 from pyopnb.display.svg.colors import scale_for
@@ -154,7 +154,7 @@ def _title(proto: ModelProto, main: Scope) -> str:
     name = "model"
     if proto.graph.name:
         name = f"model '{sanitize(proto.graph.name, 60)}'"
-    return one_line(f"{name}: {', '.join(words)}")
+    return messages.one_line(f"{name}: {', '.join(words)}")
 
 
 def _canvas(proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle) -> Canvas:
@@ -223,7 +223,7 @@ def _select(
 
 
 def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
-    near = sanitize(suggest(name, list(known)[:_MOST_SUGGESTED]))
+    near = sanitize(messages.suggest(name, list(known)[:_MOST_SUGGESTED]))
     expected = "the name of an output or node"
     return ModelError(f"show, {option}", expected=expected, got=name, next=near)
 

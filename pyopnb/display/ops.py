@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import time
 
-from pyopnb.common import Table, plural, sanitize_source
-from pyopnb.display.html import details, join, note, source
+from pyopnb.common import Table, messages, plural
+from pyopnb.display.page.markup import details, join, note, source
 from pyopnb.display.views import View, view
 from pyopnb.engine import Op, Registry, Version
 from pyopnb.models import Loaded
@@ -38,7 +38,7 @@ def view_version(thing: Version) -> View:
     else:
         code = _with_numbers(thing.source)
     # A source may come from a file of another author.
-    text = f"{table!r}\n\n{sanitize_source(code)}"
+    text = f"{table!r}\n\n{messages.sanitize_source(code)}"
     body = join([table._repr_html_(), _source_html(thing.source)])
     return View(thing, str(thing), text, body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyopnb.common import plural
 from pyopnb.diffs import HEAD, OptimizerDiff, StabilityRow
 from pyopnb.display.budget import table_within
-from pyopnb.display.html import escape, join, paragraph, source
+from pyopnb.display.page.markup import escape, join, paragraph, source
 from pyopnb.display.views import View, view
 
 __all__ = ["view_optimizers"]

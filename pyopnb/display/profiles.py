@@ -9,7 +9,7 @@ from pyopnb.common import Table, plural
 from pyopnb.diffs import ProfileDiff
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
-from pyopnb.display.html import details, escape, join, note, paragraph
+from pyopnb.display.page.markup import details, escape, join, note, paragraph
 from pyopnb.display.views import View, view
 from pyopnb.engine import protos
 from pyopnb.traces import Profile, Spread, microseconds

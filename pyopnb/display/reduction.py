@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyopnb.common import sanitize
 from pyopnb.diffs import Reduction
 from pyopnb.display.budget import graph_view
-from pyopnb.display.html import escape, note, paragraph
+from pyopnb.display.page.markup import escape, note, paragraph
 from pyopnb.display.views import View, view
 
 __all__ = ["view_reduction"]

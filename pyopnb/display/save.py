@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pyopnb.common import atomic_write, check_writable, sanitize
-from pyopnb.display.html import document
+from pyopnb.common import file_writes, sanitize
+from pyopnb.display.page.markup import document
 from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.views import View
 from pyopnb.engine import argument_checks
@@ -56,7 +56,7 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         next_ = f"save({sanitize(repr(str(path.with_suffix(best))))})"
         raise InputError(where, expected=expected, got=path.name, next=next_)
     # Before the picture is made, which can take a while.
-    check_writable(path)
+    file_writes.check_writable(path)
     data = writers[suffix]()
-    with atomic_write(path) as file:
+    with file_writes.atomic_write(path) as file:
         file.stream.write(data.encode() if isinstance(data, str) else data)

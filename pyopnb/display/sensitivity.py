@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyopnb.common import plural
 from pyopnb.diffs import Sensitivity
-from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
-from pyopnb.display.html import escape, join, note, paragraph
+from pyopnb.display.page.bars import bar_of
+from pyopnb.display.page.markup import escape, join, note, paragraph
 from pyopnb.display.views import View, view
 
 __all__ = ["view_sensitivity"]

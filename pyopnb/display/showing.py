@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pyopnb import display
-from pyopnb.common import suggest
+from pyopnb.common import messages
 from pyopnb.display.save import write
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
@@ -86,7 +86,7 @@ def _unknown_option(thing: Any, option: str) -> InputError:
     if not known:
         return InputError(where, expected="no options", got=got, next="show(x), without options")
     expected = f"one of {', '.join(known)}"
-    return InputError(where, expected=expected, got=got, next=suggest(option, known))
+    return InputError(where, expected=expected, got=got, next=messages.suggest(option, known))
 
 
 def to_html(thing: Any) -> str:

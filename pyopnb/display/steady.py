@@ -11,7 +11,7 @@ from pyopnb.diffs import Diff
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_diff import headline_html, part_picture
 from pyopnb.display.array_look import Limits
-from pyopnb.display.html import join
+from pyopnb.display.page.markup import join
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
 from pyopnb.engine import Result

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from pyopnb.batches import Sweep
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
-from pyopnb.display.html import details, note
+from pyopnb.display.page.markup import details, note
 from pyopnb.display.photographs import looks_like_photographs
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
@@ -65,7 +65,7 @@ def _choose_output(thing: Sweep, wanted: str | int | None) -> str | None:
     if wanted in names:
         return str(wanted)
     got = sanitize(repr(wanted))
-    next_ = suggest(str(wanted), names)
+    next_ = messages.suggest(str(wanted), names)
     raise InputError("show, output", expected="an output of the model", got=got, next=next_)
 
 

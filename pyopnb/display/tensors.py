@@ -13,7 +13,7 @@ from pyopnb.common import sanitize
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_look import ArrayLook, Limits, squeeze
 from pyopnb.display.array_sheets import chart_of
-from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
+from pyopnb.display.page.markup import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColorScale

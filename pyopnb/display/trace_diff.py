@@ -19,8 +19,8 @@ from pyopnb.diffs import (
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.glossary import glossary
-from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
+from pyopnb.display.page.markup import details, join, note, pre
 from pyopnb.display.views import View, view
 from pyopnb.engine import protos
 from pyopnb.errors import ModelError

@@ -10,9 +10,9 @@ from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
 from pyopnb.common import Table, plural, sanitize
-from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_view, table_within
-from pyopnb.display.html import details, escape, note
+from pyopnb.display.page.bars import bar_of
+from pyopnb.display.page.markup import details, escape, note
 from pyopnb.display.views import View, view
 from pyopnb.engine import protos
 from pyopnb.errors import InputError

@@ -20,7 +20,7 @@ from typing import Any
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.common import Displayable, sanitize
-from pyopnb.display.html import image, join, paragraph
+from pyopnb.display.page.markup import image, join, paragraph
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Drawing

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.common import require, sanitize, suggest_key
+from pyopnb.common import messages, require, sanitize
 from pyopnb.engine import (
     ModelSource,
     check_arguments,
@@ -200,7 +200,7 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
         where = f"wrt {sanitize(repr(name))}"
         if name not in sources:
             expected = "the name of an input or an initializer"
-            advice = suggest_key(str(name), sorted(sources))
+            advice = messages.suggest_key(str(name), sorted(sources))
             raise ModelError(where, expected=expected, got="none of that name", next=advice)
         if name in names[:position]:
             advice = f"wrt={sanitize(repr(list(dict.fromkeys(names))))}"

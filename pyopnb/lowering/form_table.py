@@ -8,16 +8,7 @@ from typing import Any
 
 from pyopnb.common import Displayable, Table, sanitize
 from pyopnb.diffs import Diff
-from pyopnb.display import (
-    LoweredSource,
-    View,
-    escape,
-    join,
-    note,
-    paragraph,
-    view,
-    view_lowered_source,
-)
+from pyopnb.display import LoweredSource, View, markup, view
 from pyopnb.testing import OpExample
 
 __all__ = ["Form", "Forms", "view_forms"]
@@ -147,10 +138,10 @@ def _duration(seconds: float) -> str:
 def view_forms(thing: Forms) -> View:
     """Show an op's forms as a table, with the source of the one in the ONNX operators."""
     title = f"the forms of {thing.op}"
-    parts = [f"<div><b>{escape(thing.op)}</b></div>", thing.table()._repr_html_()]
+    parts = [f"<div><b>{markup.escape(thing.op)}</b></div>", thing.table()._repr_html_()]
     for form in thing:
         if form.reason:
-            parts.append(note(f"{form.name}: {form.reason}"))
+            parts.append(markup.note(f"{form.name}: {form.reason}"))
     if thing.source is not None:
-        parts.append(paragraph(view_lowered_source(thing.source).body))
-    return View(thing, title, repr(thing), join(parts))
+        parts.append(markup.paragraph(view(thing.source).body))
+    return View(thing, title, repr(thing), markup.join(parts))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from pyopnb.common import level_of_user, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     Op,
     inlining,
@@ -106,7 +106,7 @@ def lower_model(
         proto, [lowered.function for known in functions.values() for _, lowered in known]
     )
     if reasons:
-        warnings.warn(StayedInPython(reasons), stacklevel=level_of_user())
+        warnings.warn(StayedInPython(reasons), stacklevel=messages.level_of_user())
     return to_model(source)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx.version_converter
 from onnx import ModelProto
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import op_names, opset_versions, protos
 from pyopnb.errors import NotLowered
 
@@ -54,7 +54,7 @@ def raise_opset(proto: ModelProto, opset: int) -> ModelProto:
             "lower of a model",
             expected=f"opset {opset}, which a form of its ops needs",
             got=f"opset {version}, which the onnx converter refuses: "
-            f"{one_line(sanitize(error, 300))}",
+            f"{messages.one_line(sanitize(error, 300))}",
             next=f"export the model with opset {opset}",
         ) from None
     # The converter also infers types of the tensors that it adds, and some are wrong.

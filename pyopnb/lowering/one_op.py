@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.display import LoweredSource, remember_source
+from pyopnb.display import LoweredSource
 from pyopnb.engine import Op, ort_capabilities
 from pyopnb.errors import InputError
 from pyopnb.lowering.annotate import annotate
@@ -97,7 +97,7 @@ def remember(op: Op, lowered: LoweredOp) -> None:
     """Keep the source of a function for its display."""
     source = source_of(op, lowered)
     if source is not None:
-        remember_source(lowered.function, source)
+        source.remember(lowered.function)
 
 
 def _refuse_several(op: Op, examples: Sequence[OpExample]) -> None:

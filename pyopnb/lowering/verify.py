@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import one_run, ort_capabilities, protos, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
@@ -197,7 +197,7 @@ def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
         raise NotLowered(
             subject.op.name,
             expected="nodes that ONNX Runtime has kernels for",
-            got=one_line(sanitize(error, 300)),
+            got=messages.one_line(sanitize(error, 300)),
         ) from None
 
 
@@ -211,7 +211,9 @@ def _raise_refusal(error: Exception, subject: Subject, example: OpExample) -> No
     raise NotLowered(
         f"{subject.op.name}, for {example}",
         expected="operators that accept the same inputs as compute",
-        got=one_line(sanitize(str(error).rpartition("Status Message: ")[2], 300)).rstrip("."),
+        got=messages.one_line(sanitize(str(error).rpartition("Status Message: ")[2], 300)).rstrip(
+            "."
+        ),
         next="the sizes that the op has in the hints, float32[3,N], if there are no others",
     ) from None
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx.parser
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import TensorType, protos, registry, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs
@@ -141,5 +141,5 @@ def _function(subject: Subject, text: str, opset: int, where: str) -> FunctionPr
         raise NotLowered(
             where,
             expected="the ONNX text form of a function, (x) => (y) { y = Abs(x) }",
-            got=one_line(sanitize(error, 300)),
+            got=messages.one_line(sanitize(error, 300)),
         ) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common import Displayable, sanitize, sanitize_source
+from pyopnb.common import Displayable, messages, sanitize
 from pyopnb.engine import Version, check_arguments, model_files, protos, to_model
 from pyopnb.errors import ModelError
 from pyopnb.models.exec_module import define_all, exec_source
@@ -111,7 +111,7 @@ class Loaded(Displayable):
         """
         remaining, texts = _MAX_SOURCES, []
         for op in self.ops.values():
-            text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
+            text = _fold_data(messages.sanitize_source(op.source.rstrip("\n")), op.name)
             if len(text) > remaining:
                 name = sanitize(repr(op.name))
                 hint = (

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.common import atomic_write, check_writable, sanitize
+from pyopnb.common import file_writes, sanitize
 from pyopnb.engine import Version, check_arguments, registry
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.models.exec_module import define_all, exec_source
@@ -100,8 +100,8 @@ def save_module(
     versions = tuple(op.current for op in selected.values())
     # The whole text is made before the file is touched, as an op can be refused.
     text = source_closure(versions)
-    check_writable(target)
-    with atomic_write(target) as file:
+    file_writes.check_writable(target)
+    with file_writes.atomic_write(target) as file:
         file.stream.write(f"{_HEAD}{_checksum(text)}\n{text}".encode())
     return versions
 

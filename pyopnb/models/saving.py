@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common import atomic_write, check_writable
+from pyopnb.common import file_writes
 from pyopnb.engine import (
     ModelSource,
     Op,
@@ -100,14 +100,14 @@ def save(
     _remove_folder(source.proto)
     write_ops(source.proto, ops)
     # A file that cannot be written is better known before gigabytes of weights are.
-    check_writable(target)
+    file_writes.check_writable(target)
     # An earlier save under the same name left data that the new model does not use.
     former = _data_files(target)
     data_file = _move_out(source, _external_tensors(source, external_data), target)
     try:
         data = _serialized(source.proto)
         # The model is replaced in one step, after its data is there.
-        with atomic_write(target) as file:
+        with file_writes.atomic_write(target) as file:
             file.stream.write(data)
     except BaseException:
         if data_file is not None and data_file not in former:
@@ -186,7 +186,7 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
         for tensor in model_tensors.tensors(source.proto):
             _take_in(source, tensor)
         return None
-    with atomic_write(target.with_name(f"{target.name}.data")) as file:
+    with file_writes.atomic_write(target.with_name(f"{target.name}.data")) as file:
         # The digest is part of the file's name, so it is computed while the data is written.
         checksum = hashlib.sha256()
         locations = list(_write_data(source, external, file.stream, checksum))

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
-from pyopnb.common import closest, sanitize, sanitize_source
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import Version, find_version, registry
 from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
@@ -71,7 +71,7 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
     name, _, words = line.strip().partition(" ")
     command = COMMANDS.get(split_words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
-        close = closest(name, COMMANDS)
+        close = messages.closest(name, COMMANDS)
         next_ = COMMANDS[close].usage if close else "%pyop?"
         raise usage_error("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), next_)
     expressions = ""
@@ -126,7 +126,7 @@ def _source(shell: Any, args: Namespace) -> object:
             got="a class whose source was not recorded",
             next="define it in a cell with %%pyop",
         )
-    print(sanitize_source(version.source))
+    print(messages.sanitize_source(version.source))
     return None
 
 

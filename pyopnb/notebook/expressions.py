@@ -6,7 +6,7 @@ import ast
 import linecache
 from typing import Any
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import Version
 from pyopnb.errors import InputError
 
@@ -71,7 +71,7 @@ def bind(
         if is_twice or not (name in names or schema.open_attrs):
             where = f"{version}, {name}"
             expected = "one value" if is_twice else f"one of {', '.join(names) or 'nothing'}"
-            next_ = f"{closest(name, names) or '…'}=…"
+            next_ = f"{messages.closest(name, names) or '…'}=…"
             raise InputError(where, expected=expected, got=sanitize(name), next=next_)
     for name in ports[len(inputs) :]:
         inputs.append(attrs.pop(name, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.common import set_bar, set_panel
+from pyopnb.common import progress
 from pyopnb.display import TARGET, clicked
 from pyopnb.notebook import rebuilt, tracebacks
 from pyopnb.notebook.completion import complete
@@ -33,8 +33,8 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers.append(complete)
     tracebacks.install(shell)
     rebuilt.install(shell)
-    set_bar(progress_bar)
-    set_panel(progress_panel)
+    progress.set_bar(progress_bar)
+    progress.set_panel(progress_panel)
     if comms := _comm_manager(shell):
         comms.register_target(
             TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message))
@@ -62,8 +62,8 @@ def unload(shell: Any) -> None:
             part.close()
     shell.display_formatter.ipython_display_formatter.pop(_SKELETON, None)
     shell.display_formatter.formatters["text/html"].pop(_FUNCTION, None)
-    set_bar(None)
-    set_panel(None)
+    progress.set_bar(None)
+    progress.set_panel(None)
     tracebacks.uninstall()
     rebuilt.uninstall()
     if comms := _comm_manager(shell):

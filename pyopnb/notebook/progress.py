@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyopnb.common import Panel, Progress, Throttled, progress_text, text_bar
+from pyopnb.common import progress
 
 __all__ = ["progress_bar", "progress_panel"]
 
@@ -31,7 +31,7 @@ class _State:
     seconds: float
 
     def __repr__(self) -> str:
-        return progress_text(self.done, self.total, self.what, self.seconds)
+        return progress.progress_text(self.done, self.total, self.what, self.seconds)
 
     def _repr_html_(self) -> str:
         # Without a value it is HTML's bar of unknown length.
@@ -39,7 +39,7 @@ class _State:
         return f'<progress{value} aria-label="{self!r}"></progress> {self!r}'
 
 
-def progress_bar(what: str, since: float) -> Progress:
+def progress_bar(what: str, since: float) -> progress.Progress:
     """Make a progress bar, in an output of its own or as text if there is no shell.
 
     The output is displayed at the first update.
@@ -49,7 +49,7 @@ def progress_bar(what: str, since: float) -> Progress:
 
     # A script has no output that could be updated, but a terminal can overwrite its line.
     if get_ipython() is None:
-        return text_bar(what, since)
+        return progress.text_bar(what, since)
     handles: list[Any] = []
 
     def show(done: int, total: int) -> None:
@@ -60,10 +60,10 @@ def progress_bar(what: str, since: float) -> Progress:
             # IPython has no types there.
             handles.append(display(state, display_id=True))  # type: ignore[no-untyped-call]
 
-    return Throttled(show)
+    return progress.Throttled(show)
 
 
-def progress_panel() -> Panel:
+def progress_panel() -> progress.Panel:
     """Make an output that shows an object again and again.
 
     Its last state stays in the saved notebook. As the last expression of the same cell, the object

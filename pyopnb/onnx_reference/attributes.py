@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, helper
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import onnx_schemas, protos
 from pyopnb.errors import ModelError
 
@@ -26,7 +26,9 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
     if definition is None:
         expected = f"one of {', '.join(schema.attributes) or 'no attrs'}"
         got = f"{name} = {sanitize(repr(value))}"
-        raise ModelError(attr, expected=expected, got=got, next=closest(name, schema.attributes))
+        raise ModelError(
+            attr, expected=expected, got=got, next=messages.closest(name, schema.attributes)
+        )
     try:
         return _make_attribute(name, value, int(definition.type.value))
     except (TypeError, ValueError, AttributeError):

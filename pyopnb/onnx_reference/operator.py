@@ -17,7 +17,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog import find_entry
-from pyopnb.common import locked, sanitize, suggest
+from pyopnb.common import locked, messages, sanitize
 from pyopnb.engine import (
     TensorType,
     Version,
@@ -203,7 +203,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
         newest = onnx.defs.get_schema(op_type, domain=domain).since_version
         advice = f"opset={newest}" if name in names else None
         raise ModelError(where, expected="a version in which ONNX has it", got=got, next=advice)
-    expected, advice = f"an operator of onnx {onnx.__version__}", suggest(name, names)
+    expected, advice = f"an operator of onnx {onnx.__version__}", messages.suggest(name, names)
     raise ModelError(where, expected=expected, got="an unknown name", next=advice)
 
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyopnb.common import level_of_user
+from pyopnb.common import messages
 from pyopnb.engine import check_arguments
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.sklearn.attempt import Attempt
@@ -117,7 +117,7 @@ def convert(
         model.metadata_props.add(key="pyopnb.verified", value="no")
     parts = filled(model)
     if parts:
-        warnings.warn(RunsInPython(parts), stacklevel=level_of_user())
+        warnings.warn(RunsInPython(parts), stacklevel=messages.level_of_user())
     return model
 
 

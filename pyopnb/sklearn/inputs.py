@@ -17,7 +17,7 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
-from pyopnb.common import hide_internal_frames, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import dtype
 from pyopnb.errors import InputError, ModelError
 
@@ -45,7 +45,7 @@ SKL2ONNX_TYPES = {
 """By the names of dtypes."""
 
 
-@hide_internal_frames
+@messages.hide_internal_frames
 def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
     """Return the feeds of a model that `convert` made, for the rows ``X``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.diffs import MAX_LINES, VERDICTS, diff
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
@@ -78,7 +78,7 @@ def assert_close(
     __tracebackhide__ = True
     if at_least not in _PASSING:
         choices, got = ", ".join(_PASSING), sanitize(at_least)
-        expected, advice = f"one of {choices}", suggest(str(at_least), _PASSING)
+        expected, advice = f"one of {choices}", messages.suggest(str(at_least), _PASSING)
         raise InputError("assert_close, at_least", expected=expected, got=got, next=repr(advice))
     result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
     # Models and ops have other verdicts, which only `ok` can rank.

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.common import level_of_user
+from pyopnb.common import messages
 from pyopnb.engine import check_arguments
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.torch.example import Example, enlarged, example_of, widened
@@ -146,7 +146,7 @@ def _exported(example: Example, captured: Example, verify: bool) -> ModelProto:
     if conversion.holes or fixed or not verify:
         note_holes(model, conversion.holes)
         warning = StandIns(conversion.holes, fixed, verified=verify)
-        warnings.warn(warning, stacklevel=level_of_user())
+        warnings.warn(warning, stacklevel=messages.level_of_user())
     return model
 
 

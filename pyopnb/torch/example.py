@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from pyopnb.common import closest, plural, sanitize
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.foreign import CheckedSizes, ForeignCalls
@@ -318,7 +318,7 @@ def _check_argument(module: Any, name: str, arguments: Mapping[str, Any]) -> Non
         is_open = parameter.kind is parameter.VAR_KEYWORD
         if is_open and name in arguments.get(parameter.name, ()):
             expected = "parameters of forward, as torch opens no sizes in further keywords"
-    suggestion = closest(str(name), list(parameters))
+    suggestion = messages.closest(str(name), list(parameters))
     if name == "past_key_values" and "cache" in parameters:
         # Its name before transformers 5, which takes it in further keywords and warns.
         suggestion = "cache=…"

@@ -12,7 +12,7 @@ import onnx_ir
 import torch
 from onnx import ModelProto
 
-from pyopnb.common import closest, plural, sanitize
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.engine import op_names, ort_capabilities, registry
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.arrays import to_array
@@ -308,7 +308,8 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
                 f"ops, {target_name(key)}",
                 expected="an op of the registry, or an operator of ONNX Runtime",
                 got=sanitize(op),
-                next=closest(op, [entry.name for entry in registry]) or "define it: %%pyop",
+                next=messages.closest(op, [entry.name for entry in registry])
+                or "define it: %%pyop",
             )
         version = 1
         if registered is not None:

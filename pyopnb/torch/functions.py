@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from pyopnb.common import hide_internal_frames, locked, sanitize, suggest
+from pyopnb.common import locked, messages, sanitize
 from pyopnb.engine import (
     ANY,
     REQUIRED,
@@ -47,7 +47,7 @@ _functions: dict[tuple[str, str, int], TorchFunction] = {}
 _functions_by_overload: dict[Any, TorchFunction] = {}
 
 
-@hide_internal_frames
+@messages.hide_internal_frames
 def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     """Turn an op of the registry into a torch function.
 
@@ -197,7 +197,7 @@ class TorchFunction:
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
         name = sanitize(min(set(attrs) - set(self._attrs)))
         expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
-        advice = suggest(name, self._attrs) if self._attrs else f"leave {name} out"
+        advice = messages.suggest(name, self._attrs) if self._attrs else f"leave {name} out"
         return InputError(f"op {self.name}, attr {name}", expected=expected, got=name, next=advice)
 
     def _current(self) -> Version:

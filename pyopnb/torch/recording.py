@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
-from pyopnb.common import hide_internal_frames, one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import Version, registry
 from pyopnb.errors import ModelError
 from pyopnb.torch.arrays import to_array
@@ -34,7 +34,7 @@ _CALLED = re.compile(r"%(?P<name>\w+)")
 _BATCH_STATISTICS = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
 
 
-@hide_internal_frames
+@messages.hide_internal_frames
 def trace(
     module: Any,
     args: tuple[Any, ...],
@@ -274,7 +274,7 @@ def _source(call: Any) -> str:
     line, submodule = line_of(call), submodule_of(call)
     if submodule:
         line = f"{line}, in {submodule}" if line else f"in {submodule}"
-    return one_line(line or sanitize(str(call.target)))
+    return messages.one_line(line or sanitize(str(call.target)))
 
 
 def _remark(call: Any, mended: Mapping[Any, str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from pyopnb.common import Table, hide_internal_frames, plural
+from pyopnb.common import Table, messages, plural
 from pyopnb.engine import protos
 from pyopnb.onnx_reference import skeleton
 from pyopnb.torch.calls import op_name
@@ -107,7 +107,7 @@ def metadata_of(entry: NodeProto | ValueInfoProto) -> dict[str, str]:
     return {pair.key: pair.value for pair in entry.metadata_props}
 
 
-@hide_internal_frames
+@messages.hide_internal_frames
 def report(model: ModelProto) -> Report:
     """List the nodes of a model that run in torch, and why.
 

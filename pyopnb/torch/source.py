@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 
 __all__ = ["line_in", "line_of", "path_of", "submodule_of"]
 
@@ -67,7 +67,7 @@ def line_in(frames: Sequence[tuple[str, int]]) -> str:
         cell, name = _cell(file), f"{Path(file).name}:{number}"
         if cell:
             name = f"{cell}, line {number}"
-        return one_line(f"{name}, `{text}`" if text else name)
+        return messages.one_line(f"{name}, `{text}`" if text else name)
     return ""
 
 

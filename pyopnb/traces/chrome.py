@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import onnxruntime
 
-from pyopnb.common import atomic_write, check_writable
+from pyopnb.common import file_writes
 from pyopnb.traces.clocks import ClockedCall
 
 __all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]
@@ -118,8 +118,8 @@ def clock_offset(runtime: onnxruntime.InferenceSession) -> int:
 def write_chrome(logs: Iterable[RunLog], path: Path) -> None:
     """Write runs in the JSON array format of Chrome's Trace Event Format, as ONNX Runtime does."""
     # A profile of minutes should not be lost to a folder that does not exist.
-    check_writable(path)
-    with atomic_write(path) as file:
+    file_writes.check_writable(path)
+    with file_writes.atomic_write(path) as file:
         separator = b"[\n"
         for log in logs:
             for event in log.events():

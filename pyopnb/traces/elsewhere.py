@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TypeProto
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     ModelSource,
     external_files,
@@ -238,7 +238,7 @@ class OtherProcess:
                 )
             except OSError as error:
                 # On Windows every file may be executed, and elsewhere one of another processor.
-                got = f"{self.python.on}, which does not start: {one_line(str(error))}"
+                got = f"{self.python.on}, which does not start: {messages.one_line(str(error))}"
                 expected = "the path of a Python"
                 advice = "on=sys.executable"
                 raise InputError("trace, on", expected=expected, got=got, next=advice) from None
@@ -246,7 +246,7 @@ class OtherProcess:
     def _refused(self, model: ModelProto, stage: str, error: str) -> Exception:
         """Make the error of a run that failed there."""
         where = f"trace on {sanitize(self.python.on)}"
-        got = one_line(sanitize(error, 600))
+        got = messages.one_line(sanitize(error, 600))
         install = f"{self.python.path} -m pip install"
         # Each has an advice, where there is one.
         if stage == "import":

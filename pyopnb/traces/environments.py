@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pyopnb.common import bar, cache_folder, closest, sanitize
+from pyopnb.common import caches, messages, progress, sanitize
 from pyopnb.engine import argument_checks
 from pyopnb.errors import InputError
 
@@ -46,7 +46,7 @@ def is_other_runtime(on: object, caller: str = "trace") -> bool:
         return True
     advice = 'on="onnxruntime==1.25.0"'
     # Where there are digits, a version was meant.
-    near = closest(on, _HERE) if isinstance(on, str) and on.isalpha() else None
+    near = messages.closest(on, _HERE) if isinstance(on, str) and on.isalpha() else None
     if near is not None:
         advice = repr(near)
     raise InputError(
@@ -101,7 +101,7 @@ def _folder_of(requirement: str) -> Path:
     python = f"{sys.implementation.cache_tag}-{os.path.realpath(sys.executable)}"
     # Two Pythons of one version may load different modules.
     key = hashlib.sha256(python.encode()).hexdigest()[:8]
-    return cache_folder("runtimes", f"trace on {requirement}") / f"{requirement}-{key}"
+    return caches.cache_folder("runtimes", f"trace on {requirement}") / f"{requirement}-{key}"
 
 
 def _python_in(folder: Path) -> Path:
@@ -112,15 +112,15 @@ def _python_in(folder: Path) -> Path:
 
 def _make(requirement: str, folder: Path) -> None:
     """Make an environment; it is there whole or not at all."""
-    progress = bar(f"steps of an environment with {requirement}, which is kept")
+    show = progress.bar(f"steps of an environment with {requirement}, which is kept")
     # Made beside its place and renamed, so that an unfinished one after an interrupt is not
     # taken for an environment.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
-        progress(0, 2)
+        show(0, 2)
         for make, install in _installers(unfinished):
             failure = _call(make) or _call([*install, *_packages(requirement)])
-            progress(1, 2)
+            show(1, 2)
             if not failure:
                 break
         else:
@@ -131,7 +131,7 @@ def _make(requirement: str, folder: Path) -> None:
             # Another process was first, with the same environment.
             if not _python_in(folder).exists():
                 raise
-        progress(2, 2)
+        show(2, 2)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

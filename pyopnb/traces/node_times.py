@@ -11,14 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common import (
-    Displayable,
-    NamedItems,
-    Table,
-    plural,
-    sanitize,
-    suggest_key,
-)
+from pyopnb.common import Displayable, NamedItems, Table, messages, plural, sanitize
 from pyopnb.engine import argument_checks, check_arguments
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.traces.chrome import RunLog, write_chrome
@@ -246,7 +239,7 @@ class Profile(NamedItems, Displayable):
                 return node
         names = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
-        next_ = suggest_key(str(name), names)
+        next_ = messages.suggest_key(str(name), names)
         raise UnknownName(
             "profile", expected=expected, got=argument_checks.describe(name), next=next_
         )

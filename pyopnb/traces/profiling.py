@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
-from pyopnb.common import advance, plural, tracking
+from pyopnb.common import plural, progress
 from pyopnb.engine import (
     ModelSource,
     Session,
@@ -108,7 +108,7 @@ def profile(
     feeds_by_name = state.feeds.by_name(feeds, named)
     source, model = model_beside(state, "profile")
     shadow = _ShadowRuns(runs, warmup, frozenset(state.ops))
-    with tracking("runs", runs):
+    with progress.tracking("runs", runs):
         unprofiled = _unprofiled(session, state, feeds_by_name, runs)
         executed = shadow.run(state, source, feeds_by_name)
     runtime = runtime_text(state)
@@ -247,7 +247,7 @@ class _ShadowRuns:
             for call in _calls(state, feeds, self.runs, "of the profile"):
                 self.calls.append(call)
                 self.computes.append(self.timed.take())
-                advance("runs", 1)
+                progress.advance("runs", 1)
         # The runs so far also make a profile.
         except KeyboardInterrupt:
             if not self.calls:

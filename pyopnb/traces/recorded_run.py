@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common import Displayable, one_line, plural, sanitize, suggest_key
+from pyopnb.common import Displayable, messages, plural, sanitize
 from pyopnb.engine import Version, add_note, external_files, index_error
 from pyopnb.errors import UnknownName
 from pyopnb.traces.exposure import Exposure
@@ -28,7 +28,7 @@ class _Summaries(dict[str, Summary]):
     """Summaries by the names of tensors."""
 
     def __missing__(self, name: object) -> Summary:
-        next_ = suggest_key(str(name), self) or "list(trace)"
+        next_ = messages.suggest_key(str(name), self) or "list(trace)"
         raise UnknownName(
             "trace.summaries",
             expected="a tensor of the trace",
@@ -136,7 +136,7 @@ class Trace(Displayable):
 
     def _unknown(self, name: str) -> UnknownName:
         expected = "a tensor of the trace"
-        advice = suggest_key(name, self) or "list(trace)"
+        advice = messages.suggest_key(name, self) or "list(trace)"
         if name in self.summaries:
             expected = "a tensor that was kept, and not released after its summary was made"
             advice = f"trace.summaries[{sanitize(repr(name))}]"
@@ -271,7 +271,7 @@ class Trace(Displayable):
 def how_failed(error: Exception) -> str:
     """Say how a run failed: in which node, or with which exception."""
     notes = getattr(error, "__notes__", None) or [f"{type(error).__name__}: {error}"]
-    return one_line(notes[0])
+    return messages.one_line(notes[0])
 
 
 def attach_trace(error: Exception, trace: Trace) -> None:

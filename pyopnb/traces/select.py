@@ -9,7 +9,7 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import op_names, protos
 from pyopnb.errors import InputError
 from pyopnb.models import Types
@@ -90,7 +90,7 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
         if not matching:
             advice = None
             if names:
-                advice = f"write {sanitize(suggest(str(text), names))}"
+                advice = f"write {sanitize(messages.suggest(str(text), names))}"
             raise InputError(
                 "trace, only",
                 expected="names of tensors that nodes of the model give, or globs of them",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto
 
-from pyopnb.common import level_of_user, plural, sanitize
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.engine import TensorType, feed_checks, protos
 from pyopnb.errors import InputError
 from pyopnb.training.graphs import Loss
@@ -103,7 +103,7 @@ class TrainingBatches:
                     f"{self._where}: each epoch leaves out {which} {left} of {self.samples:,} "
                     f"samples, as the model fixes {fixed} for input {name}",
                     UserWarning,
-                    stacklevel=level_of_user(),
+                    stacklevel=messages.level_of_user(),
                 )
             return
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyopnb.common import atomic_write, check_writable, remove_abandoned, sanitize
+from pyopnb.common import file_writes, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["Checkpoint", "checkpoint_path"]
@@ -57,14 +57,14 @@ class Checkpoint:
         Raises
         ------
         OSError
-            As from `pyopnb.common.file_writes`.
+            As from `pyopnb.common.system.file_writes`.
         """
         # Everything but the arrays is one JSON text. The arrays are numbered, as a name of a
         # weight may have any characters.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
         facts |= {"format": _FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
-        with atomic_write(path) as pending:
+        with file_writes.atomic_write(path) as pending:
             np.savez(pending.stream, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]  # all keys are digits
 
     @classmethod
@@ -168,6 +168,6 @@ def checkpoint_path(given: str | os.PathLike[str]) -> Path:
         raise InputError(
             "train, checkpoint", expected=expected, got=got, next='checkpoint="run.npz"'
         )
-    check_writable(path)
-    remove_abandoned(path.parent, path.name)
+    file_writes.check_writable(path)
+    file_writes.remove_abandoned(path.parent, path.name)
     return path

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import ANY, GraphIndex, TensorType, node, protos, registry, type_of
 from pyopnb.errors import InputError, ModelError
 from pyopnb.gradients import grad, make_inputs
@@ -158,7 +158,7 @@ def _unknown(parameter: str, got: str, names: Sequence[str]) -> InputError:
         f"train, {parameter}",
         expected=f"one of {listed}",
         got=sanitize(repr(got)),
-        next=suggest(str(got), names),
+        next=messages.suggest(str(got), names),
     )
 
 
@@ -247,7 +247,7 @@ def find_weights(
                 "train, train",
                 expected="names of initializers of float32 or float64",
                 got=sanitize(repr(name)),
-                next=suggest(str(name), map(sanitize, tensors)),
+                next=messages.suggest(str(name), map(sanitize, tensors)),
             )
         weights[name] = numpy_helper.to_array(tensors[name])
     # A model whose weights are all inputs, or integers of a quantization, has nothing to train.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 from pyopnb.training.nodes import Nodes
@@ -239,7 +239,7 @@ def find_optimizer(optimizer: object) -> Optimizer:
     if isinstance(optimizer, str):
         if optimizer.lower() in _OPTIMIZERS:
             return _OPTIMIZERS[optimizer.lower()]()
-        advice = suggest(optimizer, _OPTIMIZERS)
+        advice = messages.suggest(optimizer, _OPTIMIZERS)
     expected = f"one of {', '.join(_OPTIMIZERS)}, or an Optimizer"
     got = sanitize(repr(optimizer))
     raise InputError("train, optimizer", expected=expected, got=got, next=advice)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from pyopnb.common import Panel, panel, plural, sanitize
+from pyopnb.common import plural, progress, sanitize
 from pyopnb.diffs import Comparable, compared
 from pyopnb.engine import GraphIndex, check_arguments, registry
 from pyopnb.errors import InputError, NotFinite, RunRefused
@@ -233,7 +233,7 @@ class Training(Comparable):
     def _go_to_end(self) -> None:
         __tracebackhide__ = True
         if self._progress:
-            show = panel()
+            show = progress.panel()
         else:
             show = None
         self.interrupted = False
@@ -249,7 +249,9 @@ class Training(Comparable):
                 if show is not None:
                     show(self, True)
 
-    def _go_through_epoch(self, is_interrupted: Callable[[], bool], show: Panel | None) -> None:
+    def _go_through_epoch(
+        self, is_interrupted: Callable[[], bool], show: progress.Panel | None
+    ) -> None:
         __tracebackhide__ = True
         reached = self._reached
         for feeds in self._batches.epoch(reached.epoch, reached.position):

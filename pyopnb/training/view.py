@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pyopnb.diffs import fit_lines
-from pyopnb.display import Chart, View, charts_view, headline_html, join, line_chart, pre, view
+from pyopnb.display import Chart, View, charts_view, headline_html, line_chart, markup, view
 from pyopnb.errors import InputError
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord
@@ -56,11 +56,11 @@ def view_training(
     text = repr(thing)
     # Before the first step there is no curve to draw.
     if not thing.steps:
-        return View(thing, text, text, join([pre(text)]))
+        return View(thing, text, text, markup.join([markup.pre(text)]))
     facts = "".join(f" From step {step:,} on {version}." for step, version in thing.marks)
     charts = _charts({"": thing.record}, log, smooth)
     alt = f"Curve of the loss. {text}.{facts}"
-    return charts_view(thing, text, text, charts, [pre(text)], alt=alt)
+    return charts_view(thing, text, text, charts, [markup.pre(text)], alt=alt)
 
 
 @view.register(TrainingDiff)
@@ -80,7 +80,7 @@ def view_training_diff(
     parts = []
     if thing.a.losses or thing.b.losses:
         charts = _charts(records, log, smooth)
-        parts.append(pre(fit_lines(thing.details())))
+        parts.append(markup.pre(fit_lines(thing.details())))
     return charts_view(thing, title, str(thing), charts, parts, head=headline_html(thing))
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pyopnb.display.html import MAX_BYTES
+from pyopnb.display.page.markup import MAX_BYTES
 
 # The part of the JupyterLab allow-list (4.6, apputils' sanitizer) that we mean to use.
 TAGS = {

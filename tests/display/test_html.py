@@ -3,7 +3,7 @@
 import base64
 from html.parser import HTMLParser
 
-from pyopnb.display.html import MAX_BYTES, details, escape, image, join, note, pre
+from pyopnb.display.page.markup import MAX_BYTES, details, escape, image, join, note, pre
 
 HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[31m\u202e" + "A" * 10_000
 

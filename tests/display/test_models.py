@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from small_ops import chain
 
 import pyopnb
-from pyopnb.common.text_table import row_key
-from pyopnb.display.html import MAX_BYTES
+from pyopnb.common import Table
 from pyopnb.display.live_picture import script
+from pyopnb.display.page.markup import MAX_BYTES
 from pyopnb.errors import ModelError
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -139,7 +139,7 @@ def test_boxes_tell_what_they_are():
     abouts.append("y: float32[N,3]")
     (answers,) = Html(seen.body).answers
     assert [about for about, _ in answers] == abouts
-    assert [keys for _, keys in answers] == [[row_key(name)] for name in ("x", "a", "y", "y")]
+    assert [keys for _, keys in answers] == [[Table.row_key(name)] for name in ("x", "a", "y", "y")]
     assert [
         title.text for title in ET.fromstring(seen.svg).iter("{http://www.w3.org/2000/svg}title")
     ] == abouts

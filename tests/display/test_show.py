@@ -16,7 +16,7 @@ from PIL import Image
 
 import pyopnb
 from pyopnb.common.displayable import Displayable
-from pyopnb.display.html import pre
+from pyopnb.display.page.markup import pre
 from pyopnb.display.svg import to_matplotlib
 from pyopnb.display.views import View, view
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from pyopnb import errors
-from pyopnb.common.messages import hide_internal_frames, sanitize
+from pyopnb.common.told.messages import hide_internal_frames, sanitize
 from pyopnb.errors import PyopError
 
 ALL = [value for name in errors.__all__ if issubclass(value := getattr(errors, name), PyopError)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import tracking
+from pyopnb.common import progress
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.pairing import parts
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
@@ -73,5 +73,5 @@ def compared(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> Diff:
     tolerances.check()
     if not isinstance(a, np.ndarray) or a.size < _LENGTHY:
         return Diff(tuple(parts(a, b, tolerances)))
-    with tracking("elements", a.size):
+    with progress.tracking("elements", a.size):
         return Diff(tuple(parts(a, b, tolerances)))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import advance, sanitize
+from pyopnb.common import progress, sanitize
 from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.pairs import Pairs, pairs_of
 from pyopnb.diffs.arrays.tolerance import Frontier
@@ -283,7 +283,7 @@ def _count(
         # Fewer elements are counted before a second thread has started.
         stats.add(block_a, block_b, start, _threads() if size > _SHARED else 1)
         start += size
-        advance("elements", size)
+        progress.advance("elements", size)
     return stats
 
 
@@ -495,7 +495,7 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
     worst: list[Place] = []
     for flat, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
         if flat % _STRINGS == _STRINGS - 1:
-            advance("elements", _STRINGS)
+            progress.advance("elements", _STRINGS)
         # Python calls no str equal to bytes, but warns about the comparison under -b.
         is_same_type = isinstance(x, str) == isinstance(y, str)
         if is_same_type and x == y:

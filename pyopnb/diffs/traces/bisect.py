@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common import advance, sanitize, tracking
+from pyopnb.common import progress, sanitize
 from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
@@ -144,13 +144,13 @@ def first_divergence(
     arrays = check_feeds(models[0].trace.model, feeds or {})
     search = _Search(*models, arrays, tolerances, at_once)
     suspected = len(models[1].graph.nodes)
-    with tracking("nodes ruled out", suspected):
+    with progress.tracking("nodes ruled out", suspected):
         # Compare the outputs first; if they agree, no search is needed.
         tensors = search.outputs()
         while tensors:
             search.compare(tensors)
             before, suspected = suspected, len(search.suspects())
-            advance("nodes ruled out", before - suspected)
+            progress.advance("nodes ruled out", before - suspected)
             tensors = search.spread()
         return search.diff()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyopnb.common import advance, sanitize, suggest, tracking
+from pyopnb.common import messages, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import EXPOSED, SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
@@ -120,7 +120,7 @@ def diff_with_arrays(
         raise InputError("diff, arrays", expected=expected, got="none", next='{"y": y}')
     for name in arrays:
         if name not in run.arrays:
-            advice = f"write {sanitize(suggest(str(name), run.arrays), 200)}"
+            advice = f"write {sanitize(messages.suggest(str(name), run.arrays), 200)}"
             got = sanitize(repr(name), 80)
             raise InputError("diff, arrays", expected=expected, got=got, next=advice)
     pairs = [Pair(name, name, "given") for name in run.arrays if name in arrays]
@@ -240,7 +240,7 @@ class TraceComparison:
     def tensors(self) -> dict[str, ComparedTensor]:
         """Compare every pair, as it accumulated and in isolation, by the name in b."""
         tensors = {}
-        with tracking("comparisons", len(self.segments) + len(self.pairs)):
+        with progress.tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated = self._isolated()
             # A node may differ only because it ran alone; isolating it in its own run tells.
             offsets = self._offsets(isolated)
@@ -262,7 +262,7 @@ class TraceComparison:
                     tuple(offsets.get(pair.b, ())),
                     self.precision(pair),
                 )
-                advance("comparisons", 1)
+                progress.advance("comparisons", 1)
         return tensors
 
     def precision(self, pair: Pair) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.common import advance, plural, sanitize
+from pyopnb.common import plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
@@ -113,7 +113,7 @@ class Isolation:
             # Random and stateful nodes give themselves away in the second run.
             again = compared(first, second)
             results[name] = Isolated(diff, steady=again.verdict == "bit-identical")
-            advance("comparisons", 1)
+            progress.advance("comparisons", 1)
         return results
 
     def run(self, segments: Mapping[str, Segment]) -> Iterator[tuple[str, _Outcome]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import GraphProto
 
-from pyopnb.common import Displayable, advance, plural, sanitize, tracking
+from pyopnb.common import Displayable, plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.engine import inlining, is_op, model_files, protos
@@ -102,7 +102,7 @@ class _Trials:
         """Run the model at a level of optimization, with these optimizers disabled."""
         run = run_optimized(self.model, self.feeds, level, disabled)
         self.sessions += 1
-        advance("sessions", 1)
+        progress.advance("sessions", 1)
         return run
 
     def compare(self, run: OptimizedRun) -> Diff:
@@ -127,7 +127,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
     suffice by themselves. Each search halves; a set is only named after a run without it was within
     the tolerance.
     """
-    with tracking("sessions", None):
+    with progress.tracking("sessions", None):
         trials = _Trials(model, feeds, tolerances)
         full = trials.run("ORT_ENABLE_ALL")
         diff = trials.compare(full)

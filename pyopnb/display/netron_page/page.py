@@ -8,8 +8,8 @@ import html
 import json
 from typing import Any
 
-from pyopnb.display.html import note, pack
 from pyopnb.display.netron_page.assets import MINIMAL, MODEL_MARKER, Assets, read_script
+from pyopnb.display.page.markup import note, pack
 
 __all__ = ["netron_output", "netron_page"]
 

@@ -13,12 +13,12 @@ from onnx import NodeProto
 
 from pyopnb.common import plural, sanitize
 from pyopnb.diffs import ModelDiff, TraceDiff
-from pyopnb.display.html import pack
 from pyopnb.display.models import view_model
 from pyopnb.display.netron_page.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron_page.op_docs import document_ops
 from pyopnb.display.netron_page.page import netron_output, netron_page
 from pyopnb.display.netron_page.trim import trim
+from pyopnb.display.page.markup import pack
 from pyopnb.display.showing import show
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.colors import text_color

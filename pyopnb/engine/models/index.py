@@ -30,7 +30,7 @@ from onnx import (
     TensorProto,
 )
 
-from pyopnb.common import suggest
+from pyopnb.common import messages
 from pyopnb.engine.models.protos import (
     Site,
     first_output,
@@ -376,7 +376,7 @@ class GraphIndex:
             where,
             expected="an input, an initializer or an output of a node",
             got=f"{name}, which no node produces",
-            next=suggest(str(name), sorted(names)),
+            next=messages.suggest(str(name), sorted(names)),
         )
 
 

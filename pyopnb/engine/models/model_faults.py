@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from pyopnb.common import closest, handed_down, plural, sanitize
+from pyopnb.common import hand_downs, messages, plural, sanitize
 from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
@@ -125,7 +125,7 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
         # Users never type the names of the ops that fill, wrap and others make for nodes.
         if not op.domain.startswith(("pyopnb.", "onnx.reference")):
             names[op.op_type] = op.domain, op.op_type
-    close = closest(op_type, names)
+    close = messages.closest(op_type, names)
     return None if close is None else names[close]
 
 
@@ -198,7 +198,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
 
 def catalog_hint(node: NodeProto) -> str:
     """Say what the catalog does about an operator; empty if it does not know it."""
-    names = handed_down("catalog_names")
+    names = hand_downs.handed_down("catalog_names")
     refusal = names.node_refusal(node)
     if refusal is not None:
         return f"{refusal.instead}; pyopnb's catalog cannot run it, because {refusal.reason}"
@@ -220,7 +220,7 @@ def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFau
             expected = (
                 f"one of {', '.join(attributes)}" if attributes else f"no attrs of {node.op_type}"
             )
-            advice = closest(name, attributes) or f"leave {name} out"
+            advice = messages.closest(name, attributes) or f"leave {name} out"
             yield _attribute_fault(site, name, expected, name, advice)
         elif not _fits(attribute, attributes[name].type.name, exact):
             value = onnx.helper.get_attribute_value(attribute)

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.models.external_files import (
     entries,
     find_data,
@@ -251,7 +251,7 @@ def similar_path(path: Path, ending: str = ".onnx") -> str:
     stems = []
     if path.parent.is_dir():
         stems = [entry.stem for entry in path.parent.iterdir() if entry.suffix == ending]
-    near = closest(path.stem, stems)
+    near = messages.closest(path.stem, stems)
     if near is None:
         return sanitize(f"a path from {Path.cwd()}")
     return sanitize(str(path.parent / f"{near}{ending}"))

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from pyopnb.common import closest, hide_internal_frames, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]
@@ -88,7 +88,7 @@ def check_arguments(
             if parameter.kind is parameter.KEYWORD_ONLY
         ]
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
@@ -129,7 +129,7 @@ def _suggest_call(
     for name in kwargs:
         if name in signature.parameters:
             continue
-        remedy = remedies.get(name) or closest(name, signature.parameters)
+        remedy = remedies.get(name) or messages.closest(name, signature.parameters)
         # A session takes feeds by their names; these functions take them in a dict.
         if remedy is None and "feeds" in signature.parameters:
             remedy = f'{{"{name}": {name}}}'

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.errors import InputError
 
 __all__ = ["BY_RUNTIME", "DTYPES", "DType", "dtype", "is_element"]
@@ -177,7 +177,7 @@ def dtype(value: object) -> DType:
             # An array from a file of the other byte order has the same numbers.
             row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
-        advice = closest(value, _BY_NAME) if isinstance(value, str) else None
+        advice = messages.closest(value, _BY_NAME) if isinstance(value, str) else None
         # A Python int has no size, and an index in ONNX has 64 bits.
         if value == "int":
             advice = "int64"

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.common import Displayable, closest, handed_down, locked
+from pyopnb.common import Displayable, hand_downs, locked, messages
 from pyopnb.engine.ops.argument_checks import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_texts import class_source, was_changed
@@ -323,7 +323,7 @@ class Registry(Displayable):
             f"op {name}",
             expected="an op of the registry",
             got=name,
-            next=closest(key, self._ipython_key_completions_()) or "define it: %%pyop",
+            next=messages.closest(key, self._ipython_key_completions_()) or "define it: %%pyop",
         )
 
     def find(self, domain: str, op_type: str) -> Op | None:
@@ -554,7 +554,7 @@ def find_op(op: object) -> Op:
         try:
             return registry[op]
         except UnknownName:
-            of_catalog: Op | None = handed_down("catalog_op")(op)
+            of_catalog: Op | None = hand_downs.handed_down("catalog_op")(op)
             if of_catalog is None:
                 raise
             return of_catalog

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import Displayable, closest, sanitize, suggest_key
+from pyopnb.common import Displayable, messages, sanitize
 from pyopnb.engine.ops.argument_checks import check_by_name, describe
 from pyopnb.engine.ops.types import type_of
 from pyopnb.errors import InputError, UnknownName
@@ -47,8 +47,8 @@ class Result(Displayable):
         if isinstance(key, str):
             if key in self._arrays:
                 return self._arrays[key]
-            advice = suggest_key(key, self._arrays)
-            if closest(key, self._arrays) is None:
+            advice = messages.suggest_key(key, self._arrays)
+            if messages.closest(key, self._arrays) is None:
                 name = sanitize(repr(key))
                 inside = f"session.trace(feeds, only={name})[{name}] for a tensor inside the model"
                 advice = f"{advice}, or {inside}" if advice else inside

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import one_line, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.ops.coerce import cast_expression, describe_value
 from pyopnb.engine.ops.dtypes import DType
 from pyopnb.engine.ops.schema import Schema
@@ -78,7 +78,7 @@ def origin_of(function: Any) -> tuple[str, str]:
     ):  # half a statement, or a file that changed
         return location, "y"
     if len(text) <= _MAX_TEXT:
-        location += f", `{one_line(text)}`"
+        location += f", `{messages.one_line(text)}`"
     # A decorator can have made something else of the value.
     is_certain = isinstance(value, ast.expr) and not hasattr(function, "__wrapped__")
     if not is_certain or isinstance(value, ast.Tuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import plural, sanitize, suggest
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.engine.ops.attr_kinds import kind_of_value
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import ModelError
@@ -242,7 +242,7 @@ class Schema:
                     f"{where}, attr {name}",
                     expected=f"one of {', '.join(known)}" if known else "no attrs",
                     got=f"{name} = {sanitize(repr(value))}",
-                    next=f"write {suggest(name, known)}, or let {self.home} take {name}",
+                    next=f"write {messages.suggest(name, known)}, or let {self.home} take {name}",
                 )
         # `__init__` itself would raise a TypeError that names neither node nor op.
         for attr in self.attrs:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.common import moved, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.engine.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
 from pyopnb.engine.ops.backward import has_backward
@@ -266,7 +266,7 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
         try:
             return tensor_type(hint)
         except InputError as error:
-            raise moved(error, f"{where}: {error.where}", error.next) from None
+            raise messages.moved(error, f"{where}: {error.where}", error.next) from None
     hint = _plain_hint(hint)
     if isinstance(hint, typing.ForwardRef):  # as in Optional["float32[N]"]
         return _type_of_hint(hint.__forward_arg__, compute, where)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from pyopnb.common import handed_down, hide_internal_frames, moved, sanitize
+from pyopnb.common import hand_downs, messages, sanitize
 from pyopnb.engine.models.model_building import add_attributes, ints_to_floats, refuse_ambiguous
 from pyopnb.engine.models.model_faults import exists, nearest_op
 from pyopnb.engine.models.opset_versions import FILL
@@ -36,7 +36,7 @@ KEPT = 64
 """Kinds of calls whose sessions are kept; the least recent kind is dropped first."""
 
 
-@hide_internal_frames
+@messages.hide_internal_frames
 def call(
     op: str | type | Op,
     /,
@@ -215,7 +215,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
         # defined them.
         is_served = False
     if registered is None and not is_served:
-        registered = handed_down("catalog_op")(op, count)
+        registered = hand_downs.handed_down("catalog_op")(op, count)
         if registered is not None:
             domain, op_type = split_name(registered.name)
     # A registered op comes first: a session calls it instead of the ONNX operator of the same name.
@@ -240,7 +240,7 @@ def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
     # The catalog may have it for another number of inputs, or know why it cannot run.
     call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * count)
-    names = handed_down("catalog_names")
+    names = hand_downs.handed_down("catalog_names")
     refusal = names.node_refusal(call_node)
     problem = names.misuse(call_node)
     if refusal is not None:
@@ -377,4 +377,4 @@ def _of_call(error: PyopError, where: str, op: str, opset: int | None) -> PyopEr
     elif advice and advice.startswith("["):
         # That advice is a list of names, and a call has arrays.
         advice = "fewer arrays"
-    return moved(error, f"{where}{port}", advice)
+    return messages.moved(error, f"{where}{port}", advice)

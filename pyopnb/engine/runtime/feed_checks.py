@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from pyopnb.common import sanitize, suggest, suggest_key
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.ops.argument_checks import describe, is_text
 from pyopnb.engine.ops.coerce import (
     cast_expression,
@@ -90,7 +90,7 @@ def check_names(
     where = "feeds"
     if unknown and missing:
         # One unknown and one missing name: most likely a misspelling.
-        next_ = f"write {suggest(str(unknown[0]), types)} for {unknown[0]}"
+        next_ = f"write {messages.suggest(str(unknown[0]), types)} for {unknown[0]}"
     elif unknown:
         next_ = f"leave {unknown[0]} out"
     else:
@@ -188,14 +188,14 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
     UnknownName
     """
     if not isinstance(names, Collection):
-        got, first = describe(names), suggest_key("", outputs)
+        got, first = describe(names), messages.suggest_key("", outputs)
         raise InputError(
             "outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]"
         )
     for name in names:
         if not isinstance(name, str) or name not in outputs:
             listed = ", ".join(outputs)
-            next_ = suggest_key(str(name), outputs)
+            next_ = messages.suggest_key(str(name), outputs)
             raise UnknownName("outputs", expected=listed, got=sanitize(name), next=next_) from None
 
 

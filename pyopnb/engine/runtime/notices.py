@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import level_of_user
+from pyopnb.common import messages
 from pyopnb.errors import VersionsLowered
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def warn_of_lowered(
         f"lowered for onnxruntime {onnxruntime.__version__}, {means}: "
         f"{', '.join(lowered)}. {advice}"
     )
-    warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
+    warnings.warn(text, VersionsLowered, stacklevel=messages.level_of_user())
     # If warnings are errors, every session raises and not only the first.
     _said.add(lowered)
 

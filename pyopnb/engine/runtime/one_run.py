@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common import moved
+from pyopnb.common import messages
 from pyopnb.engine.models.opset_versions import FILL
 from pyopnb.engine.models.protos import nodes_in, type_of_proto
 from pyopnb.engine.ops.argument_checks import check_arguments
@@ -95,7 +95,7 @@ def session_for_run(
         # the called function.
         if error.next != FILL:
             raise
-        raise moved(error, error.where, "fill=True") from None
+        raise messages.moved(error, error.where, "fill=True") from None
 
 
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import inlining, protos
 from pyopnb.errors import ModelError
 
@@ -147,5 +147,5 @@ def _similar(sites: Sequence[protos.Site], text: str) -> str:
     names = types | {site.node.op_type for site in sites}
     for site in sites[:_MAX_COMPARED]:
         names |= {name for name in (site.node.name, *site.node.output) if name}
-    close = closest(text, sorted(names))
+    close = messages.closest(text, sorted(names))
     return sanitize(close or ", ".join(sorted(types)) or "a model with nodes")

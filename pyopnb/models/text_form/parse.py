@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 
-from pyopnb.common import closest, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     DTYPES,
     check_arguments,
@@ -252,7 +252,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
     expected = f"the ONNX text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
     if words and not text[words[-1].end() : position].strip() and "Expected character" in message:
         word = words[-1][0]
-        near = closest(word, TEXT_NAMES.values())
+        near = messages.closest(word, TEXT_NAMES.values())
         if word in _OUR_NAMES:
             position, expected = words[-1].start(), "a type"
             advice = f"{_OUR_NAMES[word]} for a scalar, {word}[...] for any rank"

@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.common import Table, suggest
+from pyopnb.common import Table, messages
 from pyopnb.diffs import diff
 from pyopnb.display import SteadyColors
 from pyopnb.engine import ANY, REQUIRED, Attr, Result, Session, check_arguments, op_names, registry
@@ -253,7 +253,7 @@ def _unknown(name: str, known: Iterable[str]) -> InputError:
         f"interact, {name}",
         expected=expected,
         got=name,
-        next=suggest(name, known),
+        next=messages.suggest(name, known),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets
 from IPython.core.getipython import get_ipython
 
-from pyopnb.display import details, note
+from pyopnb.display import markup
 from pyopnb.notebook.live.cells import lacks_extension
 
 __all__ = ["MIME", "Pane"]
@@ -19,9 +19,9 @@ MIME = "application/vnd.pyopnb.live+json"
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
-_NOT_LIVE = details(
+_NOT_LIVE = markup.details(
     "not live: run this cell",
-    note(
+    markup.note(
         "Live outputs need a running kernel, a trusted notebook, and pyopnb installed where "
         "JupyterLab or Notebook 7 is. Elsewhere assign the output to a variable and display its "
         "widget: w = pyopnb.watch(…), then w.widget"

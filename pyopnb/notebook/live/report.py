@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyopnb.diffs import Diff, diff
-from pyopnb.display import MAX_BYTES, SteadyColors, details, escape, join, note, pre, to_html
+from pyopnb.display import SteadyColors, markup, to_html
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
@@ -59,10 +59,10 @@ def report(
     """
     parts = list(_parts(state, baseline, ended, running, colors))
     # The result of the user's own function keeps its size.
-    most = MAX_BYTES
+    most = markup.MAX_BYTES
     if state.good is not None and state.good.shown is not None:
         most += len(state.good.shown.html.encode())
-    page = join([part.html for part in parts], most)
+    page = markup.join([part.html for part in parts], most)
     return Shown(page, "\n".join([part.text for part in parts]))
 
 
@@ -72,7 +72,7 @@ def _parts(
     if running:
         text = f"running since {_clock(running)}"
         bar = '<progress aria-label="running"></progress>'
-        yield Shown(f"<div>{bar} {escape(text)}</div>", text)
+        yield Shown(f"<div>{bar} {markup.escape(text)}</div>", text)
     run, good, before = state.run, state.good, state.before
     if run is None:
         return
@@ -83,8 +83,10 @@ def _parts(
     yield _remark(head)
     if run.error:
         text = run.traceback()
-        name = escape(type(run.error).__name__)
-        yield Shown(f'<div style="{_ALERT}" role="alert"><b>{name}</b>{pre(text)}</div>', text)
+        name = markup.escape(type(run.error).__name__)
+        yield Shown(
+            f'<div style="{_ALERT}" role="alert"><b>{name}</b>{markup.pre(text)}</div>', text
+        )
         if good is not None:
             yield _remark(f"the last result without an error: {_head(good)}")
     if good is not None and good.shown is not None:
@@ -100,18 +102,18 @@ def _parts(
             first, second = before.versions[op], run.versions[op]
             change = diff(first, second)
             title = f"changes in {op}, version {first.number} → {second.number}"
-            yield Shown(details(title, to_html(change), open=True), str(change))
+            yield Shown(markup.details(title, to_html(change), open=True), str(change))
     if state.diff is not None:
         title = f"against {baseline}: {state.diff.verdict}"
         if colors:
             content = f"<div><b>against {baseline}</b></div>{colors.diff_html(state.diff)}"
         else:
-            content = details(title, to_html(state.diff), open=not state.diff.ok)
+            content = markup.details(title, to_html(state.diff), open=not state.diff.ok)
         yield Shown(content, f"against {baseline}: {state.diff}")
 
 
 def _remark(text: str) -> Shown:
-    return Shown(note(text), text)
+    return Shown(markup.note(text), text)
 
 
 def _clock(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from IPython.core.getipython import get_ipython
 
-from pyopnb.display import image, pre, show
+from pyopnb.display import markup, show
 from pyopnb.engine import Result
 
 __all__ = ["Shown", "shown_by"]
@@ -55,7 +55,7 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     if isinstance(value, np.ndarray):
         value = show(value)
     if isinstance(value, str):
-        return Shown(pre(value), value)
+        return Shown(markup.pre(value), value)
     shell: Any = get_ipython()
     bundle, _ = shell.display_formatter.format(value)
     text = str(bundle.get("text/plain", ""))
@@ -64,8 +64,10 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     # Pictures are embedded, so that they stay in the saved notebook.
     if "image/png" in bundle:
         data = bundle["image/png"]
-        return Shown(image(base64.b64decode(data) if isinstance(data, str) else data, text), text)
-    return Shown(pre(text), text)
+        return Shown(
+            markup.image(base64.b64decode(data) if isinstance(data, str) else data, text), text
+        )
+    return Shown(markup.pre(text), text)
 
 
 def _pyplot_numbers() -> set[int]:
@@ -80,4 +82,4 @@ def _picture(figure: Any) -> Shown:
     file = io.BytesIO()
     # A PNG looks the same in every front end, independent of its fonts.
     figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
-    return Shown(image(file.getvalue(), "matplotlib figure"), "matplotlib figure")
+    return Shown(markup.image(file.getvalue(), "matplotlib figure"), "matplotlib figure")

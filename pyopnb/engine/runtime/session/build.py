@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import handed_down, sanitize
+from pyopnb.common import hand_downs, sanitize
 from pyopnb.engine.models.inlining import inline_ops
 from pyopnb.engine.models.markers import add_markers, remove_markers
 from pyopnb.engine.models.model_files import ModelSource
@@ -210,9 +210,9 @@ def _explain(
     marked = ModelProto()
     marked.CopyFrom(proto)
     remove_markers(proto)
-    explanation = handed_down("refusal")(proto, str(error), filled=config.filled)
+    explanation = hand_downs.handed_down("refusal")(proto, str(error), filled=config.filled)
     if explanation is not None:
         raise explanation from None
-    where = handed_down("failing_node")(marked, str(error), load_again)
+    where = hand_downs.handed_down("failing_node")(marked, str(error), load_again)
     if where is not None:
         add_note(error, f"in {where}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import handed_down
+from pyopnb.common import hand_downs
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.runtime.ortvalues import as_ortvalues
 from pyopnb.engine.runtime.runtime_options import QUIET, new_options, session_options, writes_files
@@ -62,7 +62,9 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
         and "allocate" not in said
         and state.runtime._repeated <= _MOST
     )
-    where = handed_down("failing_node")(source.proto, said, run_again if repeats else None)
+    where = hand_downs.handed_down("failing_node")(
+        source.proto, said, run_again if repeats else None
+    )
     if where is not None:
         add_note(error, f"in {where}")
 

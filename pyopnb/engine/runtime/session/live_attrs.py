@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.common import sanitize, suggest
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.models.model_building import checked_attribute
 from pyopnb.engine.ops.op_names import split_name
 from pyopnb.engine.ops.schema import REQUIRED
@@ -73,7 +73,7 @@ def select_kernels(
             "attrs",
             expected="a node or op of the session",
             got=sanitize(where),
-            next=suggest(where or "", known_names),
+            next=messages.suggest(where or "", known_names),
         )
     selected = candidates
     for name in names:
@@ -108,7 +108,7 @@ def _refuse_ambiguous(
             f"attr {name}",
             expected=f"an attr of {listed}",
             got=name,
-            next=suggest(name, sorted(attr_names)),
+            next=messages.suggest(name, sorted(attr_names)),
         )
     # Two ops can mean different things by one name, so the user has to say which one.
     ops = sorted({kernel.op.name for kernel in having})

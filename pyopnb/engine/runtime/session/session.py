@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import handed_down, hide_internal_frames, level_of_user, sanitize, suggest
+from pyopnb.common import hand_downs, messages, sanitize
 from pyopnb.engine.models.model_files import ModelSource, read_model, to_model
 from pyopnb.engine.ops.argument_checks import check_arguments, describe
 from pyopnb.engine.ops.result import Result
@@ -162,7 +162,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         state = self._swap(build_state(replace(config, filled=bool(self.filled)), source))
         if state.left_out:
             text = f"this session runs without {state.left_out}"
-            warnings.warn(text, UserWarning, stacklevel=level_of_user())
+            warnings.warn(text, UserWarning, stacklevel=messages.level_of_user())
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
@@ -248,7 +248,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         config = replace(state.config, **changes)
         rebuilt = self._swap(build_state(config, state.source(), setting=setting))
         if reason:
-            warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=level_of_user())
+            warnings.warn(
+                f"session rebuilt: {reason}", SessionRebuilt, stacklevel=messages.level_of_user()
+            )
         return rebuilt
 
     def set_providers(
@@ -509,7 +511,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     # ---- running ---------------------------------------------------------------------------------
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def run(
         self,
         output_names: Sequence[str] | None = None,
@@ -543,7 +545,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             )
         return self.update().run(output_names, input_feed, run_options)
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def run_async(
         self,
         output_names: Sequence[str] | None,
@@ -588,7 +590,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             return
         run_in_background(lambda: state.run(output_names, feeds, run_options), callback, user_data)
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def run_with_ort_values(
         self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
     ) -> Any:
@@ -628,7 +630,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         binding._session = runtime._sess
         return binding
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run as ``InferenceSession.run_with_iobinding`` does.
 
@@ -660,7 +662,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         options = QUIET if run_options is None else run_options
         state.call(state.runtime.run_with_iobinding, (iobinding, options), options=options)
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """Run as ``InferenceSession.run_with_ortvaluevector`` does.
 
@@ -698,7 +700,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         return self._result(feeds, named)
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
         __tracebackhide__ = True
         # This comes before the feeds are checked: a rebuilt session may take others.
@@ -795,12 +797,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        tracer = handed_down("tracer")
+        tracer = hand_downs.handed_down("tracer")
         options = tracer.TraceOptions(only, level, bodies, check, times, optimized)
         state = self.update()
         return tracer.run_traced(state, state.feeds.by_name(feeds, named), options)
 
-    @hide_internal_frames
+    @messages.hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Take the session apart for a pickle; see `pyopnb.engine.runtime.session.pickling`."""
         __tracebackhide__ = True
@@ -858,14 +860,17 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
             known = (*inspect.signature(Session).parameters, *_KEYWORDS)
             got = f"{name}="
             raise InputError(
-                "Session", expected="one of its parameters", got=got, next=suggest(name, known)
+                "Session",
+                expected="one of its parameters",
+                got=got,
+                next=messages.suggest(name, known),
             )
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
-    filled = handed_down("fill")(source)
+    filled = hand_downs.handed_down("fill")(source)
     # The original bytes or file no longer match the model that is loaded.
     source.given = None
     if filled:
-        warnings.warn(Filled(filled), stacklevel=level_of_user())
+        warnings.warn(Filled(filled), stacklevel=messages.level_of_user())
     return tuple(filled)

@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import moved, plural, sanitize
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.engine.models.markers import MARKER, remove_markers
 from pyopnb.engine.models.model_files import ModelSource, read_model
 from pyopnb.engine.models.ort_types import to_notation
@@ -501,7 +501,7 @@ class SessionState:
                 if name in inner and name not in self.feeds.outputs:
                     shown = sanitize(repr(name))
                     advice = f"session.trace(feeds, only={shown})[{shown}]"
-                    raise moved(error, error.where, advice) from None
+                    raise messages.moved(error, error.where, advice) from None
             raise
 
     def _run_with_ortvalues(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
@@ -17,7 +16,6 @@ __all__ = [
     "moved",
     "one_line",
     "plural",
-    "require_native",
     "sanitize",
     "sanitize_source",
     "suggest",
@@ -134,28 +132,6 @@ def hide_internal_frames(
             raise error.with_traceback(None)  # noqa: B904  # its context stays as it was
 
     return wrapper
-
-
-def require_native(module: str) -> None:
-    """Import a compiled module of pyopnb, with advice if it is missing.
-
-    Python that runs in the root of a checkout finds the sources before the installed package, and
-    they are not compiled.
-
-    Raises
-    ------
-    ImportError
-        The module is not there, or cannot be loaded.
-    """
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            "pyopnb's native modules are not built here: the sources of pyopnb are imported, "
-            "not an installed pyopnb. "
-            "Type: pip install -e .   (in the folder with pyproject.toml; "
-            "or leave that folder to use an installed pyopnb)"
-        ) from error
 
 
 def moved(error: PyopError, where: str, next: str | None) -> PyopError:

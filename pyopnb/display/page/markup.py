@@ -13,7 +13,7 @@ import gzip
 import html
 from collections.abc import Iterable
 
-from pyopnb.common import plural, sanitize, sanitize_source
+from pyopnb.common import messages, plural, sanitize
 
 __all__ = [
     "MAX_BYTES",
@@ -98,7 +98,7 @@ def pre(text: str) -> str:
 
 def source(text: str) -> str:
     """Write source code in a block that scrolls sideways."""
-    return f'<pre style="{_SOURCE}">{html.escape(sanitize_source(text))}</pre>'
+    return f'<pre style="{_SOURCE}">{html.escape(messages.sanitize_source(text))}</pre>'
 
 
 def note(text: str) -> str:

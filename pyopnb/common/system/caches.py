@@ -7,7 +7,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from pyopnb.common.messages import one_line, sanitize
+from pyopnb.common.told.messages import one_line, sanitize
 from pyopnb.errors import DefinitionError
 
 __all__ = ["bad_cache", "cache_folder"]

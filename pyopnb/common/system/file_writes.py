@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pyopnb.common.messages import sanitize
+from pyopnb.common.told.messages import sanitize
 from pyopnb.errors import ModelError
 
 __all__ = ["PendingFile", "atomic_write", "check_writable", "remove_abandoned"]

@@ -1,0 +1,5 @@
+"""Files, caches and names that reach beyond a room."""
+
+from pyopnb.common.installed import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)

@@ -1,0 +1,2 @@
+from . import messages as messages
+from . import progress as progress

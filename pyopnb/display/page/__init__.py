@@ -1,0 +1,5 @@
+"""Parts of HTML pages, the same for every view."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)
