@@ -162,12 +162,11 @@ def _float_values() -> dict[str, list[Any]]:
 
 def with_floats(trial: Trial, name: str, values: list[float]) -> Trial:
     """Fill the floats of a trial with other values; integers and texts stay as they are."""
-    sets_by_input = {}
-    for number, array in enumerate(trial.inputs):
+    inputs = list(trial.inputs)
+    for number, array in enumerate(inputs):
         if array is not None and has_fractions(array.dtype):
-            sets_by_input[number] = {name: values}
-    (filled,) = value_trials(trial.inputs, sets_by_input)
-    return Trial(f"{name}, {trial.name}", filled.inputs)
+            inputs[number] = _filled(array, values, (0, number), 0)
+    return Trial(f"{name}, {trial.name}", tuple(inputs))
 
 
 # ---- sizes ---------------------------------------------------------------------------------------
