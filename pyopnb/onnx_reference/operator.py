@@ -39,7 +39,7 @@ from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.corrections.table import corrected_operators, correction_of
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
-from pyopnb.onnx_reference.mends import as_defined
+from pyopnb.onnx_reference.mends import as_defined, inputs_as_defined
 from pyopnb.onnx_reference.refusals import refuse_wrong
 from pyopnb.onnx_reference.scan import scan_class
 
@@ -56,8 +56,6 @@ __all__ = [
 
 # Of one operator whose definition depends on types.
 _MAX_EVALUATORS = 16
-
-_OF_FLOATS = ("LinearRegressor", "SVMRegressor", "Scaler")
 
 # The one attr of the ONNX operators that counts their outputs.
 _COUNT_ATTR = "num_outputs"
@@ -256,7 +254,6 @@ class Evaluation:
         self.schema = schema_of_op(domain, op_type, opset)
         self._where = _where(op_names.canonical_domain(domain), op_type)
         self._opset = opset
-        self._wants_floats = domain == "ai.onnx.ml" and op_type in _OF_FLOATS
         self._imports = {"": onnx.defs.onnx_opset_version()}
         self._functions: list[FunctionProto] = []
         attributes = {}
@@ -313,27 +310,24 @@ class Evaluation:
     def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         if self._correction is not None:
             return self._correction(*inputs)
-        evaluator, names = locked(self._lock, self._find_evaluator, inputs)
+        mended = inputs_as_defined(self.schema.domain, self.schema.name, inputs)
+        evaluator, names = locked(self._lock, self._find_evaluator, mended)
         feeds = {}
-        for name, value in zip(names, inputs, strict=False):
+        for name, value in zip(names, mended, strict=False):
             if value is not None:
-                feeds[name] = self._as_float(value)
+                feeds[name] = value
         return self._as_declared(inputs, list(evaluator.run(None, feeds)))
 
-    def _as_float(self, value: Any) -> Any:
-        """Give linear models of onnx floats; of integers, they cut the coefficients to integers."""
-        is_integer = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
-        return value.astype(np.float32) if is_integer and self._wants_floats else value
-
     def _as_declared(self, inputs: Sequence[Any], results: list[Any]) -> tuple[Any, ...]:
-        """Give floats the dtype that the operator has; some onnx classes give a wider one."""
+        """Give numbers the dtype that the operator has; some onnx classes give a wider one."""
         dtypes: dict[str, Any] = {"tensor(float)": np.dtype(np.float32)}
         for port, value in zip(self.schema.inputs, inputs, strict=False):
             dtypes.setdefault(port.type_str, getattr(value, "dtype", None))
         for place, value in enumerate(results):
             port = self.schema.outputs[min(place, len(self.schema.outputs) - 1)]
             declared = dtypes.get(port.type_str)
-            if declared is not None and declared.kind == "f" and isinstance(value, np.ndarray):
+            # The NumPy kind of bfloat16 is V.
+            if declared is not None and declared.kind in "fiuV" and isinstance(value, np.ndarray):
                 results[place] = value.astype(declared, copy=False)
         return tuple(results)
 

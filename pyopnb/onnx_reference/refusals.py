@@ -14,6 +14,41 @@ from pyopnb.errors import ModelError
 __all__ = ["refuse_wrong"]
 
 _NEXT = "run it in ONNX Runtime"
+_Fault = tuple[str, str] | None
+
+# ONNX leaves parts of these open, onnx is wrong in others, and ONNX Runtime takes every dtype.
+_LEFT_TO_KERNELS = (
+    *("ai.onnx.ml::LinearClassifier", "ai.onnx.ml::SVMClassifier", "ai.onnx.ml::TreeEnsemble"),
+    *("ai.onnx.ml::TreeEnsembleClassifier", "ai.onnx.ml::TreeEnsembleRegressor"),
+)
+# Attributes with the values for which the onnx class is correct, the default first.
+_CORRECT_VALUES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "::CastLike": ("round_mode", ("up",)),
+    "::LayerNormalization": ("stash_type", (TensorProto.FLOAT,)),
+    "::Range": ("stash_type", (TensorProto.FLOAT, TensorProto.DOUBLE)),
+    # ONNX Runtime ignores most transforms of one target, and onnx knows none of them.
+    "ai.onnx.ml::LinearRegressor": ("post_transform", ("NONE",)),
+    "ai.onnx.ml::SVMRegressor": ("post_transform", ("NONE",)),
+}
+# Attributes that, all set, the classes before onnx 1.23 get wrong.
+_WRONG_WHEN_OLD: dict[str, tuple[str, ...]] = {
+    # It takes heads for one another, and gives NaN for rows that are masked as a whole.
+    "::Attention": (),
+    "::Conv": ("auto_pad",),
+    "::ConvInteger": ("auto_pad",),
+    "::DFT": ("inverse", "onesided"),
+    "::DequantizeLinear": ("output_dtype",),
+    "::QLinearConv": ("auto_pad",),
+    # Its sums wrap around.
+    "::QLinearMatMul": (),
+    "::ReduceL1": ("noop_with_empty_axes",),
+    "::ReduceL2": ("noop_with_empty_axes",),
+    "::ReduceMax": ("noop_with_empty_axes",),
+    "::ReduceMean": ("noop_with_empty_axes",),
+    "::ReduceMin": ("noop_with_empty_axes",),
+    "::ReduceProd": ("noop_with_empty_axes",),
+    "::ReduceSumSquare": ("noop_with_empty_axes",),
+}
 # onnx 1.19 does not know its name.
 _E8M0 = 24
 
@@ -42,14 +77,31 @@ def refuse_wrong(
         expected = "qk_matmul_output_mode other than 0 with softcap and a fourth output"
         if not attrs.get("qk_matmul_output_mode", AttributeProto()).i and attrs["softcap"].f:
             raise ModelError(where, expected=expected, got="mode 0", next=_NEXT)
-    refusal = _REFUSALS.get(f"{domain}::{op_type}")
-    if refusal is None:
+    name = f"{domain}::{op_type}"
+    if name not in _JUDGED:
         return
     values = {name: _plain(attr) for name, attr in attrs.items() if not attr.ref_attr_name}
-    fault = refusal(values)
+    fault = _fault_of(name, values)
     if fault is not None:
         expected, got = fault
         raise ModelError(where, expected=expected, got=sanitize(got), next=_NEXT)
+
+
+def _fault_of(name: str, attrs: Mapping[str, Any]) -> _Fault:
+    if name in _LEFT_TO_KERNELS:
+        return "an operator that onnx computes as ONNX Runtime does", "one that it does not"
+    if name in _CORRECT_VALUES:
+        attr, values = _CORRECT_VALUES[name]
+        value = attrs.get(attr, values[0])
+        if value not in values:
+            return f"{attr} {' or '.join(map(str, values))}", f"{attr} {value}"
+    if name in _WRONG_WHEN_OLD and _is_old():
+        given = [attrs.get(attr, 0) for attr in _WRONG_WHEN_OLD[name]]
+        if not any(value in (0, "NOTSET") for value in given):
+            return " ".join(("onnx 1.23 or newer for", *_WRONG_WHEN_OLD[name])), onnx.__version__
+    if name in _REFUSALS:
+        return _REFUSALS[name](attrs)
+    return None
 
 
 def _plain(attr: AttributeProto) -> Any:
@@ -57,18 +109,18 @@ def _plain(attr: AttributeProto) -> Any:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-_Fault = tuple[str, str] | None
+def _loss(attrs: Mapping[str, Any]) -> _Fault:
+    # The onnx class takes -1 for no attribute.
+    if attrs.get("ignore_index") == -1:
+        return "ignore_index other than -1", "-1"
+    return None
 
 
-def _left_to_kernels(_attrs: Mapping[str, Any]) -> _Fault:
-    """ONNX leaves parts of these open, onnx is wrong in others, and kernels take every dtype."""
-    return "an operator that onnx computes as ONNX Runtime does", "one that it does not"
-
-
-def _regressor(attrs: Mapping[str, Any]) -> _Fault:
-    """ONNX Runtime ignores most transforms of one target, and onnx knows none of them."""
-    transform = attrs.get("post_transform", "NONE")
-    return None if transform == "NONE" else ("post_transform NONE", f"post_transform {transform}")
+def _string_split(attrs: Mapping[str, Any]) -> _Fault:
+    """White space at the end stays, which is no part of what is split."""
+    if attrs.get("maxsplit", -1) >= 0 and not attrs.get("delimiter"):
+        return "a delimiter, or no maxsplit", "maxsplit alone"
+    return None
 
 
 def _label_encoder(attrs: Mapping[str, Any]) -> _Fault:
@@ -82,31 +134,12 @@ def _label_encoder(attrs: Mapping[str, Any]) -> _Fault:
 def _linear_regressor(attrs: Mapping[str, Any]) -> _Fault:
     if not attrs.get("intercepts") and attrs.get("targets", 1) > 1:
         return "intercepts, or one target", "several targets without"
-    return _regressor(attrs)
+    return None
 
 
 def _svm_regressor(attrs: Mapping[str, Any]) -> _Fault:
     if not attrs.get("kernel_params"):
         return "kernel_params", "none"
-    return _regressor(attrs)
-
-
-def _convolution(attrs: Mapping[str, Any]) -> _Fault:
-    padding = attrs.get("auto_pad", "NOTSET")
-    if _is_old() and padding != "NOTSET":
-        return "auto_pad NOTSET, or a newer onnx", f"auto_pad {padding}"
-    return None
-
-
-def _dft(attrs: Mapping[str, Any]) -> _Fault:
-    if _is_old() and attrs.get("inverse") and attrs.get("onesided"):
-        return "inverse or onesided, or a newer onnx", "both"
-    return None
-
-
-def _reduction(attrs: Mapping[str, Any]) -> _Fault:
-    if _is_old() and attrs.get("noop_with_empty_axes"):
-        return "noop_with_empty_axes 0, or a newer onnx", "noop_with_empty_axes 1"
     return None
 
 
@@ -114,12 +147,6 @@ def _is_old() -> bool:
     """Tell whether onnx may be a version whose classes were corrected until 1.23."""
     release = onnx.__version__.split(".")[:2]
     return [int(part) for part in release] < [1, 23]
-
-
-def _range(attrs: Mapping[str, Any]) -> _Fault:
-    if attrs.get("stash_type", 1) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        return "stash_type 1 or 11", f"stash_type {attrs['stash_type']}"
-    return None
 
 
 def _random(attrs: Mapping[str, Any]) -> _Fault:
@@ -140,19 +167,6 @@ def _regex_full_match(attrs: Mapping[str, Any]) -> _Fault:
     return None
 
 
-def _attention(attrs: Mapping[str, Any]) -> _Fault:
-    if _is_old():
-        # It takes heads for one another, and gives NaN for rows that are masked as a whole.
-        return "onnx 1.23 or newer", onnx.__version__
-    return None
-
-
-def _cast_like(attrs: Mapping[str, Any]) -> _Fault:
-    if attrs.get("round_mode", "up") != "up":
-        return "round_mode up", f"round_mode {attrs['round_mode']}"
-    return None
-
-
 def _cast(attrs: Mapping[str, Any]) -> _Fault:
     if attrs.get("to") == _E8M0 and not attrs.get("saturate", 1):
         return "saturate 1 where `to` is FLOAT8E8M0", "saturate 0"
@@ -164,23 +178,13 @@ _REFUSALS: dict[str, Callable[[Mapping[str, Any]], _Fault]] = {
     "::RandomNormalLike": _random,
     "::RandomUniform": _random,
     "::RandomUniformLike": _random,
-    "::Attention": _attention,
     "::Cast": _cast,
-    "::CastLike": _cast_like,
     "::Constant": _constant,
-    "::Conv": _convolution,
-    "::ConvInteger": _convolution,
-    "::DFT": _dft,
-    "::QLinearConv": _convolution,
-    "::Range": _range,
-    **dict.fromkeys(("::ReduceMax", "::ReduceMean", "::ReduceMin", "::ReduceProd"), _reduction),
+    "::NegativeLogLikelihoodLoss": _loss,
     "::RegexFullMatch": _regex_full_match,
+    "::StringSplit": _string_split,
     "ai.onnx.ml::LabelEncoder": _label_encoder,
-    "ai.onnx.ml::LinearClassifier": _left_to_kernels,
     "ai.onnx.ml::LinearRegressor": _linear_regressor,
-    "ai.onnx.ml::SVMClassifier": _left_to_kernels,
     "ai.onnx.ml::SVMRegressor": _svm_regressor,
-    "ai.onnx.ml::TreeEnsemble": _left_to_kernels,
-    "ai.onnx.ml::TreeEnsembleClassifier": _left_to_kernels,
-    "ai.onnx.ml::TreeEnsembleRegressor": _left_to_kernels,
 }
+_JUDGED = frozenset((*_LEFT_TO_KERNELS, *_CORRECT_VALUES, *_WRONG_WHEN_OLD, *_REFUSALS))

@@ -7,46 +7,25 @@ and gives the batch of version 8 to the body.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from pyopnb.onnx_reference.loop import empty_scan_output
+from pyopnb.onnx_reference.loop import body_class, checked, stacked
 
 __all__ = ["scan_class"]
 
 
-@cache
 def scan_class() -> type:
-    """Return the class for ``new_ops`` of ``onnx.reference.ReferenceEvaluator``.
+    """Return the class of Scan."""
+    return body_class("Scan", _run)
 
-    It is made on first use, because its base class is slow to import.
-    """
-    from onnx.reference.op_run import OpRun
 
-    class Scan(OpRun):
-        """The scan of a graph."""
-
-        op_domain = ""
-        # Without this the evaluator takes the schema of any operator of this name.
-        op_schema = None
-
-        def need_context(self) -> bool:
-            """Ask for the values around the body, which it may read."""
-            return True
-
-        def _run(self, *inputs: Any, context: Any = None, **options: Any) -> tuple[Any, ...]:
-            options = {name: options[name] for name in options if name not in _ATTRS}
-            version = self.run_params["opsets"].get("", 1)
-            if version < 9:
-                results = _scan_batch(self, inputs, context, options)
-            else:
-                results = _scan(self, inputs, context, options, "scan_input_directions")
-            outputs: tuple[Any, ...] = self._check_and_fix_outputs(tuple(results))
-            return outputs
-
-    return Scan
+def _run(op: Any, *inputs: Any, context: Any = None, **options: Any) -> tuple[Any, ...]:
+    options = {name: options[name] for name in options if name not in _ATTRS}
+    if op.run_params["opsets"].get("", 1) < 9:
+        return checked(op, _scan_batch(op, inputs, context, options))
+    return checked(op, _scan(op, inputs, context, options, "scan_input_directions"))
 
 
 _ATTRS = (
@@ -79,17 +58,14 @@ def _scan(
         results = op._run_body(values, **options)
         states, row = list(results[: len(states)]), results[len(states) :]
         rows.append(row)
-    types = [info.type for info in evaluator.proto_.output[len(states) :]]
-    stacked = [empty_scan_output(type_) for type_ in types]
-    if rows:
-        stacked = [np.stack(column) for column in zip(*rows, strict=True)]
-    axes = _items(op, "scan_output_axes", len(stacked))
-    backward = _items(op, "scan_output_directions", len(stacked))
+    outputs = stacked(rows, evaluator.proto_.output[len(states) :])
+    axes = _items(op, "scan_output_axes", len(outputs))
+    backward = _items(op, "scan_output_directions", len(outputs))
     for place, axis in enumerate(axes):
         if backward[place]:
-            stacked[place] = stacked[place][::-1]
-        stacked[place] = np.moveaxis(stacked[place], 0, axis)
-    return [*states, *stacked]
+            outputs[place] = outputs[place][::-1]
+        outputs[place] = np.moveaxis(outputs[place], 0, axis)
+    return [*states, *outputs]
 
 
 def _scan_batch(op: Any, inputs: Sequence[Any], context: Any, options: dict[str, Any]) -> list[Any]:

@@ -11,8 +11,6 @@ import numpy as np
 __all__ = [
     "arg_max",
     "arg_min",
-    "cum_prod",
-    "cum_sum",
     "flatten",
     "gather_elements",
     "one_hot",
@@ -110,27 +108,3 @@ def pad(data: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str)
     ]
     result[tuple(places)] = data
     return result
-
-
-def cum_sum(x: Any, axis: Any, *, exclusive: int, reverse: int) -> Any:
-    """Add up along an axis, which may be a tensor of one element."""
-    return _accumulate(np.cumsum, 0, x, axis, exclusive, reverse)
-
-
-def cum_prod(x: Any, axis: Any, *, exclusive: int, reverse: int) -> Any:
-    """Multiply along an axis, which may be a tensor of one element."""
-    return _accumulate(np.cumprod, 1, x, axis, exclusive, reverse)
-
-
-def _accumulate(function: Any, first: int, x: Any, axis: Any, exclusive: int, reverse: int) -> Any:
-    place = int(axis.item())
-    values = np.moveaxis(x, place, 0)
-    if reverse:
-        values = values[::-1]
-    if exclusive:
-        start = np.full((1, *values.shape[1:]), first, x.dtype)
-        values = np.concatenate([start, values])[: len(values)]
-    result = function(values, axis=0, dtype=x.dtype)
-    if reverse:
-        result = result[::-1]
-    return np.moveaxis(result, 0, place)

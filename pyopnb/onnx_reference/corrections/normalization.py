@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 
-from pyopnb.catalog import BatchNormalization_1, wide_dtype, widen
+from pyopnb.catalog import BatchNormalization_1, widen
 
 __all__ = [
     "batch_normalization",
-    "layer_normalization",
     "local_response_normalization",
     "lp_normalization",
     "mean_variance_normalization",
@@ -35,22 +33,6 @@ def batch_normalization(
     layer = BatchNormalization_1(epsilon, is_test, momentum, spatial)
     normalized, *statistics = layer.compute(*inputs)
     return normalized, *[each.astype(inputs[3].dtype) for each in statistics]
-
-
-def layer_normalization(
-    x: Any, scale: Any, bias: Any = None, *, axis: int, epsilon: float, stash_type: int
-) -> Any:
-    """Normalize over the axes from one on."""
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    stash = helper.tensor_dtype_to_np_dtype(stash_type or TensorProto.FLOAT)
-    values = x.astype(np.result_type(wide_dtype(x.dtype), wide_dtype(stash)))
-    mean = values.mean(axis=axes, keepdims=True)
-    variance = np.square(values - mean).mean(axis=axes, keepdims=True)
-    inverse = 1 / np.sqrt(variance + epsilon)
-    result = (values - mean) * inverse * widen(scale)
-    if bias is not None:
-        result = result + widen(bias)
-    return result.astype(x.dtype), mean.astype(stash), inverse.astype(stash)
 
 
 def mean_variance_normalization(x: Any, *, axes: Sequence[int]) -> Any:

@@ -8,31 +8,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
-__all__ = ["dequantize_linear", "qlinear_matmul", "quantize_linear"]
-
-
-def dequantize_linear(
-    x: Any,
-    scale: Any,
-    zero_point: Any = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-) -> Any:
-    """Compute (x - zero point) · scale."""
-    wide: Any = np.float32
-    if x.dtype.kind in "iu" or "int" in x.dtype.name:
-        # A difference of int32 may need a bit more.
-        wide = np.int64
-    values = x.astype(wide)
-    if zero_point is not None:
-        values = values - _spread(zero_point.astype(wide), x.shape, axis, block_size)
-    factors = _spread(scale.astype(np.float32), x.shape, axis, block_size)
-    result = scale.dtype
-    if output_dtype:
-        result = helper.tensor_dtype_to_np_dtype(output_dtype)
-    return (values.astype(np.float32) * factors).astype(result)
+__all__ = ["quantize_linear"]
 
 
 def quantize_linear(
@@ -66,21 +42,6 @@ def quantize_linear(
     if zero_point is not None:
         values = values + _spread(zero_point.astype(np.int64), x.shape, axis, block_size)
     return values.clip(int(limits.min), int(limits.max)).astype(result)
-
-
-def qlinear_matmul(
-    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any
-) -> Any:
-    """Multiply, and quantize the product."""
-    # A scale for each row of the first matrix, or for each column of the second. It is of float32,
-    # as in ONNX Runtime: of two integers that are as near, both take the same.
-    if a_scale.size > 1 and a_scale.ndim < a.ndim:
-        a_scale, a_zero = a_scale[..., None], a_zero[..., None]
-    factors = (a_scale * b_scale / scale).astype(np.float32)
-    product = (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero)
-    values = np.rint(product.astype(np.float32) * factors).astype(np.float64) + zero
-    limits: Any = ml_dtypes.iinfo(zero.dtype)  # type: ignore[no-untyped-call]
-    return values.clip(int(limits.min), int(limits.max)).astype(zero.dtype)
 
 
 def _spread(parameter: Any, shape: tuple[int, ...], axis: int, block_size: int) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from pyopnb.catalog import Split_1, widen
 
 __all__ = [
-    "determinant",
     "insert",
     "non_zero",
     "reshape_1",
@@ -38,11 +37,6 @@ def split_1(
         return tuple(np.split(x, outputs, axis))
     parts: Any = Split_1(axis, list(split))
     return tuple(parts.compute(x, lengths))
-
-
-def determinant(x: np.ndarray) -> np.ndarray:
-    """Return the determinants of matrices."""
-    return np.asarray(np.linalg.det(widen(x)), x.dtype)
 
 
 def reshape_1(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:

@@ -17,7 +17,6 @@ from pyopnb.onnx_reference.corrections import (
     elementwise,
     features,
     indexing,
-    losses,
     normalization,
     pooling,
     quantization,
@@ -29,6 +28,7 @@ from pyopnb.onnx_reference.corrections import (
     softmax,
     texts,
 )
+from pyopnb.onnx_reference.mends import MENDED_INPUTS
 
 __all__ = ["corrected_operators", "correction_of"]
 
@@ -41,13 +41,9 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "ArgMin": ((1, _NEWEST, indexing.arg_min),),
     "AveragePool": ((7, _NEWEST, pooling.average_pool),),
     "BatchNormalization": ((7, _NEWEST, normalization.batch_normalization),),
-    "CumProd": ((26, _NEWEST, indexing.cum_prod),),
-    "CumSum": ((11, _NEWEST, indexing.cum_sum),),
     "ConvTranspose": ((1, _NEWEST, convolution.conv_transpose),),
-    "Det": ((11, _NEWEST, shaping.determinant),),
     "GatherElements": ((11, _NEWEST, indexing.gather_elements),),
     "Dropout": ((10, 10, elementwise.dropout_10),),
-    "DequantizeLinear": ((10, _NEWEST, quantization.dequantize_linear),),
     "Flatten": ((1, _NEWEST, indexing.flatten),),
     "GRU": ((7, _NEWEST, recurrent.gru),),
     "GridSample": ((16, _NEWEST, sampling.grid_sample),),
@@ -56,28 +52,21 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "Hardmax": ((1, 12, softmax.hardmax_1),),
     "LRN": ((1, _NEWEST, normalization.local_response_normalization),),
     "LSTM": ((7, _NEWEST, recurrent.lstm),),
-    "LayerNormalization": ((17, _NEWEST, normalization.layer_normalization),),
     "LogSoftmax": ((1, 12, softmax.log_softmax_1), (13, _NEWEST, softmax.log_softmax)),
     "LpNormalization": ((1, _NEWEST, normalization.lp_normalization),),
     "LpPool": ((1, _NEWEST, pooling.lp_pool),),
     "MaxPool": ((1, _NEWEST, pooling.max_pool),),
     "MeanVarianceNormalization": ((9, _NEWEST, normalization.mean_variance_normalization),),
     "Mean": ((8, _NEWEST, elementwise.mean),),
-    "NegativeLogLikelihoodLoss": ((12, _NEWEST, losses.negative_log_likelihood),),
-    "NonMaxSuppression": ((10, _NEWEST, losses.non_max_suppression),),
     "NonZero": ((9, _NEWEST, shaping.non_zero),),
     "OneHot": ((9, _NEWEST, indexing.one_hot),),
     # onnx puts the value into a list, which OptionalGetElement does not take apart.
     "Optional": ((15, _NEWEST, lambda value=None, type=None: value),),
     "Pad": ((2, 2, indexing.pad_2), (11, _NEWEST, indexing.pad)),
-    "QLinearMatMul": ((10, _NEWEST, quantization.qlinear_matmul),),
     "QuantizeLinear": ((10, _NEWEST, quantization.quantize_linear),),
     "RNN": ((7, _NEWEST, recurrent.rnn),),
-    "ReduceL1": ((1, _NEWEST, reductions.l1),),
-    "ReduceL2": ((1, _NEWEST, reductions.l2),),
     "ReduceLogSum": ((1, _NEWEST, reductions.log_sum),),
     "ReduceLogSumExp": ((1, _NEWEST, reductions.log_sum_exp),),
-    "ReduceSumSquare": ((1, _NEWEST, reductions.sum_square),),
     "Reshape": ((1, 4, shaping.reshape_1),),
     "Resize": ((10, 10, resize.resize_10), (11, _NEWEST, resize.resize)),
     "ScatterElements": ((11, _NEWEST, shaping.scatter_elements),),
@@ -91,7 +80,6 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "Softsign": ((1, _NEWEST, shaping.softsign),),
     "Squeeze": ((1, 12, shaping.squeeze),),
     "StringNormalizer": ((10, _NEWEST, texts.string_normalizer),),
-    "StringSplit": ((20, _NEWEST, texts.string_split),),
     "Unique": ((11, _NEWEST, shaping.unique),),
     "Unsqueeze": ((1, 12, shaping.unsqueeze),),
     "Upsample": ((7, 8, resize.upsample_7), (9, 9, resize.resize_10)),
@@ -102,6 +90,7 @@ _FUNCTIONS: dict[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
 def corrected_operators() -> frozenset[tuple[str, str]]:
     """Return domain and name of each operator with a corrected version."""
     names = [name if "::" in name else f"::{name}" for name in _FUNCTIONS]
+    names += MENDED_INPUTS
     for entry in entries():
         if entry.versions:
             names += entry.names

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["string_normalizer", "string_split"]
+__all__ = ["string_normalizer"]
 
 
 def string_normalizer(
@@ -31,21 +31,3 @@ def string_normalizer(
                 {"LOWER": text.lower(), "UPPER": text.upper()}.get(case_change_action, text)
             )
     return np.array(kept or [""], object).reshape(*[1] * (x.ndim - 1), -1)
-
-
-def string_split(
-    x: np.ndarray, *, delimiter: str = "", maxsplit: int = -1
-) -> tuple[np.ndarray, np.ndarray]:
-    """Split texts, and fill the shorter rows with empty texts."""
-    rows = []
-    for text in x.ravel().tolist():
-        # Without a delimiter, white space at both ends is left out for every `maxsplit`.
-        rows.append(
-            text.split(delimiter, maxsplit) if delimiter else text.strip().split(None, maxsplit)
-        )
-    counts = np.array([len(row) for row in rows], np.int64).reshape(x.shape)
-    length = counts.max(initial=0)
-    parts = np.full((len(rows), length), "", object)
-    for place, row in enumerate(rows):
-        parts[place, : len(row)] = row
-    return parts.reshape(*x.shape, length), counts
