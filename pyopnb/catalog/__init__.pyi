@@ -1,6 +1,4 @@
 from .cores.convolution import pads_of as pads_of
-from .cores.precision import sigmoid as sigmoid
-from .cores.precision import wide_dtype as wide_dtype
 from .cores.precision import widen as widen
 from .cores.sampling import reflect as reflect
 from .cores.sampling import unnormalize as unnormalize

@@ -334,28 +334,20 @@ def _pack(tensor: TensorProto, text: str) -> None:
     stored = max(map(len, (*fields, tensor.double_data, tensor.string_data)))
     if stored != count:
         raise _value_error("tensor", tensor.name, f"{count} values", str(stored), text)
-    # The parser wraps numbers around, and so would NumPy.
-    for value in (*tensor.int32_data, *tensor.uint64_data):
-        if not _is_in_range(value, row):
-            expected = f"values that {row} can hold"
-            raise _value_error("tensor", tensor.name, expected, str(value), text)
-    if not row.bits:
-        return
-    if row.bits < 8:
-        # The parser stores each value of 4 or 2 bits in a separate element.
-        values = np.asarray(tensor.int32_data, np.int64)
-        is_int = "int" in row.name
-        array = values.astype(row.numpy) if is_int else values.astype(np.uint8).view(row.numpy)
-        array = array.reshape(tuple(tensor.dims))
-    else:
+    # The parser wraps numbers around, and so would NumPy. Floats are written as their bits, and
+    # each value of 4 or 2 bits has an element of its own.
+    whole = np.array(tensor.uint64_data or tensor.int32_data)
+    is_number = "int" in row.name or row.numpy.kind == "b"
+    stored_as = np.uint16 if row.bits > 8 else np.uint8
+    packed = whole.astype(row.numpy if is_number else stored_as)
+    wrong = packed.astype(whole.dtype) != whole
+    if not is_number:
+        wrong |= whole >= 1 << row.bits
+    if wrong.any():
+        expected, got = f"values that {row} can hold", str(whole[wrong][0])
+        raise _value_error("tensor", tensor.name, expected, got, text)
+    if row.bits:
         array = numpy_helper.to_array(tensor)
-    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-
-
-def _is_in_range(value: int, row: Any) -> bool:
-    if row.numpy.kind == "b":
-        return value in (0, 1)
-    bits = row.bits or 64
-    if row.name.startswith("int"):
-        return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
-    return 0 <= value < 1 << bits
+        if whole.size:
+            array = packed.view(row.numpy).reshape(array.shape)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))

@@ -24,6 +24,7 @@ from onnx import (
     ValueInfoProto,
     numpy_helper,
 )
+from onnx.printer import to_text
 
 from pyopnb.common import sanitize
 from pyopnb.engine import DTYPES
@@ -61,31 +62,17 @@ def format_model(model: ModelProto) -> str:
         the results of the model.
     """
     # The header has everything that a reader would otherwise add in its own versions.
-    entries = [f"ir_version: {model.ir_version}", _imports(model)]
-    for field in ("producer_name", "producer_version", "domain"):
-        if getattr(model, field):
-            entries.append(f"{field}: {_quoted(getattr(model, field))}")
-    if model.model_version:
-        entries.append(f"model_version: {model.model_version}")
-    if model.doc_string:
-        entries.append(f"doc_string: {_quoted(model.doc_string)}")
-    if model.metadata_props:
-        pairs = [f"{_quoted(entry.key)}: {_quoted(entry.value)}" for entry in model.metadata_props]
-        entries.append(f"metadata_props: [{', '.join(pairs)}]")
+    header = ModelProto()
+    header.CopyFrom(model)
+    for field in ("graph", "functions"):
+        header.ClearField(field)
+    if not _text(header.doc_string):
+        header.ClearField("doc_string")
+    head = to_text(header).removesuffix('"" () => () {\n}').replace("\0", "")
     graph = _graph(model.graph, _name(model.graph.name), 0)
-    parts = [_header(entries) + _lines(note_lines(model.graph)) + graph]
+    parts = [head + _lines(note_lines(model.graph)) + graph]
     parts += map(_function, model.functions)
     return "\n".join(parts) + "\n"
-
-
-def _imports(scope: ModelProto | FunctionProto) -> str:
-    """Write the versions of the domains that a model or a function imports."""
-    imports = [f"{_quoted(entry.domain)} : {entry.version}" for entry in scope.opset_import]
-    return f"opset_import: [{', '.join(imports)}]"
-
-
-def _header(entries: list[str]) -> str:
-    return "<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -103,8 +90,12 @@ def _word(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # Protobuf gives bytes that are not UTF-8.
-    return quote(text.replace("\0", "") if isinstance(text, str) else "")
+    return quote(_text(text))
+
+
+def _text(text: Any) -> str:
+    """Return a text without what the parser does not take; protobuf gives bytes for no UTF-8."""
+    return text.replace("\0", "") if isinstance(text, str) else ""
 
 
 def _name(text: str) -> str:
@@ -373,12 +364,14 @@ def _body(nodes: Iterable[NodeProto], depth: int) -> str:
 
 
 def _function(function: FunctionProto) -> str:
-    entries = [f"domain: {_quoted(function.domain)}", _imports(function)]
+    imports = [f"{_quoted(entry.domain)} : {entry.version}" for entry in function.opset_import]
+    entries = [f"domain: {_quoted(function.domain)}", f"opset_import: [{', '.join(imports)}]"]
     for field in ("overload", "doc_string"):
         # An onnx before 1.16 has no overloads.
         if getattr(function, field, ""):
             entries.append(f"{field}: {_quoted(getattr(function, field))}")
-    head = _header(entries) + _lines(note_lines(function))
+    listed = ",\n".join(_STEP + entry for entry in entries)
+    head = f"<\n{listed}\n>\n{_lines(note_lines(function))}"
     where = f"function {sanitize(function.name, 60)}, default of attr"
     attrs = [*map(_name, function.attribute), *_written(_default, function.attribute_proto, where)]
     if attrs:

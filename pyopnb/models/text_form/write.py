@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import Message
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
@@ -187,93 +186,72 @@ def _read_back(written: str) -> ModelProto:
 
 
 def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
-    """List the descriptions that a model, which is changed, lost on its way through a text.
+    """List the descriptions that a model lost on its way through a text.
 
     Raises
     ------
     ModelError
         The two compute different things.
     """
-    # Most texts bring everything back as it was, but that the parser gives each node a domain, and
-    # to look at each field takes as long as to write it.
-    for model in (original, copy):
-        for site in protos.walk(model):
-            if site.node.HasField("domain") and not site.node.domain:
-                site.node.ClearField("domain")
-    if original.SerializeToString(deterministic=True) == copy.SerializeToString(deterministic=True):
-        return []
-    before: dict[str, list[str]] = {}
-    after: dict[str, list[str]] = {}
-    _strip(original, "", before)
-    _strip(copy, "", after)
-    if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
-        got = f"{_lost_field(original, copy)} that does not come back"
+    descriptions: dict[str, None] = {}
+    lost = _lost_field(original, copy, "", descriptions)
+    if lost:
+        got = f"{lost} that does not come back"
         raise ModelError("model", expected="something that the ONNX text form can express", got=got)
-    return [path for path, values in before.items() if values != after.get(path)]
+    return list(descriptions)
 
 
-def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
-    """Take the descriptions out of a message, and normalize fields that can be written two ways."""
-    for field, value in message.ListFields():
+def _lost_field(original: Any, copy: Any, path: str, descriptions: dict[str, None]) -> str:
+    """Return the first field that decides a result and differs; note descriptions that differ.
+
+    A field that is not set has its default, and each NaN is the same.
+    """
+    if original.SerializeToString() == copy.SerializeToString():
+        return ""
+    if isinstance(original, TensorProto) and not external_files.is_external(original):
+        return path if _content(original, path) != _content(copy, path) else ""
+    for field in original.DESCRIPTOR.fields:
+        before, after = getattr(original, field.name), getattr(copy, field.name)
+        # 0.0 and -0.0 are equal.
+        if field.message_type is None and before == after and field.name not in ("f", "floats"):
+            continue
+        if not model_tensors.is_repeated(field):
+            before, after = [before], [after]
         field_path = f"{path}.{field.name}".lstrip(".")
         # The text form has only identifiers for the names of graphs in attributes.
         is_inner_name = field.name == "name" and path.endswith(".g")
-        if field.name in _DESCRIPTIONS or is_inner_name:
-            kept = descriptions.setdefault(field_path, [])
-            for item in value if model_tensors.is_repeated(field) else [value]:
-                if isinstance(item, Message):
-                    _strip(item, "", {})
-                kept.append(str(item))
-            message.ClearField(field.name)
-        elif field.message_type is not None:
-            for item in value if model_tensors.is_repeated(field) else [value]:
-                _strip(item, field_path, descriptions)
-            # An empty message and none at all mean the same, but for the shape of a scalar.
-            if (
-                field.name != "shape"
-                and not model_tensors.is_repeated(field)
-                and not value.ByteSize()
-            ):
-                message.ClearField(field.name)
-        elif field.name == "floats":
-            value[:] = [number if number == number else math.nan for number in value]
-        elif not model_tensors.is_repeated(field) and repr(value) == repr(field.default_value):
-            # So do a field with its default and one that is not set.
-            message.ClearField(field.name)
-        elif isinstance(value, float) and math.isnan(value):
-            setattr(message, field.name, math.nan)
-    if isinstance(message, TensorProto) and not external_files.is_external(message):
-        name = message.name if path.endswith("initializer") else ""
-        message.CopyFrom(numpy_helper.from_array(_with_one_nan(message), name))
+        is_description = field.name in _DESCRIPTIONS or is_inner_name
+        lost = field_path if len(before) != len(after) else ""
+        if field.name == "shape" and original.HasField("shape") != copy.HasField("shape"):
+            # A scalar has an empty shape.
+            lost = field_path
+        for one, other in zip(before, after, strict=False):
+            if field.message_type is not None:
+                within = {} if is_description else descriptions
+                lost = lost or _lost_field(one, other, field_path, within)
+            elif repr(one) != repr(other):
+                lost = field_path
+        if lost and not is_description:
+            return lost
+        if lost:
+            descriptions[field_path] = None
+    return ""
 
 
-def _with_one_nan(tensor: TensorProto) -> np.ndarray:
-    """Return the values of a tensor, every NaN with the same bits."""
+def _content(tensor: TensorProto, path: str) -> tuple[Any, ...]:
+    name = tensor.name if path.endswith("initializer") else ""
+    return name, tensor.data_type, tuple(tensor.dims), repr(_array(tensor).tolist())
+
+
+def _array(tensor: TensorProto) -> np.ndarray:
     try:
-        array = numpy_helper.to_array(tensor).copy()
+        array: np.ndarray = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError):
         where, got = f"tensor {sanitize(tensor.name)}", "values that do not fit its type and shape"
         raise ModelError(
             where, expected="something that the ONNX text form can express", got=got
         ) from None
-    if array.dtype == object:
-        return array
-    parts = array.reshape(-1)
-    if array.dtype.kind == "c":
-        parts = parts.view(parts.real.dtype)
-    # A signaling NaN makes NumPy warn.
-    with np.errstate(invalid="ignore"):
-        is_nan = np.isnan(parts.astype(np.float64))
-    if is_nan.any():
-        parts[is_nan] = np.nan
     return array
-
-
-def _lost_field(original: ModelProto, copy: ModelProto) -> str:
-    for field in original.graph.DESCRIPTOR.fields:
-        if repr(getattr(original.graph, field.name)) != repr(getattr(copy.graph, field.name)):
-            return f"graph.{field.name}"
-    return "a field"
 
 
 def _refuse_unknown_fields(model: ModelProto) -> None:

@@ -399,7 +399,9 @@ def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pyopnb.models.text_form.printer._number", lambda value: f"{float(value):.3g}"
     )
-    with pytest.raises(pyopnb.errors.ModelError, match=r"graph\.node that does not come"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"graph\.node\.attribute\.f that does not come"
+    ):
         pyopnb.text(one_node(a=0.12345))
 
 
