@@ -127,7 +127,7 @@ class Trace(Displayable):
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str):
-            raise index_error("trace", "tensor", name)
+            raise index_error("trace", "tensor", name, self)
         if name in self.values:
             return self.values[name]
         if name in self.feeds:

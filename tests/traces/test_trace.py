@@ -43,9 +43,10 @@ def test_names_and_arrays(trace):
     ]:
         with pytest.raises(
             InputError,
-            match=rf"^trace: expected the name of one tensor, got {got}\.$",
-        ):
+            match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]$",
+        ) as raised:
             trace[key]
+        assert eval(raised.value.next, {"trace": trace}) is FEEDS["x"]
 
 
 def test_names_from_a_file_cannot_spoil_the_text():

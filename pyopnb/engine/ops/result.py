@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Result(Displayable):
         try:
             return list(self._arrays.values())[key]
         except TypeError:
-            raise index_error("result", "output", key) from None
+            raise index_error("result", "output", key, self._arrays) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._arrays.values())
@@ -128,10 +128,11 @@ class Result(Displayable):
         return "\n".join(texts) or "no outputs"
 
 
-def index_error(where: str, noun: str, key: object) -> InputError:
+def index_error(where: str, noun: str, key: object, known: Iterable[str]) -> InputError:
     """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
-    got, advice = describe(key), f'{where}["y"][…]: the {noun} first'
-    return InputError(where, expected=f"the name of one {noun}", got=got, next=advice)
+    advice = messages.suggest_key("", known)
+    advice = advice and f"{where}[{advice}]"
+    return InputError(where, expected=f"the name of one {noun}", got=describe(key), next=advice)
 
 
 def _format_output(name: str, value: Any) -> str:
