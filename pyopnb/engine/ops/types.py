@@ -92,7 +92,7 @@ class TensorType:
         new_shape = self.shape if shape is None else tuple(shape)
         return TensorType(new_dtype, new_shape)
 
-    def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
+    def accepts(self, other: TensorType) -> bool:
         """Tell whether a tensor of another type may be used where this type is declared.
 
         Anything that one type leaves unknown (a dtype, a rank, ``?``, a symbol) fits.
@@ -101,10 +101,6 @@ class TensorType:
         ----------
         other : TensorType
             The type of the tensor that is passed.
-        sizes : dict, optional
-            Sizes of this type's symbols. A symbol that is not in it yet is bound to the
-            other type's size; one that is there must agree. Without it, symbols are not
-            compared with each other.
 
         Returns
         -------
@@ -115,13 +111,11 @@ class TensorType:
         --------
         >>> tensor_type("float32[N,3]").accepts(tensor_type("float32[2,3]"))
         True
-        >>> tensor_type("float32[N,N]").accepts(tensor_type("float32[2,3]"), sizes={})
-        False
         """
         # An unknown dtype or rank on either side contradicts nothing.
         if self.dtype and other.dtype and self.dtype != other.dtype:
             return False
-        return other.shape is None or self.accepts_shape(other.shape, sizes)
+        return other.shape is None or self.accepts_shape(other.shape)
 
     def accepts_shape(self, shape: Sequence[Dim], sizes: dict[str, int] | None = None) -> bool:
         """Tell whether a shape, such as ``array.shape``, fits; see `accepts`.
@@ -131,7 +125,9 @@ class TensorType:
         shape : sequence of (int, str or None)
             Sizes, symbols, and None for a size that is not known.
         sizes : dict, optional
-            As in `accepts`.
+            Sizes of this type's symbols. A symbol that is not in it yet is bound to the
+            shape's size; one that is there must agree. Without it, symbols are not compared with
+            each other.
 
         Returns
         -------
