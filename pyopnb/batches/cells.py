@@ -9,7 +9,7 @@ import numpy as np
 
 from pyopnb.batches.work import BatchRun
 from pyopnb.common import sanitize
-from pyopnb.traces import summary_of
+from pyopnb.traces import Summary
 
 __all__ = ["output_names", "result_cells", "short_text"]
 
@@ -41,7 +41,7 @@ def _output_text(value: Any) -> str:
     is_array = isinstance(value, (np.ndarray, np.generic))
     if is_array and value.size == 1 and value.dtype.kind not in "OUT":
         return short_text(value.item())
-    summary = summary_of(value)
+    summary = Summary.of(value)
     type_text, span, *_, special = summary.cells
     # An output that is neither numbers nor texts has no range, and shows its type instead.
     text = span or type_text

@@ -1,9 +1,7 @@
+from .cores import precision as precision
+from .cores import sampling as sampling
 from .cores.convolution import pads_of as pads_of
-from .cores.precision import widen as widen
-from .cores.sampling import reflect as reflect
-from .cores.sampling import unnormalize as unnormalize
 from .index import Entry as Entry
-from .index import EntryRefusal as EntryRefusal
 from .index import entries as entries
 from .index import entries_named as entries_named
 from .index import find_entry as find_entry

@@ -11,7 +11,7 @@ import numpy as np
 from pyopnb.common import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.models import DisjointSets
-from pyopnb.traces import NodeProfile, Profile, Spread, microseconds
+from pyopnb.traces import NodeProfile, Profile, Spread
 
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]
 
@@ -143,7 +143,7 @@ class ProfileDiff(DiffBase):
             names = sanitize(change.node, 60), sanitize(change.op_type, 60)
             spreads = str(change.a or ""), str(change.b or "")
             ratio = _times(change.ratio).strip(", ×")
-            cost = f"{'+' if change.cost > 0 else ''}{microseconds(change.cost)}"
+            cost = f"{'+' if change.cost > 0 else ''}{Spread.write(change.cost)}"
             rows.append((change.verdict, *names, *spreads, ratio, cost))
         return rows
 

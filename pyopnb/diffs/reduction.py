@@ -38,16 +38,7 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import InputError
 from pyopnb.onnx_reference import has_reference
-from pyopnb.traces import (
-    OtherProcess,
-    OtherPython,
-    Outcome,
-    check_feeds,
-    is_other_runtime,
-    other_python,
-    trace,
-    trace_on_reference,
-)
+from pyopnb.traces import elsewhere, is_other_runtime, reference_run, trace
 
 __all__ = ["Reduction", "reduce"]
 
@@ -220,7 +211,7 @@ def reduce(
     model_functions.check_functions(proto)
     # The parts of the model have no folder.
     external_files.take_in_all(proto, source.folder)
-    arrays = check_feeds(proto, feeds)
+    arrays = reference_run.check_feeds(proto, feeds)
     with ExitStack() as stack, progress.tracking("trials", None):
         if fails is not None:
             recorder: str | Path = "onnxruntime"
@@ -274,14 +265,16 @@ class _Sides:
     ) -> None:
         self.tolerances = tolerances
         # A crash of the runtime must end that process and not the notebook's.
-        this_python = OtherPython(Path(sys.executable), "this Python")
-        self.here = stack.enter_context(OtherProcess(this_python))
+        this_python = elsewhere.OtherPython(Path(sys.executable), "this Python")
+        self.here = stack.enter_context(elsewhere.OtherProcess(this_python))
         # Outputs are compared with another level, or else the reference, or another runtime.
         self.against = "levels"
         if on == "reference":
             self.against = "reference"
         elif on is not None and is_other_runtime(on, "reduce"):
-            self.there = stack.enter_context(OtherProcess(other_python(on, model)))
+            self.there = stack.enter_context(
+                elsewhere.OtherProcess(elsewhere.other_python(on, model))
+            )
             self.against = "runtimes"
 
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
@@ -321,7 +314,7 @@ _STAGES = {
 }
 
 
-def _error(outcome: Outcome, where: str = "") -> Failure:
+def _error(outcome: elsewhere.Outcome, where: str = "") -> Failure:
     return Failure(
         outcome.stage,
         f"{where}{_STAGES[outcome.stage]}: {messages.one_line(sanitize(outcome.error, 2000))}",
@@ -341,7 +334,7 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
     try:
         source = model_files.read_model(model)
         source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
-        run = trace_on_reference(source, feeds, None, keep=False, ops=ops)
+        run = reference_run.trace_on_reference(source, feeds, None, keep=False, ops=ops)
     except Exception:
         return None
     return {name: run[name] for name in run.outputs}

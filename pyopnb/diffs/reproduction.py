@@ -18,7 +18,7 @@ from pyopnb.common import sanitize
 from pyopnb.engine import ort_capabilities
 from pyopnb.errors import InputError
 from pyopnb.models import save_module, text
-from pyopnb.traces import nodes_with_ops, storable
+from pyopnb.traces import elsewhere
 
 __all__ = ["Failure", "write_reproduction"]
 
@@ -106,8 +106,8 @@ def write_reproduction(
     model: ModelProto, feeds: Mapping[str, Any], failure: Failure, folder: Path
 ) -> Path:
     """Write the files of a failure into a folder; see `Reduction.write`."""
-    arrays = [storable(name, value) for name, value in feeds.items()]
-    names = list(dict.fromkeys(nodes_with_ops(model).values()))
+    arrays = [elsewhere.storable(name, value) for name, value in feeds.items()]
+    names = list(dict.fromkeys(elsewhere.nodes_with_ops(model).values()))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         onnx.save(model, folder / "model.onnx")
@@ -115,7 +115,9 @@ def write_reproduction(
         np.savez(folder / "feeds.npz", *arrays)
         # Without optimizations, onnxruntime runs the model again.
         if failure.outputs and failure.kind != "levels":
-            expected = [storable(name, value) for name, value in failure.outputs[1].items()]
+            expected = [
+                elsewhere.storable(name, value) for name, value in failure.outputs[1].items()
+            ]
             np.savez(folder / "expected.npz", *expected)
         if names:
             save_module(folder / f"{_OPS}.py", *names, overwrite=True)

@@ -29,7 +29,7 @@ from pyopnb.engine import (
 )
 from pyopnb.models import widen
 from pyopnb.onnx_reference import Evaluator
-from pyopnb.traces import Trace, runtime_text, session_at
+from pyopnb.traces import Trace, optimized_run
 
 __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
@@ -300,7 +300,7 @@ class _Trials:
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session.state.feeds.arrays(self.session.state.feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)
-        self.runtime = runtime_text(self.session.state, optimized=True)
+        self.runtime = optimized_run.runtime_text(self.session.state, optimized=True)
 
     def run(self, session: Session, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run a session, and give the outputs by name."""
@@ -365,7 +365,9 @@ class _Trials:
         """Run at another level of optimization or on other threads."""
         if threads and (os.cpu_count() or 1) == 1:
             raise _CannotBeError("this machine has one core")
-        session = session_at(self.model, level, threads=threads, providers=self.providers)
+        session = optimized_run.session_at(
+            self.model, level, threads=threads, providers=self.providers
+        )
         return self._usual_against(self.run(session, self.feeds), session, self.feeds)
 
     def samples_alone(self) -> _Way:

@@ -12,7 +12,7 @@ from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.page.markup import details, escape, join, note, paragraph
 from pyopnb.display.views import View, view
 from pyopnb.engine import protos
-from pyopnb.traces import Profile, Spread, microseconds
+from pyopnb.traces import Profile, Spread
 
 __all__ = ["view_profile", "view_profile_diff"]
 
@@ -70,14 +70,14 @@ def _op_types_table(thing: Profile) -> str:
     for op_type, totals in list(thing.op_types.items())[:_ROWS]:
         spread = Spread.of(totals)
         share = f"{100 * thing.share(totals):.1f} %"
-        rows.append((op_type, microseconds(spread.median), spread.range, share))
+        rows.append((op_type, Spread.write(spread.median), spread.range, share))
     table = Table(("op", "median µs", "middle half", "share"), rows)._repr_html_()
     return details(plural(len(thing.op_types), "op type"), table)
 
 
 def _about(thing: Profile) -> Iterator[str]:
     yield "Shares use the mean over the middle half of the runs, and add up; medians do not."
-    outside = microseconds(thing.mean(thing.walls - thing.sessions))
+    outside = Spread.write(thing.mean(thing.walls - thing.sessions))
     yield f"Of the time of no node, {outside} µs passed outside ONNX Runtime."
     yield "Nodes joined by + ran as one. What is in a body is part of its node's time."
     if thing.unprofiled is not None:

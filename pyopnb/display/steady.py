@@ -15,7 +15,7 @@ from pyopnb.display.page.markup import join
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
 from pyopnb.engine import Result
-from pyopnb.traces import summary_of
+from pyopnb.traces import Summary
 
 __all__ = ["SteadyColors"]
 
@@ -80,7 +80,7 @@ def _limits_of(value: Any) -> Limits | None:
     # Arrays that may be photographs, and booleans, have their own limits.
     if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
-    summary = summary_of(value)
+    summary = Summary.of(value)
     if summary.least is None or not summary.least < summary.greatest:
         return None
     low = float(summary.least)

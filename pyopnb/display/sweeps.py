@@ -20,7 +20,7 @@ from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.views import View, charts_view, view
 from pyopnb.engine import Result
 from pyopnb.errors import InputError
-from pyopnb.traces import summary_of
+from pyopnb.traces import Summary
 
 __all__ = ["view_sweep"]
 
@@ -109,7 +109,7 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
         title = name
         if remark:
             title = f"{name}, {remark}"
-        return curve_of(lines, summary_of(lines), ArrayLook(), title, labels)
+        return curve_of(lines, Summary.of(lines), ArrayLook(), title, labels)
     in_row = 0
     # With two names, each row has one value of the first.
     if len(thing.shape) == 2 and count == len(thing):
@@ -138,7 +138,7 @@ def _sheet(
 ) -> Chart:
     """Draw matrices or photographs beside each other, only the first of each stack."""
     first = arrays[0]
-    is_photograph = looks_like_photographs(first, summary_of(first))
+    is_photograph = looks_like_photographs(first, Summary.of(first))
     if is_photograph:
         plane = first.shape[-3:]
     else:
@@ -146,7 +146,7 @@ def _sheet(
     stack = np.stack([array.reshape(-1, *plane)[0] for array in arrays])
     if first.size > stack[0].size:
         remark += f" The first of {first.size // stack[0].size}."
-    summary, look = summary_of(stack), ArrayLook(rgb=is_photograph)
+    summary, look = Summary.of(stack), ArrayLook(rgb=is_photograph)
     return sheet_of(
         stack, summary, look, _SHEET_BYTES, title, names=labels, in_row=in_row, remark=remark
     )
@@ -170,7 +170,7 @@ def _plot(thing: Sweep, name: str) -> Chart:
     for run in thing:
         mean = None
         if run.result is not None:
-            mean = summary_of(run.result[name]).mean
+            mean = Summary.of(run.result[name]).mean
             if np.size(run.result[name]) != 1:
                 quantity = f"mean of {name}"
         # A run that failed leaves a gap.

@@ -23,7 +23,7 @@ from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.views import View, view
 from pyopnb.engine import Result
 from pyopnb.errors import InputError
-from pyopnb.traces import Summary, summary_of
+from pyopnb.traces import Summary
 
 __all__ = ["view_array", "view_arrays", "view_collection"]
 
@@ -186,7 +186,7 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     elif isinstance(value, (bool, int, float, complex)):
         value = np.asarray(value)
     try:
-        summary = summary_of(value)
+        summary = Summary.of(value)
     except InputError as error:
         expected = "an array of a dtype that ONNX has"
         raise InputError("show", expected=expected, got=error.got or "another") from None

@@ -15,7 +15,7 @@ from .module_files import save_module as save_module
 from .op_metadata import MAX_SOURCE as MAX_SOURCE
 from .saving import save as save
 from .support.kernels import has_kernel as has_kernel
-from .support.lacking import lacks as lacks
+from .support.lacking import unserved_outputs as unserved_outputs
 from .support.missing import MissingNode as MissingNode
 from .support.missing import missing as missing
 from .support.unsupported import MIXED as MIXED

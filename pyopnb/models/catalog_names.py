@@ -7,11 +7,11 @@ import inspect
 import onnx
 from onnx import NodeProto
 
-from pyopnb.catalog import Entry, EntryRefusal, entries_named, find_entry, find_refusal
+from pyopnb.catalog import Entry, entries_named, find_entry, find_refusal
 from pyopnb.common import plural, sanitize
 from pyopnb.engine import op_names, protos
 
-__all__ = ["misuse", "node_entry", "node_refusal"]
+__all__ = ["find_refusal", "misuse", "node_entry"]
 
 _VERSIONS = range(1, 2**31)
 """The versions that onnx can be asked for; a file may claim any number of 64 bits."""
@@ -42,11 +42,6 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
     return find_entry(protos.full_name(node), len(node.input), version)
 
 
-def node_refusal(node: NodeProto) -> EntryRefusal | None:
-    """Return why the catalog cannot run a node's operator; None if it can or does not know it."""
-    return find_refusal(protos.full_name(node))
-
-
 def misuse(node: NodeProto, version: int | None = None) -> str:
     """Say which inputs or attrs of a node the catalog's operator does not accept.
 
@@ -60,7 +55,7 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
     str
         Empty if it takes all, or if the catalog does not know the operator.
     """
-    refusal = node_refusal(node)
+    refusal = find_refusal(protos.full_name(node))
     if refusal is not None:
         return str(refusal)
     name = sanitize(protos.full_name(node))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 
 __all__ = ["MENDED_INPUTS", "as_defined", "inputs_as_defined"]
 
@@ -60,7 +60,7 @@ def inputs_as_defined(domain: str, op_type: str, inputs: Sequence[Any]) -> Seque
     if name in _OF_FLOATS:
         return [x.astype(np.float32) if x.dtype.kind in "iu" else x for x in inputs]
     if name in _OF_WIDE_FLOATS:
-        return [x if x is None or x.dtype.kind in "iu" else widen(x) for x in inputs]
+        return [x if x is None or x.dtype.kind in "iu" else precision.widen(x) for x in inputs]
     if name in _SUMS:
         # The axis may be a tensor of one element.
         return [inputs[0], inputs[1].reshape(())]

@@ -19,11 +19,11 @@ from pyopnb.engine import (
     runtime_options,
 )
 from pyopnb.errors import InputError
-from pyopnb.traces.elsewhere import trace_elsewhere
-from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.reference import trace_on_reference
 from pyopnb.traces.run import TraceOptions, run_traced
+from pyopnb.traces.runs.elsewhere import trace_elsewhere
+from pyopnb.traces.runs.environments import is_other_runtime
+from pyopnb.traces.runs.reference_run import trace_on_reference
 
 __all__ = ["trace"]
 

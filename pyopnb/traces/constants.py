@@ -9,7 +9,7 @@ from onnx import ModelProto
 
 from pyopnb.engine import ModelSource, external_files, onnx_schemas, to_model
 from pyopnb.onnx_reference import Evaluator
-from pyopnb.traces.reference import like_onnxruntime
+from pyopnb.traces.runs.reference_run import like_onnxruntime
 
 __all__ = ["constants_behind"]
 

@@ -15,7 +15,7 @@ from pyopnb.common import Displayable, NamedItems, Table, messages, plural, sani
 from pyopnb.engine import argument_checks, check_arguments
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.traces.chrome import RunLog, write_chrome
-from pyopnb.traces.spread import Spread, microseconds
+from pyopnb.traces.spread import Spread
 from pyopnb.traces.times import Times
 
 __all__ = ["NodeProfile", "Profile"]
@@ -90,7 +90,7 @@ class NodeProfile:
     def __str__(self) -> str:
         text = str(self.total)
         if self.python is not None:
-            text += f", {microseconds(self.python.median)} in Python"
+            text += f", {Spread.write(self.python.median)} in Python"
         return text
 
 
@@ -305,10 +305,10 @@ class Profile(NamedItems, Displayable):
         text = f"a run: {self.wall}"
         if self.unprofiled is not None:
             # The profile itself costs some microseconds for each node.
-            text += f", {microseconds(self.unprofiled.median)} µs without the profile"
+            text += f", {Spread.write(self.unprofiled.median)} µs without the profile"
         if self._has_ops:
             share = _percent(self.share(self.pythons))
-            text += f"; in Python {microseconds(self.python.median)} µs, {share}"
+            text += f"; in Python {Spread.write(self.python.median)} µs, {share}"
         return text
 
     @property
@@ -349,9 +349,9 @@ class Profile(NamedItems, Displayable):
 
     def _times(self, share: float, spread: Spread, python: Spread | None) -> list[str]:
         """Write the cells of a time; the last is the time in Python."""
-        texts = [_percent(share), microseconds(spread.median), spread.range]
-        in_python = "" if python is None else microseconds(python.median)
-        return [*texts, microseconds(spread.least), in_python]
+        texts = [_percent(share), Spread.write(spread.median), spread.range]
+        in_python = "" if python is None else Spread.write(python.median)
+        return [*texts, Spread.write(spread.least), in_python]
 
     def __repr__(self) -> str:
         # The same text as in the widget, cut to the slowest nodes.

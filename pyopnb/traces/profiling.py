@@ -26,7 +26,7 @@ from pyopnb.traces.chrome import RunLog, Span, clock_offset
 from pyopnb.traces.clocks import ClockedCall
 from pyopnb.traces.node_times import NodeProfile, Profile
 from pyopnb.traces.ort_profile import ProfiledRun, RunEvents, profiled_runs
-from pyopnb.traces.run import runtime_text
+from pyopnb.traces.runs.optimized_run import runtime_text
 from pyopnb.traces.shadow_session import can_save, model_beside, session_beside
 from pyopnb.traces.spread import Spread
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops

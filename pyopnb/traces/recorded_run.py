@@ -15,7 +15,7 @@ from pyopnb.engine import Version, add_note, external_files, index_error
 from pyopnb.errors import UnknownName
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
-from pyopnb.traces.summary import Summary, summary_of
+from pyopnb.traces.summary import Summary
 from pyopnb.traces.times import Times
 
 __all__ = ["Trace", "attach_trace", "how_failed", "model_with_weights"]
@@ -119,7 +119,7 @@ class Trace(Displayable):
         if self.initializers is _UNREAD:
             self.initializers = Initializers(lambda: (graph.initializer, None))
         summaries = self.summaries or {
-            name: summary_of(value) for name, value in self._arrays().items()
+            name: Summary.of(value) for name, value in self._arrays().items()
         }
         self.summaries = _Summaries(summaries)
 

@@ -14,7 +14,6 @@ from onnx import ModelProto, TensorProto
 
 from pyopnb.common import sanitize
 from pyopnb.engine import (
-    CPU,
     ModelSource,
     SessionState,
     Version,
@@ -31,6 +30,7 @@ from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.ort_profile import profiled_runs
 from pyopnb.traces.recorded_run import Trace, attach_trace, how_failed
+from pyopnb.traces.runs.optimized_run import runtime_text
 from pyopnb.traces.select import (
     NamedTensor,
     expose,
@@ -39,7 +39,7 @@ from pyopnb.traces.select import (
     tappable_tensors,
 )
 from pyopnb.traces.shadow_session import model_beside, session_beside
-from pyopnb.traces.summary import Summary, summary_of
+from pyopnb.traces.summary import Summary
 from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 from pyopnb.traces.times import Times
@@ -48,10 +48,7 @@ __all__ = [
     "LEVELS",
     "TraceOptions",
     "run_traced",
-    "runtime_name",
-    "runtime_text",
     "select_tensors",
-    "unserved_outputs",
 ]
 
 LEVELS = ("all", "summaries")
@@ -237,6 +234,9 @@ class _TracedRun:
         except ModelError:
             # An exposed tensor keeps ONNX Runtime from removing its node, which may have no kernel.
             # A tap does not.
+            # Almost no trace needs it.
+            from pyopnb.models import unserved_outputs
+
             unserved = unserved_outputs(source.proto).intersection(exposed_names)
             if not unserved or self.taps:
                 raise
@@ -325,7 +325,7 @@ class _TracedRun:
         sums = self.options.level == "summaries"
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
-        summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}
+        summaries: dict[str, Summary] = {name: Summary.of(value) for name, value in feeds.items()}
         tensors = {**self.sink.values, **arrays}
         # In the order of the nodes, in which the reader looks for the first that is wrong; the
         # outputs are in every trace.
@@ -333,7 +333,7 @@ class _TracedRun:
             if name in self.sink.summaries:
                 summaries[name] = self.sink.summaries[name]
             elif name in tensors:
-                summaries[name] = summary_of(tensors[name])
+                summaries[name] = Summary.of(tensors[name])
             if name in tensors and (name in outputs or not sums):
                 values[name] = tensors[name]
         return Trace(
@@ -354,20 +354,6 @@ class _TracedRun:
                 yield tensor.name
             else:
                 yield from inner.pop(tensor.inside, ())
-
-
-def unserved_outputs(proto: ModelProto) -> set[str]:
-    """Name the outputs of nodes that have no kernel.
-
-    A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
-    """
-    # Almost no trace needs these.
-    from pyopnb.engine import opset_versions
-    from pyopnb.models import lacks
-
-    new = list(opset_versions.new_imports(proto))
-    found = lacks(proto, new, optimized=False)
-    return {name for site, _ in found for name in site.node.output}
 
 
 def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
@@ -437,31 +423,9 @@ def _copy_feed(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
-    """Name the runtime of a session's model: onnxruntime version and level of optimization."""
-    # The ONNX Runtime default where the user gave no options.
-    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    if not optimized:
-        level = _DISABLED
-    elif state.config.options is not None:
-        level = state.config.options.graph_optimization_level
-    name = level.name.removeprefix("ORT_").removeprefix("ENABLE_").lower()
-    amount = "no" if level == _DISABLED else name
-    runtime = runtime_name(onnxruntime.__version__, state.runtime.get_providers())
-    return f"{runtime}, {amount} optimizations"
-
-
 def _special_providers(state: SessionState) -> list[tuple[str, dict[str, Any]]]:
     """List a session's providers with their options; none where the CPU's is the only one."""
     if state.only_cpu:
         return []
     options = state.runtime.get_provider_options()
     return [(name, options[name]) for name in state.runtime.get_providers()]
-
-
-def runtime_name(version: str, providers: Sequence[str]) -> str:
-    """Name a runtime with its version, and with its providers if not only the CPU's is used."""
-    special = [name for name in providers if name != CPU]
-    if special:
-        return f"onnxruntime {version} with {' and '.join(special)}"
-    return f"onnxruntime {version}"

@@ -7,7 +7,7 @@ from statistics import quantiles
 
 import numpy as np
 
-__all__ = ["Spread", "microseconds"]
+__all__ = ["Spread"]
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Spread:
     @property
     def range(self) -> str:
         """Write the quartiles as text."""
-        return f"{microseconds(self.low)} – {microseconds(self.high)}"
+        return f"{self.write(self.low)} – {self.write(self.high)}"
 
     def __str__(self) -> str:
-        return f"{microseconds(self.median)} µs ({self.range})"
+        return f"{self.write(self.median)} µs ({self.range})"
 
+    @staticmethod
+    def write(value: float) -> str:
+        """Write a number of microseconds, with a decimal where there are few.
 
-def microseconds(value: float) -> str:
-    """Write a number of microseconds, with a decimal where there are few.
-
-    Examples
-    --------
-    >>> microseconds(3.25), microseconds(0.0), microseconds(12345.6)
-    ('3.2', '0', '12,346')
-    """
-    if abs(value) >= 10 or value == round(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}"
+        Examples
+        --------
+        >>> Spread.write(3.25), Spread.write(0.0), Spread.write(12345.6)
+        ('3.2', '0', '12,346')
+        """
+        if abs(value) >= 10 or value == round(value):
+            return f"{value:,.0f}"
+        return f"{value:.1f}"

@@ -12,7 +12,7 @@ import numpy as np
 from pyopnb.common import sanitize
 from pyopnb.engine import TensorType, type_of
 
-__all__ = ["BINS", "Summary", "summary_of"]
+__all__ = ["BINS", "Summary"]
 
 BINS = 16
 """Bars of the histogram: as many as are still told apart in one line of text."""
@@ -61,6 +61,37 @@ class Summary:
     bins: tuple[int, ...] = ()
     longest: str | None = None
     distinct: int | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Summary:
+        """Summarize a tensor block by block, in constant memory.
+
+        Parameters
+        ----------
+        value : array, sequence or None
+            A value of a run.
+
+        Examples
+        --------
+        >>> summary = Summary.of(np.float32([1, 2, 3, np.nan]))
+        >>> summary.least, summary.greatest, summary.mean, summary.nan
+        (1.0, 3.0, 2.0, 1)
+        >>> Summary.of(np.zeros((2, 3), np.int64))
+        Summary(type=TensorType(...), kind='number', count=6, ...)
+        """
+        # An optional that is empty, which ONNX Runtime gives as None.
+        if value is None:
+            return cls(None, "none", 0)
+        if isinstance(value, (list, tuple, dict)):
+            return cls(None, "map" if isinstance(value, dict) else "sequence", len(value))
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return cls(None, "other", 0)
+        array = np.asarray(value)
+        tensor_type = type_of(array)
+        # ONNX Runtime gives strings as arrays of objects.
+        if array.dtype.kind in "OUT":
+            return _of_texts(array, tensor_type)
+        return _of_numbers(array, tensor_type)
 
     @property
     def finite(self) -> int:
@@ -132,37 +163,6 @@ class Summary:
     def __str__(self) -> str:
         """Write one line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
         return "  ".join(filter(None, self.cells))
-
-
-def summary_of(value: Any) -> Summary:
-    """Summarize a tensor block by block, in constant memory.
-
-    Parameters
-    ----------
-    value : array, sequence or None
-        A value of a run.
-
-    Examples
-    --------
-    >>> summary = summary_of(np.float32([1, 2, 3, np.nan]))
-    >>> summary.least, summary.greatest, summary.mean, summary.nan
-    (1.0, 3.0, 2.0, 1)
-    >>> summary_of(np.zeros((2, 3), np.int64))
-    Summary(type=TensorType(...), kind='number', count=6, ...)
-    """
-    # An optional that is empty, which ONNX Runtime gives as None.
-    if value is None:
-        return Summary(None, "none", 0)
-    if isinstance(value, (list, tuple, dict)):
-        return Summary(None, "map" if isinstance(value, dict) else "sequence", len(value))
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return Summary(None, "other", 0)
-    array = np.asarray(value)
-    tensor_type = type_of(array)
-    # ONNX Runtime gives strings as arrays of objects.
-    if array.dtype.kind in "OUT":
-        return _of_texts(array, tensor_type)
-    return _of_numbers(array, tensor_type)
 
 
 def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:

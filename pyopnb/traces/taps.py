@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto
 
 from pyopnb.engine import ANY, Op, Version, markers, node_plans, protos, schema_of
 from pyopnb.traces.select import NamedTensor
-from pyopnb.traces.summary import Summary, summary_of
+from pyopnb.traces.summary import Summary
 
 __all__ = ["DOMAIN", "Sink", "TensorTap", "insert_taps", "make_taps"]
 
@@ -44,7 +44,7 @@ class Sink:
         else:
             name = tensor.name
         self.counts[tensor.name] += 1
-        self.summaries[name] = summary_of(array)
+        self.summaries[name] = Summary.of(array)
         if tensor.inside is not None:
             self.inner.setdefault(tensor.inside, []).append(name)
         if self.keeps:

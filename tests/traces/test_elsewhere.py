@@ -246,7 +246,7 @@ report = {"failed": "session", "error": "x" * 600 + complaint}
 (folder / "report.json").write_text(json.dumps(report))
 print("done")
 """)
-    monkeypatch.setattr("pyopnb.traces.elsewhere._SCRIPT", script)
+    monkeypatch.setattr("pyopnb.traces.runs.elsewhere._SCRIPT", script)
     newer = model("a = Gelu(x)  y = Abs(a)", 20)
     with pytest.raises(ModelError, match=r"got Gelu of a newer opset than its 19\. Try: a newer"):
         pyopnb.trace(newer, x=X, on=sys.executable)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pyopnb.traces import summary as module
-from pyopnb.traces.summary import BINS, summary_of
+from pyopnb.traces.summary import BINS, Summary
 
 NUMBERS = (
     np.bool_,
@@ -39,7 +39,7 @@ def small_blocks(monkeypatch):
     )
 )
 def test_numbers(array):
-    summary = summary_of(array)
+    summary = Summary.of(array)
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     assert (summary.count, summary.finite) == (array.size, finite.size)
@@ -71,7 +71,7 @@ def test_numbers(array):
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
 def test_dtypes_of_ml_dtypes(name):
     array = np.array([0, 1, 2, 3, 5], np.float32).astype(getattr(ml_dtypes, name))
-    summary = summary_of(array)
+    summary = Summary.of(array)
     exact = array.astype(np.float64)
     assert str(summary.type) == f"{name}[5]" and (summary.least, summary.greatest) == (
         0,
@@ -81,31 +81,31 @@ def test_dtypes_of_ml_dtypes(name):
 
 
 def test_nan_of_a_small_float():
-    summary = summary_of(np.array([1, np.nan, np.inf], ml_dtypes.bfloat16))
+    summary = Summary.of(np.array([1, np.nan, np.inf], ml_dtypes.bfloat16))
     assert (summary.nan, summary.posinf, summary.least) == (1, 1, 1)
 
 
 def test_texts():
-    summary = summary_of(np.array([["a", "long one"], ["", "a"]], object))
+    summary = Summary.of(np.array([["a", "long one"], ["", "a"]], object))
     assert (summary.kind, summary.longest, summary.distinct) == ("text", "long one", 3)
     assert str(summary) == 'string[2,2]  3 different, longest 8: "long one"'
     assert (
-        summary_of(np.zeros(0, object)).longest is None
-        and str(summary_of(np.zeros(0, object))) == "string[0]  empty"
+        Summary.of(np.zeros(0, object)).longest is None
+        and str(Summary.of(np.zeros(0, object))) == "string[0]  empty"
     )
 
 
 def test_values_on_the_edge_of_float64():
     for tiny in (5e-324, 2.3e-308):
-        assert sum(summary_of(np.array([tiny, 0.0])).bins) == 2
-    summary = summary_of(np.array([1.7e308, 1.7e308, -1.7e308]))
+        assert sum(Summary.of(np.array([tiny, 0.0])).bins) == 2
+    summary = Summary.of(np.array([1.7e308, 1.7e308, -1.7e308]))
     assert summary.mean == pytest.approx(1.7e308 / 3) and sum(summary.bins) == 3
     for pair in (
         np.int64([-(2**63), 2**63 - 1]),
         np.int64([2**62, 2**62 + 1]),
         np.uint64([2**64 - 2, 2**64 - 1]),
     ):
-        summary = summary_of(pair)
+        summary = Summary.of(pair)
         assert (summary.least, summary.greatest) == tuple(pair.tolist())
         assert sum(summary.bins) == 2
 
@@ -116,7 +116,7 @@ def test_nothing_of_the_size_of_the_tensor_is_made(monkeypatch):
     array[0, 0] = np.nan
     for given_array in (array, array.T, array.astype(np.float16)):
         tracemalloc.start()
-        summary_of(given_array)
+        Summary.of(given_array)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 3_000_000

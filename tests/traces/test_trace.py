@@ -8,7 +8,7 @@ import pytest
 
 from pyopnb.errors import InputError
 from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.summary import summary_of
+from pyopnb.traces.summary import Summary
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["" : 18]> g (float[N] x) => (float[N] y) { a = Log(x) y = Neg(a) }'
@@ -19,7 +19,7 @@ VALUES = {"a": np.float32([0, -np.inf]), "y": np.float32([0, np.inf])}
 
 @pytest.fixture
 def trace():
-    summaries = {name: summary_of(value) for name, value in {**FEEDS, **VALUES}.items()}
+    summaries = {name: Summary.of(value) for name, value in {**FEEDS, **VALUES}.items()}
     return Trace(MODEL, feeds=FEEDS, values=VALUES, summaries=summaries, runtime="a runtime")
 
 
@@ -52,7 +52,7 @@ def test_names_and_arrays(trace):
 def test_names_from_a_file_cannot_spoil_the_text():
     name = "a\n\x1b[31m" + "z" * 10_000
     trace = Trace(
-        MODEL, feeds={}, values={name: FEEDS["x"]}, summaries={name: summary_of(FEEDS["x"])}
+        MODEL, feeds={}, values={name: FEEDS["x"]}, summaries={name: Summary.of(FEEDS["x"])}
     )
     assert (
         len(repr(trace).splitlines()) == 2 and "\x1b" not in repr(trace) and len(repr(trace)) < 500

@@ -31,14 +31,8 @@ from pyopnb.engine import (
     to_model,
 )
 from pyopnb.errors import InputError, ModelError
-from pyopnb.traces import (
-    Initializers,
-    Trace,
-    check_feeds,
-    is_other_runtime,
-    other_python,
-    unserved_outputs,
-)
+from pyopnb.models import unserved_outputs
+from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime, reference_run
 
 __all__ = ["first_divergence"]
 
@@ -141,7 +135,7 @@ def first_divergence(
     models = _Model(a, names[0]), _Model(b, names[1])
     tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
     # Plain numbers and lists become arrays of the declared types once, for all runs.
-    arrays = check_feeds(models[0].trace.model, feeds or {})
+    arrays = reference_run.check_feeds(models[0].trace.model, feeds or {})
     search = _Search(*models, arrays, tolerances, at_once)
     suspected = len(models[1].graph.nodes)
     with progress.tracking("nodes ruled out", suspected):
@@ -178,7 +172,7 @@ class _Model:
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
             runtime=runtime,
-            other_python=other_python(on, proto) if is_elsewhere else None,
+            other_python=elsewhere.other_python(on, proto) if is_elsewhere else None,
         )
         self.graph = TraceGraph(proto)
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}

@@ -12,7 +12,7 @@ from pyopnb.common import Displayable, plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.engine import inlining, is_op, model_files, protos
-from pyopnb.traces import OptimizedRun, origins, run_optimized
+from pyopnb.traces import optimized_run, origins
 
 __all__ = ["OptimizerDiff", "find_optimizers"]
 
@@ -95,17 +95,17 @@ class _Trials:
         self.feeds = feeds
         self.tolerances = tolerances
         self.sessions = 0
-        self.good: dict[frozenset[str], OptimizedRun] = {}
+        self.good: dict[frozenset[str], optimized_run.OptimizedRun] = {}
         self.plain = self.run("ORT_DISABLE_ALL").outputs
 
-    def run(self, level: str, disabled: Sequence[str] = ()) -> OptimizedRun:
+    def run(self, level: str, disabled: Sequence[str] = ()) -> optimized_run.OptimizedRun:
         """Run the model at a level of optimization, with these optimizers disabled."""
-        run = run_optimized(self.model, self.feeds, level, disabled)
+        run = optimized_run.run_optimized(self.model, self.feeds, level, disabled)
         self.sessions += 1
         progress.advance("sessions", 1)
         return run
 
-    def compare(self, run: OptimizedRun) -> Diff:
+    def compare(self, run: optimized_run.OptimizedRun) -> Diff:
         """Compare the outputs of a run with the run without optimizations."""
         return compared(run.outputs, self.plain, self.tolerances)
 

@@ -199,7 +199,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
 def catalog_hint(node: NodeProto) -> str:
     """Say what the catalog does about an operator; empty if it does not know it."""
     names = hand_downs.handed_down("catalog_names")
-    refusal = names.node_refusal(node)
+    refusal = names.find_refusal(full_name(node))
     if refusal is not None:
         return f"{refusal.instead}; pyopnb's catalog cannot run it, because {refusal.reason}"
     problem = names.misuse(node)

@@ -241,7 +241,7 @@ def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     # The catalog may have it for another number of inputs, or know why it cannot run.
     call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * count)
     names = hand_downs.handed_down("catalog_names")
-    refusal = names.node_refusal(call_node)
+    refusal = names.find_refusal(full_name)
     problem = names.misuse(call_node)
     if refusal is not None:
         got = f"{full_name}, which pyopnb's catalog cannot run, because {refusal.reason}"

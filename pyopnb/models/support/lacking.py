@@ -37,7 +37,7 @@ from pyopnb.engine import (
     registry,
     sort_nodes,
 )
-from pyopnb.models.catalog_names import node_entry, node_refusal
+from pyopnb.models.catalog_names import find_refusal, node_entry
 from pyopnb.models.support.kernels import (
     Kinds,
     float16_as_float32,
@@ -49,7 +49,7 @@ from pyopnb.models.support.operator_functions import function_of, model_of_call
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 from pyopnb.models.types import Types
 
-__all__ = ["lacks"]
+__all__ = ["lacks", "unserved_outputs"]
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")
@@ -123,6 +123,16 @@ def lacks(
         return []
     sites = list(protos.walk(proto))
     return [(sites[number], lack) for number, lack in lacks_by_place.items()]
+
+
+def unserved_outputs(proto: ModelProto) -> set[str]:
+    """Name the outputs of nodes that have no kernel.
+
+    A model can run all the same: ONNX Runtime first removes nodes that only pass a tensor on.
+    """
+    new = list(opset_versions.new_imports(proto))
+    found = lacks(proto, new, optimized=False)
+    return {name for site, _ in found for name in site.node.output}
 
 
 def _is_removed(node: NodeProto, graph: GraphIndex, types: Types) -> bool:
@@ -302,7 +312,7 @@ class _Judge:
                 f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
             )
         # Where the catalog knows the operator, its name is no mistake.
-        is_known = node_entry(node) is not None or node_refusal(node) is not None
+        is_known = node_entry(node) is not None or find_refusal(protos.full_name(node)) is not None
         nearest = (
             None if is_known or self._guesses < 0 else model_faults.nearest_op(domain, node.op_type)
         )

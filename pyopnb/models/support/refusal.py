@@ -26,7 +26,7 @@ from pyopnb.engine import (
     protos,
 )
 from pyopnb.errors import ModelError, PyopError
-from pyopnb.models.catalog_names import node_refusal
+from pyopnb.models.catalog_names import find_refusal
 from pyopnb.models.support.lacking import lacks
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 
@@ -182,7 +182,7 @@ def _lacking(site: protos.Site, lack: Unsupported, filled: bool) -> ModelError:
     newest = ort_capabilities.newest_version(domain)
     schema = onnx_schemas.find_schema(domain, site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
-    is_refused = node_refusal(site.node) is not None
+    is_refused = find_refusal(protos.full_name(site.node)) is not None
     is_unknown = lack.kind in ("unknown op", "unknown domain")
     advice = _cast_of_weight(site)
     if lack.kernel or is_refused or is_unknown:

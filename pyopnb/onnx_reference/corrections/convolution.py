@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 
 __all__ = ["conv_transpose"]
 
@@ -51,11 +51,11 @@ def conv_transpose(
         begins = list(pads[:axes])
         for axis in range(axes):
             lengths[axis] -= pads[axis] + pads[axis + axes]
-    whole = _spread(widen(x), widen(weight), spans, strides, dilations, group)
+    whole = _spread(precision.widen(x), precision.widen(weight), spans, strides, dilations, group)
     inside = [slice(*ends) for ends in zip(begins, np.add(begins, lengths), strict=True)]
     result: Any = whole[(..., *inside)]
     if bias is not None:
-        result = result + widen(bias).reshape(-1, *[1] * axes)
+        result = result + precision.widen(bias).reshape(-1, *[1] * axes)
     return result.astype(x.dtype)
 
 

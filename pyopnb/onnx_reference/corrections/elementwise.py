@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 
 __all__ = ["dropout_10", "mean"]
 
@@ -18,7 +18,7 @@ def dropout_10(data: np.ndarray, ratio: float = 0.5) -> tuple[np.ndarray, np.nda
 
 def mean(first: Any, *others: Any) -> Any:
     """Return the mean of tensors that are broadcast."""
-    total = widen(first)
+    total = precision.widen(first)
     for other in others:
-        total = total + widen(other)
+        total = total + precision.widen(other)
     return (total / (len(others) + 1)).astype(first.dtype)

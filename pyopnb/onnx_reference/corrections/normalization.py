@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import BatchNormalization_1, widen
+from pyopnb.catalog import BatchNormalization_1, precision
 
 __all__ = [
     "batch_normalization",
@@ -40,7 +40,7 @@ def mean_variance_normalization(x: Any, *, axes: Sequence[int]) -> Any:
     if not x.size:
         # NumPy warns of the mean of nothing.
         return x.copy()
-    values = widen(x)
+    values = precision.widen(x)
     centered = values - values.mean(axis=tuple(axes), keepdims=True)
     deviation = np.sqrt(np.square(centered).mean(axis=tuple(axes), keepdims=True))
     return (centered / (deviation + 1e-9)).astype(x.dtype)
@@ -50,7 +50,7 @@ def local_response_normalization(
     x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float
 ) -> Any:
     """Divide by sums over neighboring channels."""
-    values = widen(x)
+    values = precision.widen(x)
     squares = np.square(values)
     sums = np.zeros_like(values)
     before = (size - 1) // 2
@@ -62,6 +62,6 @@ def local_response_normalization(
 
 def lp_normalization(x: np.ndarray, *, axis: int, p: int) -> Any:
     """Divide by the p-norm along an axis; where that is 0, the result is 0."""
-    values = widen(x)
+    values = precision.widen(x)
     norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
     return np.where(norm == 0, 0, values / norm).astype(x.dtype)

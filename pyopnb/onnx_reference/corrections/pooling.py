@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 from pyopnb.onnx_reference.corrections.windows import Windows
 
 __all__ = ["average_pool", "global_lp_pool", "global_max_pool", "lp_pool", "max_pool"]
@@ -21,7 +21,7 @@ def global_max_pool(x: np.ndarray) -> Any:
 
 def global_lp_pool(x: np.ndarray, *, p: int) -> Any:
     """Take the p-norm over all axes but two."""
-    powers = np.abs(widen(x)) ** p
+    powers = np.abs(precision.widen(x)) ** p
     sums = powers.sum(axis=tuple(range(2, x.ndim)), keepdims=True)
     return (sums ** (1 / p)).astype(x.dtype)
 
@@ -47,7 +47,7 @@ def max_pool(
 def average_pool(x: np.ndarray, *, count_include_pad: int = 0, **attrs: Any) -> Any:
     """Return the mean of each window."""
     windows = Windows.of(x, **attrs)
-    sums = windows.elements(widen(x), 0).sum(axis=-1)
+    sums = windows.elements(precision.widen(x), 0).sum(axis=-1)
     if count_include_pad:
         # Elements that ceil_mode adds beyond the padding do not count.
         parts = zip(windows.begins, windows.sizes, windows.ends, strict=True)
@@ -59,5 +59,5 @@ def average_pool(x: np.ndarray, *, count_include_pad: int = 0, **attrs: Any) -> 
 
 def lp_pool(x: np.ndarray, *, p: float, **attrs: Any) -> Any:
     """Return the p-norm of each window."""
-    powers = np.abs(Windows.of(x, **attrs).elements(widen(x), 0)) ** p
+    powers = np.abs(Windows.of(x, **attrs).elements(precision.widen(x), 0)) ** p
     return (powers.sum(axis=-1) ** (1 / p)).astype(x.dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 from pyopnb.errors import ModelError
 
 __all__ = ["log_sum", "log_sum_exp"]
@@ -36,7 +36,7 @@ def _reduction(name: str, reduce: _Reduce) -> Callable[..., np.ndarray]:
         over = tuple(axes or ()) if places is None else tuple(places.tolist())
         if not over and not noop_with_empty_axes:
             over = tuple(range(x.ndim))
-        result = reduce(widen(x), over)
+        result = reduce(precision.widen(x), over)
         if not keepdims:
             result = result.squeeze(axis=over)
         return np.asarray(result, x.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["resize", "resize_10", "upsample_7"]
@@ -65,7 +65,7 @@ def resize(
     lengths = [x.shape[place] for place in places]
     resized = _axes(lengths, scales, sizes, keep_aspect_ratio_policy)
     crops = coordinate_transformation_mode == "tf_crop_and_resize"
-    result = x if mode == "nearest" else widen(x)
+    result = x if mode == "nearest" else precision.widen(x)
     is_outside = np.zeros((1,) * x.ndim, bool)
     for number, (place, axis) in enumerate(zip(places, resized, strict=True)):
         if crops:

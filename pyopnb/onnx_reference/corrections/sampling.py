@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import reflect, unnormalize, widen
+from pyopnb.catalog import precision, sampling
 from pyopnb.onnx_reference.corrections.filters import cubic, linear
 
 __all__ = ["grid_sample"]
@@ -15,12 +15,12 @@ __all__ = ["grid_sample"]
 
 def grid_sample(x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: int) -> Any:
     """Interpolate images at points, whose coordinates go from -1 to 1, the last axis first."""
-    sizes, images = x.shape[2:], widen(x)
+    sizes, images = x.shape[2:], precision.widen(x)
     # For each axis, whole coordinates beside each point, with their weights.
     taps = []
     for axis, size in enumerate(sizes):
         values = grid[..., len(sizes) - 1 - axis].astype(images.dtype)
-        point = unnormalize(values, size, align_corners=bool(align_corners))
+        point = sampling.unnormalize(values, size, align_corners=bool(align_corners))
         is_cubic = mode in ("cubic", "bicubic")
         # Cubic brings the pixels inside, and the other modes the point.
         if not is_cubic:
@@ -52,7 +52,7 @@ def _inside(place: Any, size: int, padding_mode: str, align_corners: int) -> Any
     if padding_mode == "zeros":
         return place
     if padding_mode == "reflection":
-        place = reflect(place, size, align_corners=bool(align_corners))
+        place = sampling.reflect(place, size, align_corners=bool(align_corners))
     return place.clip(0, size - 1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import Split_1, widen
+from pyopnb.catalog import Split_1, precision
 
 __all__ = [
     "insert",
@@ -104,7 +104,7 @@ def _put(result: np.ndarray, places: Any, updates: np.ndarray, reduction: str) -
 
 def softplus(x: np.ndarray) -> np.ndarray:
     """Compute log(1 + exp(x)) without overflow."""
-    return np.asarray(np.logaddexp(widen(x), 0), x.dtype)
+    return np.asarray(np.logaddexp(precision.widen(x), 0), x.dtype)
 
 
 def softsign(x: np.ndarray) -> np.ndarray:

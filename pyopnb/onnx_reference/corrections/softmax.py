@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog import widen
+from pyopnb.catalog import precision
 
 __all__ = ["hardmax_1", "log_softmax", "log_softmax_1", "softmax_1"]
 
 
 def log_softmax(x: Any, *, axis: int) -> Any:
     """Take the logarithm of softmax; it may be finite where softmax is 0."""
-    return _log_shares(widen(x), axis).astype(x.dtype)
+    return _log_shares(precision.widen(x), axis).astype(x.dtype)
 
 
 def softmax_1(x: Any, *, axis: int) -> Any:
     """Divide exponentials by their sum, before version 13."""
-    rows = widen(_matrix(x, axis))
+    rows = precision.widen(_matrix(x, axis))
     return np.exp(_log_shares(rows, 1)).astype(x.dtype).reshape(x.shape)
 
 

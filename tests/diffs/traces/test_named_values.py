@@ -13,7 +13,7 @@ from pyopnb import diff, trace
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.errors import InputError
 from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.summary import summary_of
+from pyopnb.traces.summary import Summary
 
 X = np.float32([[1, 2], [3, 5]])
 MODEL = pyopnb.parse(
@@ -25,7 +25,7 @@ def of_program(
     values: dict[str, Any], model: ModelProto = MODEL, runtime: str = "torch 9.9", **known: Any
 ) -> Trace:
     feeds = {"x": X}
-    summaries = {name: summary_of(value) for name, value in {**feeds, **values}.items()}
+    summaries = {name: Summary.of(value) for name, value in {**feeds, **values}.items()}
     return Trace(
         model,
         feeds=feeds,

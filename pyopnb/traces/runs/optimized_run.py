@@ -14,10 +14,10 @@ from typing import Any
 import onnxruntime
 from onnx import GraphProto
 
-from pyopnb.engine import Session
+from pyopnb.engine import CPU, Session, SessionState
 from pyopnb.traces.shadow_session import executed_graph
 
-__all__ = ["OptimizedRun", "run_optimized", "session_at"]
+__all__ = ["OptimizedRun", "run_optimized", "runtime_name", "runtime_text", "session_at"]
 
 _MODIFIED = re.compile(r"GraphTransformer (\S+) modified: 1 ")
 _LOG_LINE = re.compile(r"\[[VIWEF]:onnxruntime:")
@@ -71,6 +71,28 @@ def session_at(
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.intra_op_num_threads = threads
     return Session(model, options, providers)
+
+
+def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
+    """Name the runtime of a session's model: onnxruntime version and level of optimization."""
+    # The ONNX Runtime default where the user gave no options.
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if not optimized:
+        level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    elif state.config.options is not None:
+        level = state.config.options.graph_optimization_level
+    name = level.name.removeprefix("ORT_").removeprefix("ENABLE_").lower()
+    amount = "no" if level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL else name
+    runtime = runtime_name(onnxruntime.__version__, state.runtime.get_providers())
+    return f"{runtime}, {amount} optimizations"
+
+
+def runtime_name(version: str, providers: Sequence[str]) -> str:
+    """Name a runtime with its version, and with its providers if not only the CPU's is used."""
+    special = [name for name in providers if name != CPU]
+    if special:
+        return f"onnxruntime {version} with {' and '.join(special)}"
+    return f"onnxruntime {version}"
 
 
 @contextmanager

@@ -35,12 +35,13 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models import Types, save_module
-from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.recorded_run import Trace
-from pyopnb.traces.reference import check_feeds
-from pyopnb.traces.run import TraceOptions, runtime_name, select_tensors
+from pyopnb.traces.run import TraceOptions, select_tensors
+from pyopnb.traces.runs.environments import is_made, python_for
+from pyopnb.traces.runs.optimized_run import runtime_name
+from pyopnb.traces.runs.reference_run import check_feeds
 from pyopnb.traces.select import expose
 
 __all__ = [

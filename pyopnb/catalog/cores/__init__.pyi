@@ -1,0 +1,2 @@
+from . import precision as precision
+from . import sampling as sampling

@@ -1,0 +1,5 @@
+"""Runs of a model that are not a session's own."""
+
+from pyopnb.common import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__, __file__)
