@@ -41,6 +41,9 @@ def _zero_rows(node: Any, mask: Any) -> None:
     if mask.meta["val"].dtype == torch.bool:
         has_key = insert_call(node, aten.any.dim, mask, -1, True)
         is_masked = insert_call(node, aten.logical_not.default, has_key)
+        # Beside a mask of bools, the exporter writes 0 for every NaN.
+        is_key = insert_call(node, aten.to.dtype, mask, node.meta["val"].dtype)
+        node.replace_input_with(mask, insert_call(node, aten.log.default, is_key))
     else:
         largest = insert_call(node, aten.amax.default, mask, [-1], True)
         is_masked = insert_call(node, aten.eq.Scalar, largest, float("-inf"))

@@ -23,6 +23,7 @@ from pyopnb.torch.experts import translations_of_experts
 from pyopnb.torch.forms import scaled_by_fractions, translations_of_forms, widen_divisions
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, NoStandIn, failed_call, find_holes, hole_of
+from pyopnb.torch.nan import write_nan
 from pyopnb.torch.part_ops import part_of, parts_in
 from pyopnb.torch.program import (
     calls_in,
@@ -76,9 +77,10 @@ class Conversion:
 
     @cached_property
     def model(self) -> ModelProto:
-        """Write the exporter's model, in an IR version that the installed onnxruntime takes."""
+        """Write the exporter's model as the installed onnxruntime takes it, and right for NaN."""
         model: ModelProto = self.exported.model_proto
         model.ir_version = min(model.ir_version, ort_capabilities.newest_ir_version())
+        write_nan(model)
         return model
 
 

@@ -93,6 +93,7 @@ def translations_of_forms() -> dict[Any, Callable[..., Any]]:
         aten.mean.default: _mean,
         aten.mean.dim: _mean_along,
         aten.mse_loss.default: _mse_loss,
+        aten.cross_entropy_loss.default: _cross_entropy,
         torch.ops.prims.var.default: _var,
         aten.any.default: _any,
         aten.any.dim: _any,
@@ -203,6 +204,22 @@ def _mse_loss(inputs: Any, target: Any, reduction: int = 1) -> Any:
     if reduction == 2:
         return opset18.ReduceSum(squares, keepdims=0)
     return _nan_of_nothing(opset18.ReduceMean(squares, keepdims=0), inputs, None)
+
+
+def _cross_entropy(
+    inputs: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Write two operators, as the kernel of SoftmaxCrossEntropyLoss raises for no rows."""
+    if label_smoothing:
+        raise NotImplementedError("label_smoothing")
+    attrs = {"reduction": ("none", "mean", "sum")[reduction], "ignore_index": ignore_index}
+    logs = opset18.LogSoftmax(inputs, axis=1)
+    return opset18.NegativeLogLikelihoodLoss(logs, target, weight, **attrs)
 
 
 def _var(inputs: Any, dims: Any, correction: float = 1.0) -> Any:

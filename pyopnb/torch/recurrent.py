@@ -277,7 +277,8 @@ def _tensors(cell: _Cell, weights: Sequence[Any], directions: int) -> list[Any]:
         shape = [directions, size, weight.shape[1]]
         tensors.append(opset18.Reshape(_joined(pieces), shape))
     if count == 2:
-        return [*tensors, None]
+        none = opset18.CastLike(0.0, weights[0])
+        return [*tensors, opset18.Expand(none, [directions, 2 * size])]
     biases = []
     for direction in range(directions):
         biases += rows[2][direction] + rows[3][direction]

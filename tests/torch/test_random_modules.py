@@ -18,7 +18,8 @@ UNARY = (
     torch.sign,
     torch.sigmoid,
     # Torch gives inf or NaN for gelu of inf, by the number of elements (torch 2.13).
-    lambda a: functional.gelu(a.clamp(-99, 99)),
+    lambda a: functional.gelu(a.clamp(max=99)),
+    lambda a: functional.gelu(a, approximate="tanh"),
     functional.elu,
     functional.softplus,
     functional.logsigmoid,
@@ -65,9 +66,18 @@ LAST = (
     lambda a: a.sum(0),
     lambda a: a.mean(0),
     lambda a: a.any(1),
-    lambda a: a.nan_to_num().amax(1),
+    lambda a: a.amax(1),
+    lambda a: a.amin(0),
+    lambda a: torch.cat(a.aminmax(dim=1)),
+    lambda a: a.max(1)[0] + a.min(1)[1],
+    lambda a: a.logsumexp(1),
+    lambda a: a.norm(float("inf"), 1),
+    lambda a: functional.max_pool1d(a, 2),
+    lambda a: functional.max_pool1d(a, 3, 2, 1, return_indices=True)[1],
+    lambda a: functional.adaptive_max_pool1d(a, 2),
     lambda a: (a > 0).sum(0),
-    lambda a: a.nan_to_num().argmax(1),
+    lambda a: a.argmax(1),
+    lambda a: a.argmin(0),
 )
 
 

@@ -1,5 +1,6 @@
 """Ops that the exporter writes, and that come out wrong or cannot run, are run by torch: the model is never silently wrong."""
 
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -138,6 +139,83 @@ def test_a_scan_is_judged_whatever_the_example(exported, length):
     assert exported(Scan(), *examples) == ["aten.logcumsumexp"]
 
 
+class Extremes(nn.Module):
+    def forward(self, a):
+        rows = a.amax(1), a.amin((0, 2)), *a.max(1), *a.min(2), a.argmax(1), a.argmin(0), a.argmax()
+        norms = a.norm(float("inf"), 1), a.logsumexp((0, 1, 2)), a.logsumexp(1)
+        return *rows, *norms, *a[0].aminmax(dim=1)
+
+
+class Pools(nn.Module):
+    def forward(self, a):
+        pool = nn.functional.max_pool2d
+        pooled = pool(a, 2), pool(a, 3, 2, 1, ceil_mode=True), nn.functional.max_pool1d(a, 3, 2, 1)
+        boxes = nn.functional.max_pool3d(a[None], 2, return_indices=True)
+        adaptive = nn.functional.adaptive_max_pool2d(a, 2)
+        return *pooled, *pool(a, 3, 2, 1, return_indices=True), *boxes, adaptive
+
+
+def with_nan(dtype=torch.float32):
+    """Yield arrays with one NaN, with some beside infinities, and of -inf with and without one."""
+    for place in (0, 1, 40, 95):
+        drawn = torch.randn(4, 4, 6)
+        drawn.view(-1)[place] = float("nan")
+        yield (drawn.to(dtype),)
+    special = torch.tensor([float("nan"), float("inf"), float("-inf"), 1.0, -1.0])
+    yield (special[torch.arange(96) * 7 % 11 % 5].reshape(4, 4, 6).to(dtype),)
+    nothing = torch.full((4, 4, 6), float("-inf"))
+    yield (nothing.to(dtype),)
+    yield (nothing.index_put([torch.tensor([1])] * 3, torch.tensor(float("nan"))).to(dtype),)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("module", [Extremes(), Pools()], ids=["extremes", "pools"])
+def test_extremes_follow_nan(exported, module, dtype):
+    examples = (torch.randn(4, 4, 6).to(dtype),), *with_nan(dtype)
+    rounding = {"rtol": 1e-2} if dtype == torch.float16 else {}
+    filled = exported(module, *examples, **rounding)
+    assert filled == [] or dtype == torch.float16
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "bias": False, "num_layers": 2}])
+def test_sequences_follow_nan(exported, make, options):
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = make(4, 5, **options)
+
+        def forward(self, x, *states):
+            outputs, last = self.layer(x, states if len(states) > 1 else states[0])
+            return (outputs, *last) if isinstance(last, tuple) else (outputs, last)
+
+    count = 4 if options else 1
+    example = (
+        torch.randn(3, 2, 4),
+        *(torch.randn(count, 2, 5) for _ in range(1 + (make is nn.LSTM))),
+    )
+    examples = [example]
+    for number, value in itertools.product(range(len(example)), (float("nan"), float("inf"))):
+        changed = [tensor.clone() for tensor in example]
+        changed[number].view(-1)[changed[number].numel() // 2] = value
+        examples.append(tuple(changed))
+    two = example[0].clone()
+    two[1, 0, :2] = torch.tensor([float("inf"), float("-inf")])
+    assert exported(Reads(), *examples, (two, *example[1:])) == []
+
+
+def test_gelu_of_infinity_is_what_torch_computes(exported, monkeypatch):
+    """Torch has NaN for -inf, and with oneDNN for inf as well."""
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+
+    class Gelu(nn.Module):
+        def forward(self, a):
+            return nn.functional.gelu(a), nn.functional.gelu(a, approximate="tanh")
+
+    ends = torch.tensor([float("inf"), float("-inf"), float("nan"), 3e38, -3e38, 0.5])
+    assert exported(Gelu(), (torch.randn(6),), (ends,)) == []
+
+
 class Anything(nn.Module):
     def forward(self, a):
         return a.any(), a.any(0), (a > 1).any(1, keepdim=True), a.any((0, 1))
@@ -176,6 +254,18 @@ class Loss(nn.Module):
 def test_the_loss_of_nothing_is_nan(exported):
     examples = [(torch.ones(5, 3),), (torch.zeros(0, 3),)]
     assert exported(Loss(), *examples, dynamic_shapes=({0: "n"},)) == []
+
+
+class CrossEntropy(nn.Module):
+    def forward(self, a, kinds):
+        entropy = nn.functional.cross_entropy
+        return [entropy(a, kinds, reduction=name) for name in ("mean", "sum", "none")]
+
+
+def test_the_cross_entropy_of_nothing(exported):
+    examples = [(torch.randn(n, 3), torch.arange(n) % 3) for n in (5, 1, 0)]
+    sizes = {"dynamic_shapes": ({0: "n"}, {0: "n"})}
+    assert exported(CrossEntropy(), *examples, **sizes) == []
 
 
 def test_the_warning_says_what_was_wrong(whole):
@@ -379,8 +469,10 @@ def test_attention_without_keys_is_zero(exported, none):
     some, without_keys = masks(none)
     x = torch.randn(2, 2, 3, 4)
     assert (Attention()(x, without_keys)[:, :, 0] == 0).all()
-    filled = exported(Attention(), (x, some), (x, without_keys), dynamic_shapes=({0: "n"}, None))
-    assert filled == []
+    unknown = x.clone()
+    unknown[1, 0, 2, 1] = float("nan")
+    examples = (x, some), (x, without_keys), (unknown, some)
+    assert exported(Attention(), *examples, dynamic_shapes=({0: "n"}, None)) == []
 
 
 @pytest.mark.parametrize("none", [False, float("-inf")])
