@@ -34,7 +34,7 @@ SPECIAL = np.array(
 )
 """Values at which implementations part."""
 
-DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
+DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
 @dataclass(frozen=True)

@@ -455,6 +455,26 @@ def _momentum(rate, step, x, g, v, attrs):
     return x - rate * v, v
 
 
+_MODIFIERS = {"tanh": np.tanh, "twice": lambda probabilities: 2 * probabilities}
+
+
+def _flex_attention(case: Case) -> list[Any]:
+    q, k, v = (np.float64(value) for value in case.inputs)
+    scale = case.attrs.get("scale", 1 / math.sqrt(q.shape[-1]))
+    result = np.zeros((*q.shape[:3], v.shape[-1]))
+    for batch, head in np.ndindex(q.shape[:2]):
+        shared = head * k.shape[1] // q.shape[1]
+        scores = q[batch, head] @ k[batch, shared].T * scale
+        if "score_mod" in case.attrs:
+            scores = _MODIFIERS[case.attrs["score_mod"].name](scores)
+        exponents = np.exp(scores - scores.max(-1, keepdims=True))
+        probabilities = exponents / exponents.sum(-1, keepdims=True)
+        if "prob_mod" in case.attrs:
+            probabilities = _MODIFIERS[case.attrs["prob_mod"].name](probabilities)
+        result[batch, head] = probabilities @ v[batch, shared]
+    return [result.astype(case.inputs[0].dtype)]
+
+
 LOOPS = {
     "Adagrad": _optimizer,
     "Adam": _optimizer,
@@ -466,6 +486,7 @@ LOOPS = {
     "DFT": _dft,
     "Erf": _erf,
     "EyeLike": _eye_like,
+    "FlexAttention": _flex_attention,
     "ImageDecoder": _image_decoder,
     "LRN": _lrn,
     "LpPool": _pool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import onnx.parser
 
 from audit.cases import ABSENT, combined, dtypes_of, each, floats, generates, integers
 
@@ -993,6 +994,26 @@ def linear_attention(schema):
                             }
                             yield [q, k, v, past, decay, beta], attrs, 2
                             yield [q, k, v, past, decay, beta], {**attrs, "chunk_size": 2}, 2
+
+
+@generates("FlexAttention", domain="ai.onnx.preview")
+def flex_attention(schema):
+    tanh = onnx.parser.parse_graph("tanh (float[b,h,n,m] s) => (float[b,h,n,m] t) { t = Tanh (s) }")
+    twice = onnx.parser.parse_graph(
+        "twice (float[b,h,n,m] s) => (float[b,h,n,m] t) { t = Add (s, s) }"
+    )
+    for q_heads, kv_heads in ((2, 2), (4, 2), (3, 1)):
+        for dtype in dtypes_of(schema):
+            q = floats(2, q_heads, 3, 4, dtype=dtype)
+            k = floats(2, kv_heads, 5, 4, low=-1, dtype=dtype)
+            v = floats(2, kv_heads, 5, 6, dtype=dtype)
+            for scale in (ABSENT, 0.3):
+                yield [q, k, v], {"scale": scale}
+        q, k, v = floats(2, q_heads, 3, 4), floats(2, kv_heads, 5, 4), floats(2, kv_heads, 5, 6)
+        for score_mod, prob_mod in ((tanh, ABSENT), (ABSENT, twice), (tanh, twice)):
+            yield [q, k, v], {"score_mod": score_mod, "prob_mod": prob_mod}
+        for precision in (1, 11):
+            yield [q, k, v], {"softmax_precision": precision}
 
 
 @generates("CausalConvWithState")
