@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import onnx.parser
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx.compose import add_prefix_graph
 
 from pyopnb.engine import protos
 
@@ -134,6 +135,11 @@ _GRU = """
         next_h@ = Add (kept@, tn@)
         next_c@ = Identity (q@)
 """
+_RNN = """
+        sum@ = Add (gx@, gh@)
+        next_h@ = ACTIVATION (sum@)
+        next_c@ = Identity (q@)
+"""
 _ONE_WAY = """
     out0 = Identity (y_of0)
     out1 = Identity (h_of0)
@@ -155,6 +161,7 @@ _FORMS = {
     "ArgMin": (_GUARD, _PLACE.replace("SIGN", "Neg")),
     "LSTM": (_STATE_GUARD, _DIRECTION.replace("STEP", _LSTM)),
     "GRU": (_STATE_GUARD, _DIRECTION.replace("STEP", _GRU)),
+    "RNN": (_STATE_GUARD, _DIRECTION.replace("STEP", _RNN)),
 }
 
 
@@ -192,8 +199,8 @@ def _choice(node: NodeProto, dtype: int, declared: Mapping[str, ValueInfoProto])
     """Follow a node by a choice between its results and those of the right form."""
     prefix = f"{next(filter(None, node.output))}_nan_"
     guard, form = _FORMS[node.op_type]
-    # The inputs of a recurrent operator. A GRU has no cells: its states go in their place, and what
-    # comes of them is not read.
+    # The inputs of a recurrent operator. Only an LSTM has cells: the states go in their place, and
+    # nothing reads the result.
     names = dict(zip("xwrb hc", [*node.input, node.input[-1]], strict=False))
     before = _parsed(guard, names, prefix)
     right, plain = _parsed(_written(form, node), names, prefix), GraphProto(name="plain")
@@ -217,7 +224,6 @@ def _choice(node: NodeProto, dtype: int, declared: Mapping[str, ValueInfoProto])
         outputs[number] = name or f"{prefix}left_out{number}"
     is_needed = f"{prefix}is_needed"
     choice = helper.make_node("If", [is_needed], outputs, then_branch=right, else_branch=plain)
-    choice.metadata_props.extend(node.metadata_props)
     return [node, *before.node, choice]
 
 
@@ -226,6 +232,8 @@ def _written(form: str, node: NodeProto) -> str:
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     if "@" not in form:
         return form.replace("AXIS", str(attributes.get("axis", 0)))
+    activation, *_ = attributes.get("activations", [b"Tanh"])
+    form = form.replace("ACTIVATION", activation.decode())
     ways = [_AXES, form.replace("@", "0"), _ONE_WAY]
     if attributes.get("direction") == b"bidirectional":
         ways[2:] = [form.replace("@", "1"), _BOTH_WAYS]
@@ -234,16 +242,5 @@ def _written(form: str, node: NodeProto) -> str:
 
 def _parsed(text: str, names: Mapping[str, str], prefix: str) -> GraphProto:
     graph = onnx.parser.parse_graph(f"right () => () {{ {text} }}")
-    _rename(graph, names, prefix)
-    return graph
-
-
-def _rename(graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
-    """Give a parsed graph the names of the model, and new ones to what is its own."""
-    for info in (*graph.input, *graph.output):
-        info.name = prefix + info.name
-    for node in graph.node:
-        node.input[:] = [names.get(name, prefix + name) for name in node.input]
-        node.output[:] = [prefix + name for name in node.output]
-        for body in protos.bodies(node):
-            _rename(body, names, prefix)
+    # The inputs get the names of the model, and what is new gets names of its own.
+    return add_prefix_graph(graph, prefix, inplace=True, name_map=dict(names))

@@ -177,8 +177,14 @@ def test_extremes_follow_nan(exported, module, dtype):
     assert filled == [] or dtype == torch.float16
 
 
-@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "bias": False, "num_layers": 2}])
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        *itertools.product((nn.LSTM, nn.GRU), ({}, {"bidirectional": True, "num_layers": 2})),
+        (nn.LSTM, {"bias": False}),
+        (nn.RNN, {"nonlinearity": "relu"}),
+    ],
+)
 def test_sequences_follow_nan(exported, make, options):
     class Reads(nn.Module):
         def __init__(self):
@@ -189,7 +195,7 @@ def test_sequences_follow_nan(exported, make, options):
             outputs, last = self.layer(x, states if len(states) > 1 else states[0])
             return (outputs, *last) if isinstance(last, tuple) else (outputs, last)
 
-    count = 4 if options else 1
+    count = 4 if "num_layers" in options else 1
     example = (
         torch.randn(3, 2, 4),
         *(torch.randn(count, 2, 5) for _ in range(1 + (make is nn.LSTM))),
