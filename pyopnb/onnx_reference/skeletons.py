@@ -169,10 +169,10 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
     lines += ["import pyopnb", "", ""]
     if not is_missing:
         name = sanitize(protos.full_name(usage.node))
-        domain = op_names.DEFAULT_DOMAIN
+        op_domain = op_names.DEFAULT_DOMAIN
         lines += [
-            f"# ONNX Runtime has {name}: this op is in the domain {domain}, and",
-            f'# pyopnb.replace(model, …, "{domain}::{op_type}") puts it in place of nodes.',
+            f"# ONNX Runtime has {name}: this op is in the domain {op_domain}, and",
+            f'# pyopnb.replace(model, …, "{op_domain}::{op_type}") puts it in place of nodes.',
         ]
     lines.append(f"class {class_name}:")
     body = _docstring(usage) + _init(usage) + _compute(usage, f"{domain}::{op_type}")
