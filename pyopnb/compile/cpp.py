@@ -20,7 +20,7 @@ from pyopnb.compile.signature import (
     lines_with_includes,
     read_signature,
 )
-from pyopnb.engine import ANY, REQUIRED, TensorType, Version, check_arguments, define_op
+from pyopnb.engine import ANY, TensorType, Version, check_arguments, op_definitions, op_schema
 from pyopnb.errors import DefinitionError, ModelError
 
 __all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]
@@ -76,7 +76,7 @@ def cpp_op(
     array([3., 6.], dtype=float32)
     """
     cls = cpp_class(source, flags=flags)
-    define_op(cls, name, opset=opset, source=source)
+    op_definitions.define_op(cls, name, opset=opset, source=source)
     return cls
 
 
@@ -231,7 +231,7 @@ def _constructor(signature: Signature) -> Callable[..., None]:
     parameters = []
     for attr in signature.attrs:
         default = attr.default
-        if default is REQUIRED:
+        if default is op_schema.REQUIRED:
             default = inspect.Parameter.empty
         parameter = inspect.Parameter(attr.name, _KEYWORD, default=default, annotation=attr.type)
         parameters.append(parameter)

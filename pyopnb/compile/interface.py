@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.engine import BY_RUNTIME, DTYPES
+from pyopnb.engine import DTYPES
 
 __all__ = ["VERSION", "Attrs", "call_compiled"]
 
@@ -59,6 +59,7 @@ _Call._fields_ = (
 _ERRORS = ("RuntimeError", "ValueError", "TypeError", "IndexError", "OverflowError", "MemoryError")
 _INTS, _FLOATS = (1, np.int64), (2, np.float64)
 _TEXT = 3
+_ELEMENTS = {row.runtime: row.numpy for row in DTYPES}
 _BY_NUMPY = {row.numpy: row.runtime for row in DTYPES if row.bits >= 8}
 
 
@@ -106,7 +107,7 @@ class _Results:
     def _output(self, call: Any, index: int, dtype: int, shape: Any, rank: int) -> int | None:
         try:
             sizes = [shape[axis] for axis in range(rank)]
-            array = self.arrays[index] = np.empty(sizes, BY_RUNTIME[dtype].numpy)
+            array = self.arrays[index] = np.empty(sizes, _ELEMENTS[dtype])
         # An exception must not leave a callback of ctypes, which would only print it.
         except Exception as error:
             self.error = error

@@ -13,7 +13,7 @@ from pyopnb.common import file_writes, sanitize
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
-from pyopnb.engine import REQUIRED, Version, check_arguments, dtype, find_op
+from pyopnb.engine import Version, check_arguments, dtype, find_op, op_schema
 from pyopnb.errors import DefinitionError, InputError
 
 __all__ = ["write_library"]
@@ -124,7 +124,7 @@ def _port(port: CppPort, element: str) -> str:
 def _attr(attr: CppAttr) -> str:
     """Write the row of an attr: name, kind, whether it is a list or required, and its default."""
     is_list = attr.type in (list[int], list[float])
-    is_required = attr.default is REQUIRED
+    is_required = attr.default is op_schema.REQUIRED
     values: Any = []
     if not is_required:
         values = attr.default if is_list else [attr.default]

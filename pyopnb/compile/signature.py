@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyopnb.common import sanitize
-from pyopnb.engine import REQUIRED
+from pyopnb.engine import op_schema
 from pyopnb.errors import DefinitionError
 
 __all__ = [
@@ -98,7 +98,7 @@ def check_int32(attr: CppAttr, value: Any) -> None:
     ------
     OverflowError
     """
-    if not attr.is_int32 or value is REQUIRED:
+    if not attr.is_int32 or value is op_schema.REQUIRED:
         return
     if isinstance(value, (list, tuple)):
         numbers = value
@@ -322,7 +322,7 @@ class _Reader:
             element = self._element(cpp_type.removeprefix("Output<")[:-1], name)
             self.outputs.append(CppPort(name, element))
         elif cpp_type in _ATTRS:
-            value: object = REQUIRED
+            value: object = op_schema.REQUIRED
             if equals:
                 value = _literal(default, _ATTRS[cpp_type], self.where, name)
             self._add_attr(CppAttr(name, _ATTRS[cpp_type], value, cpp_type in _INT32))

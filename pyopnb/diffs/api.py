@@ -15,7 +15,7 @@ from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import Op, Result, Version, check_arguments, held_model, model_files
+from pyopnb.engine import Op, Result, Version, check_arguments, model_files
 from pyopnb.errors import InputError, ModelError
 from pyopnb.traces import Profile, Trace
 
@@ -151,7 +151,7 @@ def diff(
         return a._diff(b)
     # Bytes and texts can be models or values. They are models if the other side surely is one, or
     # if both look like one.
-    models = held_model(a)[0], held_model(b)[0]
+    models = model_files.held_model(a)[0], model_files.held_model(b)[0]
     surely = any(isinstance(side, (ModelProto, os.PathLike)) for side in models)
     if surely or (_is_model(a) and _is_model(b)):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)

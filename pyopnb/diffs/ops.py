@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyopnb.common import sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.engine import Op, Schema, Version
+from pyopnb.engine import Op, Version, op_schema
 
 __all__ = ["OpDiff", "diff_versions"]
 
@@ -108,7 +108,7 @@ def _dedent(source: str) -> str:
 # ---- schemas in words
 
 
-def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
+def _schema_changes(a: op_schema.Schema, b: op_schema.Schema) -> Iterator[str]:
     texts_a = _described(a)
     texts_b = _described(b)
     for key in {**texts_a, **texts_b}:
@@ -121,7 +121,7 @@ def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
             yield sanitize(f"{key[0]} {change}".strip(), 200)
 
 
-def _described(schema: Schema) -> dict[tuple[str, str], str]:
+def _described(schema: op_schema.Schema) -> dict[tuple[str, str], str]:
     """Put a schema into words, with a kind and a name for each fact."""
     texts = {("attr", attr.name): str(attr) for attr in schema.attrs}
     for index, port in enumerate(schema.inputs):

@@ -26,10 +26,9 @@ from pyopnb.engine import (
     ModelSource,
     check_arguments,
     external_files,
-    inlining,
-    is_op,
     model_files,
     model_functions,
+    node_plans,
     op_names,
     protos,
     registry,
@@ -333,7 +332,9 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
     ops = [op for op in registry if op.name not in defined]
     try:
         source = model_files.read_model(model)
-        source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
+        source.proto = model_functions.inline_ops(
+            source.proto, node_plans.is_op(source.proto, frozenset())
+        )
         run = reference_run.trace_on_reference(source, feeds, None, keep=False, ops=ops)
     except Exception:
         return None

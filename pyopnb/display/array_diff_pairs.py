@@ -11,7 +11,7 @@ from pyopnb.diffs import FEW, Pairs, Part, format_index, format_number
 from pyopnb.display.array_look import Limits
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.engine import tensor_type
+from pyopnb.engine import TensorType
 
 __all__ = ["curve_charts", "pairs_table"]
 
@@ -20,7 +20,7 @@ _SIZE, _DIFFERENCE_SIZE = (480, 160), (480, 90)
 
 def pairs_table(part: Part, pairs: Pairs) -> str:
     """Write the few numbers of both as a table, and mark the ones outside the tolerance."""
-    sizes = [size for size in tensor_type(part.a).shape or () if isinstance(size, int)]
+    sizes = [size for size in TensorType.read(part.a).shape or () if isinstance(size, int)]
     rows = []
     for number, position in enumerate(pairs.positions):
         index = tuple(int(at) for at in np.unravel_index(position, sizes)) if sizes else ()

@@ -26,7 +26,7 @@ from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.engine import coerce, held_model
+from pyopnb.engine import coerce, model_files
 from pyopnb.errors import InputError
 
 __all__ = ["Canvas", "View", "charts_view", "picture_html", "view"]
@@ -147,7 +147,7 @@ def charts_view(
 def view(thing: Any, **options: Any) -> View:
     """Make the view of a thing; which options there are depends on its class."""
     # An object of another library, such as onnxscript, can hold a model.
-    held, _ = held_model(thing)
+    held, _ = model_files.held_model(thing)
     if held is not thing:
         return view(held, **options)
     if coerce.is_foreign_array(thing):

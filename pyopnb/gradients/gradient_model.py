@@ -17,7 +17,7 @@ from pyopnb.engine import (
     check_arguments,
     external_files,
     feed_checks,
-    inlining,
+    model_functions,
     protos,
     registry,
     to_model,
@@ -187,7 +187,7 @@ def _without_functions(model: ModelProto) -> ModelProto:
         op = registry.find(function.domain, function.name)
         if op is None or op.current.gradient is None:
             copy.functions.append(function)
-    return inlining.inlined_functions(copy)
+    return model_functions.inlined_functions(copy)
 
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from onnx_ad import UnsupportedOperator
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE, reverse_rule
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Op, Schema, op_names, protos, registry
+from pyopnb.engine import Op, op_names, op_schema, protos, registry
 from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
 from pyopnb.gradients.sizes import NamedSizes, SizedContext
@@ -275,7 +275,7 @@ def _free_input(model: ModelProto) -> str:
     return ""
 
 
-def _is_variadic(schema: Schema) -> bool:
+def _is_variadic(schema: op_schema.Schema) -> bool:
     return bool(schema.inputs) and schema.inputs[-1].variadic
 
 

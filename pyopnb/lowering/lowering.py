@@ -9,7 +9,7 @@ from typing import Any
 from onnx import FunctionProto, ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Op, check_arguments, find_op, held_model
+from pyopnb.engine import Op, check_arguments, find_op, model_files
 from pyopnb.errors import InputError
 from pyopnb.lowering.models import lower_model
 from pyopnb.lowering.one_op import lower_op, remember
@@ -108,7 +108,7 @@ def lower(
     >>> [(function.domain, function.name) for function in plain.functions]
     [('doctest', 'SoftClip')]
     """
-    op, _ = held_model(op)
+    op, _ = model_files.held_model(op)
     if _is_model(op):
         names = list(map(sanitize, attrs))
         if examples:

@@ -14,7 +14,6 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, num
 from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     Op,
-    inlining,
     model_building,
     model_functions,
     op_names,
@@ -290,7 +289,7 @@ def _add_functions(proto: ModelProto, functions: Sequence[FunctionProto]) -> Non
     for domain in {function.domain for function in functions} - imported.keys():
         proto.opset_import.append(helper.make_opsetid(domain, 1))
     # A registered op is opaque to onnx; the shapes of the outputs are known through its function.
-    inlined = inlining.inlined_functions(proto)
+    inlined = model_functions.inlined_functions(proto)
     for info in inlined.graph.output:
         if not info.type.tensor_type.HasField("shape"):
             info.ClearField("type")

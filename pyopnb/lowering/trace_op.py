@@ -14,7 +14,7 @@ from onnx import FunctionProto, ModelProto
 import pyopnb.lowering.numpy
 import pyopnb.lowering.operators  # noqa: F401  # each rule registers its functions
 from pyopnb.common import sanitize
-from pyopnb.engine import REQUIRED, TensorType, protos, same_value, type_of
+from pyopnb.engine import TensorType, op_schema, protos, type_of
 from pyopnb.errors import NotLowered
 from pyopnb.lowering.annotate import annotate
 from pyopnb.lowering.graph import Graph
@@ -179,14 +179,14 @@ def given_attrs(subject: Subject, example: OpExample) -> dict[str, Any]:
     passed = subject.schema.bind(values, subject.op.name)
     attrs = {attr.name: attr.default for attr in subject.schema.attrs}
     attrs.update(passed)
-    return {name: value for name, value in attrs.items() if value is not REQUIRED}
+    return {name: value for name, value in attrs.items() if value is not op_schema.REQUIRED}
 
 
 def same_attrs(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Tell whether two sets of attrs have the same values."""
     if attrs.keys() != others.keys():
         return False
-    return all(same_value(attrs[name], others[name]) for name in attrs)
+    return all(op_schema.same_value(attrs[name], others[name]) for name in attrs)
 
 
 def _input(subject: Subject, example: OpExample, position: int, name: str) -> Any:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Version, class_texts, op_run, pyop, registry, running_text, same_value
+from pyopnb.engine import Version, class_texts, op_run, op_schema, pyop, registry, running_text
 from pyopnb.errors import DefinitionError
 
 __all__ = ["free_names", "source_closure"]
@@ -198,7 +198,7 @@ class _ModuleText:
             self._values[name] = value
             return True
         bound = self._values[name]
-        if bound is not value and not same_value(bound, value):
+        if bound is not value and not op_schema.same_value(bound, value):
             first_line = sanitize(user.splitlines()[0], 60)
             self.refused[name] = f"means two things, one of them in {first_line}"
         return False
@@ -433,7 +433,7 @@ def _constant(value: Any) -> str | None:
         return None
     text = repr(value)
     try:
-        reads_back = same_value(ast.literal_eval(text), value)
+        reads_back = op_schema.same_value(ast.literal_eval(text), value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
     return text if reads_back else None

@@ -19,7 +19,6 @@ from pyopnb.engine import (
     check_arguments,
     external_files,
     model_files,
-    model_tensors,
     protos,
     registry,
 )
@@ -168,7 +167,7 @@ def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorPr
     """Return the tensors whose data goes to a second file."""
     large = [
         t
-        for t in model_tensors.tensors(source.proto)
+        for t in protos.tensors(source.proto)
         if external_files.is_external(t) or len(t.raw_data) > _MAX_INLINE
     ]
     already = any(map(external_files.is_external, large))
@@ -183,7 +182,7 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
     Without tensors, all external data is taken into the model, and there is no path.
     """
     if not external:
-        for tensor in model_tensors.tensors(source.proto):
+        for tensor in protos.tensors(source.proto):
             _take_in(source, tensor)
         return None
     with file_writes.atomic_write(target.with_name(f"{target.name}.data")) as file:
@@ -241,7 +240,7 @@ def _take_in(source: ModelSource, tensor: TensorProto) -> None:
 
 
 def _serialized(model: ModelProto) -> bytes:
-    if sum(len(tensor.raw_data) for tensor in model_tensors.tensors(model)) <= _MAX_FILE:
+    if sum(len(tensor.raw_data) for tensor in protos.tensors(model)) <= _MAX_FILE:
         return bytes(model.SerializeToString())
     raise ModelError(
         "model", expected="at most 2 GB in one file", got="more", next="external_data=True"
@@ -259,7 +258,7 @@ def _data_files(target: Path) -> set[Path]:
     try:
         file_names = {
             external_files.entries(tensor).get("location", "")
-            for tensor in model_tensors.tensors(model)
+            for tensor in protos.tensors(model)
             if external_files.is_external(tensor)
         }
     except ModelError:

@@ -21,7 +21,6 @@ from pyopnb.engine import (
     model_functions,
     op_inference,
     protos,
-    sort_nodes,
 )
 
 __all__ = ["Types"]
@@ -116,7 +115,7 @@ class Types:
             return proto
         copy = model_files.without_weights(proto).proto
         for scope in (copy.graph, *copy.functions):
-            sort_nodes(scope)
+            GraphIndex.sort_nodes(scope)
         return copy
 
     def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:

@@ -13,7 +13,7 @@ from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
 from pyopnb.common import messages, sanitize
-from pyopnb.engine import Version, find_version, registry
+from pyopnb.engine import Version, registry
 from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, check_expressions
@@ -133,7 +133,7 @@ def _source(shell: Any, args: Namespace) -> object:
 def _find_version(op: str, number: int | None) -> Version:
     if number is None:
         return registry[op].versions[-1]
-    return find_version(registry[op], number)
+    return registry[op].find_version(number)
 
 
 def _diff(shell: Any, args: Namespace) -> object:

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from pyopnb.common import sanitize
-from pyopnb.engine import Version, class_texts, op_names, op_run, registry, running_text, same_value
+from pyopnb.engine import Version, class_texts, op_names, op_run, op_schema, registry, running_text
 from pyopnb.errors import PyopError
 
 __all__ = ["PatchedOps"]
@@ -154,7 +154,7 @@ def _has_new_code(before: _Parts, now: _Parts) -> bool:
             return True
         for a, b in zip(old, new, strict=True):
             is_code = isinstance(a, CodeType) and isinstance(b, CodeType)
-            if not (running_text.same_code(a, b) if is_code else same_value(a, b)):
+            if not (running_text.same_code(a, b) if is_code else op_schema.same_value(a, b)):
                 return True
     return False
 

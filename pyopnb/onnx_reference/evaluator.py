@@ -17,21 +17,19 @@ from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.common import sanitize
 from pyopnb.engine import (
-    Kernel,
-    NodeKernel,
+    GraphIndex,
     Op,
     add_note,
     external_files,
-    inlining,
-    model_tensors,
+    model_functions,
+    node_kernel,
     op_names,
     protos,
-    sort_nodes,
 )
 from pyopnb.errors import ModelError
 from pyopnb.onnx_reference.evaluator_ops import node_class
 from pyopnb.onnx_reference.loop import loop_class
-from pyopnb.onnx_reference.operator import has_reference, node_kernel
+from pyopnb.onnx_reference.operator import has_reference, operator_kernel
 from pyopnb.onnx_reference.scan import scan_class
 
 __all__ = ["Evaluator"]
@@ -63,10 +61,10 @@ class Evaluator:
         # Slow to import, so not at the top of the module.
         from onnx.reference import ReferenceEvaluator
 
-        for tensor in filter(external_files.is_external, model_tensors.tensors(model)):
+        for tensor in filter(external_files.is_external, protos.tensors(model)):
             # Which raises, because onnx would look for its file in the working folder.
             external_files.with_data(tensor, None)
-        copy = inlining.inlined_functions(model)
+        copy = model_functions.inlined_functions(model)
         for function in copy.functions:
             # onnx inlines no function that imports another version of ONNX's
             # operators than the model.
@@ -88,7 +86,7 @@ class Evaluator:
         self._failures: list[BaseException] = []
         self.computed: dict[str, Any] = {}
         self._names = [info.name for info in copy.graph.output]
-        sort_nodes(copy.graph)
+        GraphIndex.sort_nodes(copy.graph)
         for node in protos.nodes_in(copy.graph):
             node.domain = op_names.canonical_domain(node.domain)
         # The onnx evaluator wants the nodes in order, each domain imported once, and no
@@ -110,7 +108,7 @@ class Evaluator:
                 classes.append(node_class(domain, op_type, self._kernel))
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
-    def _kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
+    def _kernel(self, node: NodeProto, versions: Mapping[str, int]) -> node_kernel.Kernel:
         """Make the kernel of a node, which adds the node's name to exceptions as a note."""
         where = protos.Site(node, GraphProto(), "").where
         with self._noting(where):
@@ -124,13 +122,13 @@ class Evaluator:
 
         return noted
 
-    def _make_kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
+    def _make_kernel(self, node: NodeProto, versions: Mapping[str, int]) -> node_kernel.Kernel:
         op = self._ops.get(f"{node.domain}::{node.op_type}")
         version = versions.get(node.domain, 1)
         # ONNX defines some operators in words only; for them, there is the runtime kernel.
         if op is not None or not has_reference(node, version):
-            return NodeKernel(node, versions, op)
-        return node_kernel(node, versions)
+            return node_kernel.NodeKernel(node, versions, op)
+        return operator_kernel(node, versions)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return all values of the main graph by name.

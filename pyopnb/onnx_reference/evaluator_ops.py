@@ -11,11 +11,11 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from pyopnb.engine import Kernel, NodeKernel, Op, registry
+from pyopnb.engine import Op, node_kernel, registry
 
 __all__ = ["KernelMaker", "node_class", "reference_ops"]
 
-KernelMaker = Callable[[NodeProto, Mapping[str, int]], Kernel]
+KernelMaker = Callable[[NodeProto, Mapping[str, int]], node_kernel.Kernel]
 """Makes the function that computes a node; the versions belong to the model's domains."""
 
 
@@ -48,7 +48,9 @@ def reference_ops() -> list[type]:
 
 
 def _op_class(op: Op) -> type:
-    return node_class(op.domain, op.op_type, lambda node, versions: NodeKernel(node, versions, op))
+    return node_class(
+        op.domain, op.op_type, lambda node, versions: node_kernel.NodeKernel(node, versions, op)
+    )
 
 
 def node_class(domain: str, op_type: str, make_kernel: KernelMaker) -> type:
@@ -113,7 +115,7 @@ def _base() -> type:
                     node.attribute.append(helper.make_attribute(attr.name, value))
             return self._run(self.make_kernel(node, self.run_params["opsets"]), *args)
 
-        def _run(self, kernel: Kernel, *args: Any) -> tuple[Any, ...]:
+        def _run(self, kernel: node_kernel.Kernel, *args: Any) -> tuple[Any, ...]:
             values = list(kernel(*args))
             outputs: list[Any] = []
             for position, name in enumerate(self.onnx_node.output):

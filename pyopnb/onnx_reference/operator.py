@@ -25,9 +25,8 @@ from pyopnb.engine import (
     check_arguments,
     dtype,
     external_files,
-    inlining,
     model_faults,
-    model_tensors,
+    model_functions,
     onnx_schemas,
     op_inference,
     op_names,
@@ -48,7 +47,7 @@ __all__ = [
     "StandIn",
     "has_reference",
     "lack_of_reference",
-    "node_kernel",
+    "operator_kernel",
     "reference",
     "schema_of_op",
     "stand_in_class",
@@ -215,7 +214,7 @@ def lack_of_reference(node: NodeProto, opset: int) -> str:
     attrs = {}
     for attribute in node.attribute:
         # onnx would read external data, wherever the working folder is.
-        if not any(map(external_files.is_external, model_tensors.tensors(attribute))):
+        if not any(map(external_files.is_external, protos.tensors(attribute))):
             attrs[attribute.name] = attribute
     domain = op_names.canonical_domain(node.domain)
     try:
@@ -404,7 +403,7 @@ class Evaluation:
         model = self._model(node, inputs, _value_infos(node.output))
         # It refuses attributes by which the reference would take all memory, or
         # call itself forever.
-        model = inlining.inlined_functions(model)
+        model = model_functions.inlined_functions(model)
         if protos.bodies(node):
             return _corrected_evaluator()(model)
         evaluator = ReferenceEvaluator(model)
@@ -433,7 +432,7 @@ def _corrected_evaluator() -> Any:
     from onnx.reference import ReferenceEvaluator
 
     classes = [loop_class(), scan_class()]
-    classes += [node_class(*operator, node_kernel) for operator in corrected_operators()]
+    classes += [node_class(*operator, operator_kernel) for operator in corrected_operators()]
 
     class CorrectedEvaluator(ReferenceEvaluator):
         """It makes an evaluator of its own class for each body and each function."""
@@ -444,7 +443,7 @@ def _corrected_evaluator() -> Any:
     return CorrectedEvaluator
 
 
-def node_kernel(node: NodeProto, versions: Mapping[str, int]) -> Evaluation:
+def operator_kernel(node: NodeProto, versions: Mapping[str, int]) -> Evaluation:
     """Make the function that computes a node; the versions belong to the domains."""
     attrs = {attribute.name: attribute for attribute in node.attribute}
     positions = [position for position, name in enumerate(node.output) if name]

@@ -14,14 +14,13 @@ import numpy as np
 from pyopnb.common import sanitize
 from pyopnb.engine import (
     ANY,
-    REQUIRED,
-    Attr,
     TensorType,
     argument_checks,
     attr_kinds,
     class_texts,
-    define_op,
     dtype,
+    op_definitions,
+    op_schema,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError
 
@@ -145,7 +144,7 @@ class Opdef:
             _dtypes(outputs, f"{where}, outputs"),
             _attrs(attrs, parameters, where),
         )
-        define_op(cls, name, opset=1, source=_source(func))
+        op_definitions.define_op(cls, name, opset=1, source=_source(func))
         return opdef
 
 
@@ -265,7 +264,9 @@ def _ports(
     return ports
 
 
-def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tuple[Attr, ...]:
+def _attrs(
+    declared: Any, parameters: Mapping[str, Parameter], where: str
+) -> tuple[op_schema.Attr, ...]:
     if not isinstance(declared, Mapping):
         # Names alone declare strings.
         declared = dict.fromkeys(declared or (), PyCustomOpDef.dt_string)
@@ -279,10 +280,12 @@ def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tu
                 next='attrs={"name": PyCustomOpDef.dt_int64}',
             )
         kind = str(attr_kinds.kind_of_class(_ATTR_TYPES[number]))
-        default = REQUIRED
+        default = op_schema.REQUIRED
         if name in parameters and parameters[name].default is not Parameter.empty:
             default = parameters[name].default
-        attrs.append(Attr(name, kind, default, home="the function", lists=kind in ("int", "float")))
+        attrs.append(
+            op_schema.Attr(name, kind, default, home="the function", lists=kind in ("int", "float"))
+        )
     return tuple(attrs)
 
 
@@ -290,7 +293,10 @@ def _attrs(declared: Any, parameters: Mapping[str, Parameter], where: str) -> tu
 
 
 def _class_of(
-    opdef: Opdef, inputs: Sequence[Parameter], outputs: Sequence[int], attrs: Sequence[Attr]
+    opdef: Opdef,
+    inputs: Sequence[Parameter],
+    outputs: Sequence[int],
+    attrs: Sequence[op_schema.Attr],
 ) -> type:
     """Build the class of an op, with the declared dtypes and attrs."""
     defaults = [port.default for port in inputs]

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.common import Table, locked, plural
-from pyopnb.engine import TensorType, Version, protos, registry, tensor_type
+from pyopnb.engine import TensorType, Version, protos, registry
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.samples import outputs_of
@@ -59,7 +59,7 @@ class FittedEstimator:
 
     def __init_subclass__(cls) -> None:
         # A file's module defines the class again, with types as texts.
-        types = [tensor_type(text) for text in cls.outputs]
+        types = [TensorType.read(text) for text in cls.outputs]
 
         def compute(self: Any, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
             results = outputs_of(self.estimator, list(self.methods), self.columns.join(inputs))

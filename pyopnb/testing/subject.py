@@ -22,7 +22,7 @@ from pyopnb.engine import (
     instantiate,
     model,
     node,
-    promised_outputs,
+    output_types,
     protos,
     type_of,
 )
@@ -266,7 +266,7 @@ class Subject:
         if not isinstance(values, tuple):
             values = (values,)
         types, count = example.types, len(values)
-        promises = promised_outputs(self.schema, instance, types, count, self.op.name, None)
+        promises = output_types.promised_types(self.schema, instance, types, count, self.op.name)
         results = []
         for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
             # Without a promise, an output has the dtype of the first input.

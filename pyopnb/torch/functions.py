@@ -17,11 +17,6 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from pyopnb.common import locked, messages, sanitize
 from pyopnb.engine import (
     ANY,
-    REQUIRED,
-    Attr,
-    Dim,
-    Kernel,
-    NodeKernel,
     Op,
     TensorType,
     Version,
@@ -29,6 +24,8 @@ from pyopnb.engine import (
     find_op,
     instantiate,
     node,
+    node_kernel,
+    op_schema,
     output_types,
 )
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
@@ -143,11 +140,11 @@ class TorchFunction:
         self._schema, self._outputs = version.schema, outputs
         self._number = version.number
         attrs = version.schema.attrs
-        self._defaults = {a.name: a.default for a in attrs if a.default is not REQUIRED}
+        self._defaults = {a.name: a.default for a in attrs if a.default is not op_schema.REQUIRED}
         self._attrs = tuple(attr.name for attr in attrs)
         self._fixed_inputs = sum(not port.variadic for port in version.schema.inputs)
         self._is_variadic = self._fixed_inputs < len(version.schema.inputs)
-        self._kernels: dict[str, tuple[Op, Kernel]] = {}
+        self._kernels: dict[str, tuple[Op, node_kernel.Kernel]] = {}
         namespace, _, name = version.op.partition("::")
         namespace = f"pyopnb_{namespace}"
         schema = _torch_schema(version, outputs)
@@ -247,13 +244,13 @@ class TorchFunction:
 
     def _kernel(
         self, key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
-    ) -> Kernel:
+    ) -> node_kernel.Kernel:
         """Return the op at a node, made again where the registry now has another."""
         registered = find_op(name)
         if key not in self._kernels or self._kernels[key][0] is not registered:
             # An attr that is None is one that the node does not have.
             proto = node(name, ["x"] * count, outputs, **_without_none(attrs))
-            self._kernels[key] = registered, NodeKernel(proto, {}, registered)
+            self._kernels[key] = registered, node_kernel.NodeKernel(proto, {}, registered)
         return self._kernels[key][1]
 
     def _fake(self, *arguments: Any, **attrs: Any) -> Any:
@@ -355,7 +352,7 @@ def _torch_attrs(version: Version) -> str:
     return ", ".join(texts)
 
 
-def _torch_attr_type(attr: Attr, where: str) -> str:
+def _torch_attr_type(attr: op_schema.Attr, where: str) -> str:
     base = attr.kind.removeprefix("list[").removesuffix("]")
     if base not in _SCALARS:
         raise DefinitionError(
@@ -398,7 +395,7 @@ def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any
 
 def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
     """Return the type of a fake tensor; ``sizes`` gets the torch size behind each symbol."""
-    dims: list[Dim] = []
+    dims: list[int | str | None] = []
     for size in tensor.shape:
         dims.append(size if isinstance(size, int) else _symbol(size, sizes))
     return TensorType(dtype(str(tensor.dtype).removeprefix("torch.")), tuple(dims))
@@ -414,7 +411,7 @@ def _symbol(size: Any, sizes: dict[str, Any]) -> str:
     return name
 
 
-def _size(dim: Dim, sizes: dict[str, Any]) -> Any:
+def _size(dim: int | str | None, sizes: dict[str, Any]) -> Any:
     if isinstance(dim, int):
         return dim
     if dim is None:

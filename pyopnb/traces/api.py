@@ -11,10 +11,10 @@ from pyopnb.engine import (
     ModelSource,
     argument_checks,
     check_arguments,
-    feeds_by_name,
-    inlining,
-    is_op,
+    feed_checks,
     model_files,
+    model_functions,
+    node_plans,
     one_run,
     runtime_options,
 )
@@ -130,7 +130,9 @@ def trace(
     _refuse("bodies", bodies, "the reference implementation")
     source = model_files.read_model(model, base_dir)
     # Local functions that hold ops become nodes of the graph, as in a session.
-    source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
+    source.proto = model_functions.inline_ops(
+        source.proto, node_plans.is_op(source.proto, frozenset())
+    )
     named_feeds = _feeds_by_name(source, feeds, named)
     return trace_on_reference(source, named_feeds, only, keep=level == "all")
 
@@ -164,4 +166,4 @@ def _feeds_by_name(
     # Up to IR version 3 every weight is also an input.
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
     names = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return feeds_by_name(names, feeds, named)
+    return feed_checks.feeds_by_name(names, feeds, named)

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from pyopnb.common import Displayable, messages, plural, sanitize
-from pyopnb.engine import Version, add_note, external_files, index_error
+from pyopnb.engine import Version, add_note, argument_checks, external_files
 from pyopnb.errors import UnknownName
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
@@ -127,7 +127,7 @@ class Trace(Displayable):
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str):
-            raise index_error("trace", "tensor", name, self)
+            raise argument_checks.index_error("trace", "tensor", name, self)
         if name in self.values:
             return self.values[name]
         if name in self.feeds:

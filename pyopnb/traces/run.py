@@ -18,9 +18,7 @@ from pyopnb.engine import (
     SessionState,
     Version,
     external_files,
-    is_of_runtime,
     model_files,
-    name_node,
     node_plans,
     ortvalues,
 )
@@ -88,8 +86,8 @@ def run_traced(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptio
         raise  # nothing ran
     except Exception as error:
         # A session of the user's model has named the node already; the exposed one is another.
-        if is_of_runtime(error) and not hasattr(error, "__notes__"):
-            name_node(error, state, feeds)
+        if not hasattr(error, "__notes__"):
+            state.name_failed_node(error, feeds)
         with suppress(Exception):  # the error of the run matters more
             _attach_partial(state, feeds, wanted, error)
         raise

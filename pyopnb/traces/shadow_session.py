@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import onnxruntime
@@ -17,19 +17,16 @@ from pyopnb.engine import (
     ModelSource,
     Session,
     SessionState,
-    derived_session,
-    inlining,
-    is_op,
     model_files,
+    model_functions,
+    node_plans,
+    one_run,
     op_names,
     ort_capabilities,
     protos,
     runtime_options,
 )
 from pyopnb.errors import ModelError
-
-if TYPE_CHECKING:
-    from pyopnb.engine import Prepare
 
 __all__ = [
     "can_save",
@@ -68,8 +65,8 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
         )
     source.given = None  # the bytes or the file, which must not be loaded
     # An op may be new since the session was built.
-    source.proto = inlining.inline_ops(
-        source.proto, is_op(source.proto, state.config.modules, state.config.ops)
+    source.proto = model_functions.inline_ops(
+        source.proto, node_plans.is_op(source.proto, state.config.modules, state.config.ops)
     )
     return source, model_files.without_weights(source.proto).proto
 
@@ -78,7 +75,7 @@ def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelPro
 def session_beside(
     state: SessionState,
     source: ModelSource,
-    prepare: Prepare,
+    prepare: Callable[[node_plans.Plan, ModelProto], None],
     *,
     profiles: bool = True,
     changes: Mapping[str, Any] | None = None,
@@ -93,7 +90,7 @@ def session_beside(
     source : ModelSource
         The model of the new session.
     prepare : callable
-        As for `derived_session`.
+        As for `one_run.derived_session`.
     profiles : bool
         Whether ONNX Runtime writes a profile, and the graph that it runs.
     changes : mapping, optional
@@ -123,7 +120,7 @@ def session_beside(
             **(changes or {}),
         }
         with _options_beside(state, source.proto, fields, entries or {}) as options:
-            shadow = derived_session(state, source, options, prepare)
+            shadow = one_run.derived_session(state, source, options, prepare)
             executed = executed_graph(options)
         yield shadow, executed
 
@@ -176,7 +173,7 @@ def _is_copied(state: SessionState, proto: ModelProto) -> bool:
         return True
     if options.has_providers():
         return False
-    is_served = is_op(proto, state.config.modules, state.config.ops)
+    is_served = node_plans.is_op(proto, state.config.modules, state.config.ops)
     local = {(function.domain, function.name) for function in proto.functions}
     for site in protos.walk(proto):
         node = site.node

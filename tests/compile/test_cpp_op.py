@@ -18,7 +18,7 @@ from pyopnb.compile import compiler
 from pyopnb.compile.compiler import cache_directory
 from pyopnb.compile.cpp import cpp_class
 from pyopnb.compile.signature import read_signature
-from pyopnb.engine.ops.schema import REQUIRED
+from pyopnb.engine.ops.op_schema import REQUIRED
 from pyopnb.models.module_files import load_module, save_module
 
 pytestmark = pytest.mark.one_python  # compilers take long

@@ -26,7 +26,7 @@ from onnx import ModelProto, helper
 from takers import TAKERS, prepare
 
 import pyopnb
-from pyopnb.engine.models.model_tensors import is_repeated
+from pyopnb.engine.models.protos import is_repeated
 
 MEMORY = 6 << 30
 SLOW = 60.0

@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.engine.models.inlining import inline_ops
 from pyopnb.engine.models.markers import MARKER, PREFIX, NumberedNode, add_markers, remove_markers
+from pyopnb.engine.models.model_functions import inline_ops
 from pyopnb.engine.models.ort_capabilities import newest_opset
 from pyopnb.engine.models.protos import walk
 

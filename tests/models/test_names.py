@@ -13,8 +13,8 @@ from onnx import ModelProto
 
 import pyopnb
 from pyopnb.engine.models.model_files import as_proto, open_readonly, read_model
-from pyopnb.engine.models.model_tensors import is_repeated
 from pyopnb.engine.models.names import check_names
+from pyopnb.engine.models.protos import is_repeated
 
 MARK = "QQQQ"
 BROKEN = MARK.encode().replace(b"Q", b"\xff")

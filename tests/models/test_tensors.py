@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto
 import pyopnb
 from pyopnb.engine.models.external_files import original, stub
 from pyopnb.engine.models.model_files import read_model, without_weights
-from pyopnb.engine.models.model_tensors import is_repeated, tensors
+from pyopnb.engine.models.protos import is_repeated, tensors
 
 
 def paths(kind: Any, depth: int) -> Iterator[tuple[str, ...]]:

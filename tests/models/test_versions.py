@@ -7,7 +7,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.engine.models import ort_capabilities, versions
+from pyopnb.engine.models import opset_versions as versions
+from pyopnb.engine.models import ort_capabilities
 from pyopnb.engine.models.opset_versions import changed_in, lower_versions, new_imports
 from pyopnb.engine.models.ort_capabilities import newest_loaded_ir, newest_version
 

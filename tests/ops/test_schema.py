@@ -15,8 +15,8 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from pyopnb.engine.ops.op_schema import REQUIRED, Attr, Schema
 from pyopnb.engine.ops.output_types import promised_types
-from pyopnb.engine.ops.schema import REQUIRED, Attr, Schema
 from pyopnb.engine.ops.signature import schema_of
 from pyopnb.engine.ops.types import tensor_type
 from pyopnb.errors import DefinitionError, InputError, ModelError, ResultError

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import helper
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.engine import Kernel, NodeKernel, TensorType
+from pyopnb.engine import TensorType, node_kernel
 
 __all__ = ["deformable_convolution", "infer_deformed"]
 
@@ -112,7 +112,7 @@ def _kernel(
     dilation: tuple[int, int],
     groups: int,
     offset_groups: int,
-) -> Kernel:
+) -> node_kernel.Kernel:
     # A session takes a millisecond to make, and networks have the same few forms again and again.
     node = helper.make_node(
         "DeformConv",
@@ -124,4 +124,4 @@ def _kernel(
         group=groups,
         offset_group=offset_groups,
     )
-    return NodeKernel(node, {"": 19})
+    return node_kernel.NodeKernel(node, {"": 19})

@@ -11,7 +11,7 @@ from typing import Literal
 from onnx import helper
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, ints
-from pyopnb.engine import NodeKernel
+from pyopnb.engine import node_kernel
 
 NAMES = ("::AveragePool",)
 VERSIONS = (1,)
@@ -42,7 +42,9 @@ class AveragePool_1:
     @cached_property
     def kernel(self):
         # Version 7 has one more attribute, whose default behaves like this version.
-        return NodeKernel(helper.make_node("AveragePool", [], ["y"], **self.attrs), {"": 7})
+        return node_kernel.NodeKernel(
+            helper.make_node("AveragePool", [], ["y"], **self.attrs), {"": 7}
+        )
 
     def compute(self, x):
         (means,) = self.kernel(x.astype("float32", copy=False))

@@ -24,9 +24,9 @@ from pyopnb.engine import (
     argument_checks,
     check_arguments,
     external_files,
-    inlining,
-    is_op,
     model_files,
+    model_functions,
+    node_plans,
     registry,
     to_model,
 )
@@ -155,7 +155,9 @@ class _Model:
     def __init__(self, model: Any, on: str | os.PathLike[str]) -> None:
         is_elsewhere = is_other_runtime(on, "first_divergence")
         source = model_files.read_model(model)
-        proto = inlining.inline_ops(to_model(source), is_op(source.proto, frozenset()))
+        proto = model_functions.inline_ops(
+            to_model(source), node_plans.is_op(source.proto, frozenset())
+        )
         folder = source.folder
         if on != "onnxruntime":
             # The reference evaluator does not look for external data, and it is not in the folder

@@ -21,13 +21,11 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.engine import (
-    CPU,
     Op,
     Session,
     Version,
     dtype,
     external_files,
-    model_tensors,
     protos,
     registry,
     runtime_options,
@@ -223,7 +221,7 @@ class Isolation:
             functions=list(proto.functions),
             ir_version=proto.ir_version,
         )
-        for tensor in filter(external_files.is_external, model_tensors.tensors(model)):
+        for tensor in filter(external_files.is_external, protos.tensors(model)):
             # This raises; otherwise onnx would look for the file in the working folder.
             external_files.with_data(tensor, None)
         return model, feeds, outputs
@@ -284,7 +282,7 @@ def _run_each(
     providers : sequence
         If empty, the CPU.
     """
-    session = Session(model, runtime_options.new_options(level), providers or [CPU])
+    session = Session(model, runtime_options.new_options(level), providers or [runtime_options.CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]
 

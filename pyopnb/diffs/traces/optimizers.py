@@ -11,7 +11,7 @@ from onnx import GraphProto
 from pyopnb.common import Displayable, plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.engine import inlining, is_op, model_files, protos
+from pyopnb.engine import model_files, model_functions, node_plans, protos
 from pyopnb.traces import optimized_run, origins
 
 __all__ = ["OptimizerDiff", "find_optimizers"]
@@ -167,7 +167,9 @@ def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterato
     # Labels come from the user's graph, in which functions with ops are inlined, as in the
     # session.
     source = model_files.read_model(model, data=False)
-    graph = inlining.inline_ops(source.proto, is_op(source.proto, frozenset())).graph
+    graph = model_functions.inline_ops(
+        source.proto, node_plans.is_op(source.proto, frozenset())
+    ).graph
     with_them = _kernels(graph, full)
     without_them = _kernels(graph, without)
     for indices, kernels in sorted(with_them.items()):

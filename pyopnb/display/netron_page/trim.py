@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_attribute
 
 from pyopnb.common import plural
-from pyopnb.engine import model_files, model_tensors, op_names, protos
+from pyopnb.engine import model_files, op_names, protos
 
 __all__ = ["Trimmed", "trim"]
 
@@ -48,7 +48,7 @@ def trim(model: ModelProto) -> Trimmed:
     proto.ClearField("training_info")
     proto.ClearField("metadata_props")
     left_out = 0
-    for number, tensor in enumerate(sorted(model_tensors.tensors(proto), key=TensorProto.ByteSize)):
+    for number, tensor in enumerate(sorted(protos.tensors(proto), key=TensorProto.ByteSize)):
         is_external = tensor.data_location == TensorProto.EXTERNAL or bool(tensor.external_data)
         if is_external or tensor.ByteSize() > _MOST_BYTES or number >= _MOST_KEPT:
             left_out += 1

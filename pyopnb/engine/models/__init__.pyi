@@ -1,11 +1,9 @@
 from . import external_files as external_files
-from . import inlining as inlining
 from . import markers as markers
 from . import model_building as model_building
 from . import model_faults as model_faults
 from . import model_files as model_files
 from . import model_functions as model_functions
-from . import model_tensors as model_tensors
 from . import onnx_schemas as onnx_schemas
 from . import op_inference as op_inference
 from . import opset_versions as opset_versions

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from onnx import ModelProto, TensorProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.model_tensors import tensors
+from pyopnb.engine.models.protos import tensors
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.errors import ModelError
 

@@ -41,7 +41,7 @@ from pyopnb.engine.models.protos import (
 from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.errors import ModelError
 
-__all__ = ["CAPTURED", "GraphIndex", "sort_nodes"]
+__all__ = ["CAPTURED", "GraphIndex"]
 
 CAPTURED = -1
 """The input slot of a consumer that reads a name in one of its bodies."""
@@ -379,30 +379,30 @@ class GraphIndex:
             next=messages.suggest(str(name), sorted(names)),
         )
 
+    @staticmethod
+    def sort_nodes(scope: GraphProto | FunctionProto) -> None:
+        """Move nodes after the nodes that they read, also in bodies.
+
+        Parameters
+        ----------
+        scope : GraphProto or FunctionProto
+            It is changed, where its nodes are in another order.
+
+        Raises
+        ------
+        ModelError
+            Nodes wait for each other.
+        """
+        # Inner bodies come first, as moving a node copies its bodies.
+        for graph in reversed(list(GraphIndex(scope).walk())):
+            graph.refuse_cycles()
+            if not isinstance(graph.order, range):
+                # As bytes, because protobuf moves the nodes that are still in the list.
+                nodes = [graph.nodes[position].SerializeToString() for position in graph.order]
+                del graph.scope.node[:]
+                graph.scope.node.extend(map(NodeProto.FromString, nodes))
+
 
 def _names(ends: Iterable[Any]) -> list[str]:
     """Return the names of inputs or outputs, which in a function are names already."""
     return [getattr(end, "name", end) for end in ends]
-
-
-def sort_nodes(scope: GraphProto | FunctionProto) -> None:
-    """Move nodes after the nodes that they read, in a graph or function and in the bodies in it.
-
-    Parameters
-    ----------
-    scope : GraphProto or FunctionProto
-        It is changed, where its nodes are in another order.
-
-    Raises
-    ------
-    ModelError
-        Nodes wait for each other.
-    """
-    # Inner bodies come first, as moving a node copies its bodies.
-    for graph in reversed(list(GraphIndex(scope).walk())):
-        graph.refuse_cycles()
-        if not isinstance(graph.order, range):
-            # As bytes, because protobuf moves the nodes that are still in the list.
-            nodes = [graph.nodes[position].SerializeToString() for position in graph.order]
-            del graph.scope.node[:]
-            graph.scope.node.extend(map(NodeProto.FromString, nodes))

@@ -21,7 +21,7 @@ from onnx import (
 )
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.index import sort_nodes
+from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.model_faults import find_faults
 from pyopnb.engine.models.model_files import without_weights
 from pyopnb.engine.models.onnx_schemas import find_schema
@@ -254,7 +254,7 @@ def model(
     for inner_node in nodes_in(model_proto.graph):
         ints_to_floats(inner_node)
     # The onnx checker and ONNX Runtime want each node after the nodes that it reads.
-    sort_nodes(model_proto.graph)
+    GraphIndex.sort_nodes(model_proto.graph)
     import_domains(model_proto)
     type_outputs(model_proto)
     return model_proto

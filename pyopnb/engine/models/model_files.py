@@ -24,8 +24,8 @@ from pyopnb.engine.models.external_files import (
 )
 from pyopnb.engine.models.holders import held_model
 from pyopnb.engine.models.markers import remove_markers
-from pyopnb.engine.models.model_tensors import is_repeated, tensors
 from pyopnb.engine.models.names import check_names, check_versions
+from pyopnb.engine.models.protos import is_repeated, tensors
 from pyopnb.engine.ops.argument_checks import describe, is_path
 from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.engine.ops.op_run import is_written_as
@@ -38,6 +38,7 @@ __all__ = [
     "as_proto",
     "format_advice",
     "guess_format",
+    "held_model",
     "open_readonly",
     "read_model",
     "similar_path",

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine.models.model_tensors import is_repeated
+from pyopnb.engine.models.protos import is_repeated
 from pyopnb.errors import ModelError
 
 __all__ = ["LARGEST_VERSION", "check_names", "check_versions"]

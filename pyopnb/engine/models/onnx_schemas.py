@@ -14,7 +14,7 @@ from pyopnb.engine.ops.attr_kinds import onnx_type
 from pyopnb.engine.ops.dtypes import DTYPES, DType
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_names import split_name
-from pyopnb.engine.ops.schema import REQUIRED, Attr, Port
+from pyopnb.engine.ops.op_schema import REQUIRED, Attr, Port
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.errors import PyopError
 

@@ -54,9 +54,9 @@ from pyopnb.engine.models.protos import (
 from pyopnb.engine.ops.instantiate import instantiate
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.op_names import canonical_domain, split_name
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.output_types import promised_types, resolve_type
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from . import coerce as coerce
 from . import op_definitions as op_definitions
 from . import op_names as op_names
 from . import op_run as op_run
+from . import op_schema as op_schema
 from . import output_types as output_types
 from . import pickling as pickling
 from . import running_text as running_text

@@ -292,3 +292,10 @@ _RULES: dict[str, _Rule] = {
     "Callable[[list[Any], Any, str], Any]": _CALLABLE,
 }
 """The rules that are checked, by annotation."""
+
+
+def index_error(where: str, noun: str, key: object, known: Iterable[str]) -> InputError:
+    """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
+    advice = messages.suggest_key("", known)
+    advice = advice and f"{where}[{advice}]"
+    return InputError(where, expected=f"the name of one {noun}", got=describe(key), next=advice)

@@ -18,8 +18,8 @@ import numpy as np
 from pyopnb.common import plural
 from pyopnb.engine.ops.coerce import describe_value
 from pyopnb.engine.ops.dtypes import dtype
+from pyopnb.engine.ops.op_schema import Port, Schema
 from pyopnb.engine.ops.returns import Output, describe_none, origin_of
-from pyopnb.engine.ops.schema import Port, Schema
 from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.errors import ResultError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.engine.ops.op import Version
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.errors import DefinitionError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pyopnb.common import Displayable, sanitize
 from pyopnb.engine.ops.op_names import split_name
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.errors import UnknownName
 
-__all__ = ["MAX_VERSIONS", "Op", "Version", "find_version"]
+__all__ = ["MAX_VERSIONS", "Op", "Version"]
 
 MAX_VERSIONS = 100
 """Versions of an op that history and rollback can reach.
@@ -226,27 +226,29 @@ class Op(Displayable):
                 break
         return numbers
 
+    def find_version(self, number: int, action: str = "") -> Version:
+        """Find a version by its number.
 
-def find_version(op: Op, number: int, action: str = "") -> Version:
-    """Find a version of an op by its number.
+        Parameters
+        ----------
+        action : str
+            The purpose, for the message.
 
-    Parameters
-    ----------
-    action : str
-        The purpose, for the message.
-
-    Raises
-    ------
-    UnknownName
-        There is no such version.
-    """
-    for version in op.versions:
-        if version.number == number:
-            return version
-    numbers = [str(version.number) for version in op.versions]
-    expected = f"version {numbers[0]}"
-    if len(numbers) > 1:
-        expected = f"one of versions {', '.join(numbers)}"
-    raise UnknownName(
-        f"op {op.name}{action}", expected=expected, got=sanitize(repr(number)), next=numbers[-1]
-    )
+        Raises
+        ------
+        UnknownName
+            There is no such version.
+        """
+        for version in self.versions:
+            if version.number == number:
+                return version
+        numbers = [str(version.number) for version in self.versions]
+        expected = f"version {numbers[0]}"
+        if len(numbers) > 1:
+            expected = f"one of versions {', '.join(numbers)}"
+        raise UnknownName(
+            f"op {self.name}{action}",
+            expected=expected,
+            got=sanitize(repr(number)),
+            next=numbers[-1],
+        )

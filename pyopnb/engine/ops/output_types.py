@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyopnb.common import plural, sanitize
 from pyopnb.engine.ops.instantiate import add_note
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType, tensor_type
 from pyopnb.errors import InputError, ResultError
 

@@ -21,7 +21,7 @@ from pyopnb.engine.ops.argument_checks import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_texts import class_source, was_changed
 from pyopnb.engine.ops.listeners import Listeners
-from pyopnb.engine.ops.op import Op, Version, find_version
+from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.op_names import canonical_domain, check_opset, split_name
 from pyopnb.engine.ops.op_run import as_op, is_written_as, name_of
 from pyopnb.engine.ops.signature import schema_of
@@ -448,7 +448,7 @@ class Registry(Displayable):
         # The tuple is replaced and never changed, so another thread cannot empty it below.
         versions = op.versions
         if number is not None:
-            old = find_version(op, number, ", rollback")
+            old = op.find_version(number, ", rollback")
         elif len(versions) > 1:
             # The number before the current one may belong to a withdrawn version.
             old = versions[-2]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
 
 from pyopnb.common import Displayable, messages, sanitize
-from pyopnb.engine.ops.argument_checks import check_by_name, describe
+from pyopnb.engine.ops.argument_checks import check_by_name, index_error
 from pyopnb.engine.ops.types import type_of
-from pyopnb.errors import InputError, UnknownName
+from pyopnb.errors import UnknownName
 
-__all__ = ["Result", "index_error"]
+__all__ = ["Result"]
 
 
 class Result(Displayable):
@@ -126,13 +126,6 @@ class Result(Displayable):
     def __repr__(self) -> str:
         texts = [_format_output(name, value) for name, value in self._arrays.items()]
         return "\n".join(texts) or "no outputs"
-
-
-def index_error(where: str, noun: str, key: object, known: Iterable[str]) -> InputError:
-    """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
-    advice = messages.suggest_key("", known)
-    advice = advice and f"{where}[{advice}]"
-    return InputError(where, expected=f"the name of one {noun}", got=describe(key), next=advice)
 
 
 def _format_output(name: str, value: Any) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from pyopnb.common import messages, sanitize
 from pyopnb.engine.ops.coerce import cast_expression, describe_value
 from pyopnb.engine.ops.dtypes import DType
-from pyopnb.engine.ops.schema import Schema
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.errors import ResultError
 

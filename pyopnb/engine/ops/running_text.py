@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from pyopnb.engine.ops.schema import same_value
+from pyopnb.engine.ops.op_schema import same_value
 
 __all__ = [
     "CodeText",

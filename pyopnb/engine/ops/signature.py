@@ -21,7 +21,7 @@ from pyopnb.engine.ops.argument_checks import describe
 from pyopnb.engine.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
 from pyopnb.engine.ops.backward import has_backward
 from pyopnb.engine.ops.dtypes import is_element
-from pyopnb.engine.ops.schema import REQUIRED, Attr, Port, Schema
+from pyopnb.engine.ops.op_schema import REQUIRED, Attr, Port, Schema
 from pyopnb.engine.ops.types import ANY, TensorType, tensor_type
 from pyopnb.errors import DefinitionError, InputError
 

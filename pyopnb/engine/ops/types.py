@@ -42,7 +42,7 @@ class TensorType:
 
     Examples
     --------
-    >>> t = tensor_type("float32[N,3]")
+    >>> t = TensorType.read("float32[N,3]")
     >>> t.dtype.name, t.shape
     ('float32', ('N', 3))
     >>> TensorType("float32", ["N", 3]) == t
@@ -67,6 +67,11 @@ class TensorType:
         if self.shape is not None:
             dims = ",".join("?" if dim is None else sanitize(dim) for dim in self.shape)
         return f"{self.dtype or 'any'}[{dims}]"
+
+    @staticmethod
+    def read(text: object) -> TensorType:
+        """Read a type from its notation, ``float32[N,3]``; a TensorType is returned as it is."""
+        return tensor_type(text)
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
         """Copy a type with another dtype, another shape, or both, as an op's ``infer`` returns it.

@@ -24,9 +24,9 @@ from pyopnb.engine.ops.dtypes import BY_RUNTIME, DTYPES, DType
 from pyopnb.engine.ops.instantiate import add_note, instantiate
 from pyopnb.engine.ops.op import Op, Version
 from pyopnb.engine.ops.op_names import split_name
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.output_types import promised_types, resolve_type
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import TensorType
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.feed_checks import known_dims, named_dims

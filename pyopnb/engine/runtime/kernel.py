@@ -16,9 +16,9 @@ import numpy as np
 from pyopnb.engine.ops.dtypes import BY_RUNTIME, DType
 from pyopnb.engine.ops.instantiate import add_note, failure_notes, instantiate
 from pyopnb.engine.ops.op import Op, Version
+from pyopnb.engine.ops.op_schema import Port, Schema
 from pyopnb.engine.ops.output_types import promised_types
 from pyopnb.engine.ops.returns import Output, wrong_count
-from pyopnb.engine.ops.schema import Port, Schema
 from pyopnb.engine.ops.types import ANY, TensorType, type_of
 from pyopnb.engine.runtime import _bridge
 from pyopnb.engine.runtime.forms import compiled_form, original, python_form

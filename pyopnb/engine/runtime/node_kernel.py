@@ -18,9 +18,9 @@ from pyopnb.engine.ops.op import Op
 from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.op_sources import ReceivedOps
 from pyopnb.engine.ops.types import TensorType, type_of
-from pyopnb.engine.runtime.runtime_options import new_options
+from pyopnb.engine.runtime.runtime_options import CPU, new_options
 from pyopnb.engine.runtime.session.build import build_state
-from pyopnb.engine.runtime.session.config import CPU, SessionConfig
+from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.session.session import Session
 from pyopnb.engine.runtime.session.state import SessionState
 

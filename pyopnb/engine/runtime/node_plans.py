@@ -24,9 +24,9 @@ from pyopnb.engine.models.protos import (
 )
 from pyopnb.engine.ops.dtypes import DType, dtype
 from pyopnb.engine.ops.op import Op
+from pyopnb.engine.ops.op_schema import Schema
 from pyopnb.engine.ops.op_sources import OpSource
 from pyopnb.engine.ops.registry import registry
-from pyopnb.engine.ops.schema import Schema
 from pyopnb.engine.ops.types import ANY, TensorType
 from pyopnb.engine.runtime import legacy_pyop
 from pyopnb.engine.runtime.legacy_pyop import LegacySpec

@@ -1,9 +1,10 @@
-"""One run of a model, in a temporary session."""
+"""Sessions beside the user's: for one run of a model, or of a model that was derived from one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from pyopnb.common import messages
+from pyopnb.engine.models.model_files import ModelSource
 from pyopnb.engine.models.opset_versions import FILL
 from pyopnb.engine.models.protos import nodes_in, type_of_proto
 from pyopnb.engine.ops.argument_checks import check_arguments
@@ -23,13 +25,15 @@ from pyopnb.engine.runtime.ortvalues import (
     needs_ml_dtypes,
     to_ortvalue,
 )
-from pyopnb.engine.runtime.runtime_options import QUIET, new_options
-from pyopnb.engine.runtime.session.config import CPU
+from pyopnb.engine.runtime.runtime_options import CPU, QUIET, new_options
+from pyopnb.engine.runtime.session.build import Prepare, build_state
 from pyopnb.engine.runtime.session.session import Session
+from pyopnb.engine.runtime.session.state import SessionState
 from pyopnb.errors import PyopError
 
 __all__ = [
     "Runner",
+    "derived_session",
     "kernel_runner",
     "lone_runner",
     "run",
@@ -157,3 +161,25 @@ def _is_plain(model: ModelProto) -> bool:
     for scope in (model.graph, *model.functions):
         operators.update((node.domain, node.op_type) for node in nodes_in(scope))
     return not any(registry.find(*operator) for operator in operators)
+
+
+def derived_session(
+    state: SessionState,
+    source: ModelSource,
+    options: onnxruntime.SessionOptions,
+    prepare: Prepare,
+) -> Session:
+    """Make a session of a model that was derived from another one, with its versions and attrs.
+
+    It stays in these versions where its runs go through its state.
+    """
+    __tracebackhide__ = True
+    config = replace(state.config, options=options, filled=False, derived=True)
+
+    def build() -> SessionState:
+        __tracebackhide__ = True
+        return build_state(
+            config, source, epoch=state.epoch, setting=state.setting, prepare=prepare
+        )
+
+    return Session._with_state((), (), build)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyopnb.engine.models.model_files import ModelSource
 
 __all__ = [
+    "CPU",
     "LENT",
     "QUIET",
     "SHRINKAGE",
@@ -40,6 +41,8 @@ __all__ = [
     "shrinks_arena",
     "writes_files",
 ]
+
+CPU = "CPUExecutionProvider"
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 

@@ -13,13 +13,13 @@ from pyopnb.engine import (
     ANY,
     ModelSource,
     Op,
-    Schema,
     TensorType,
     check_arguments,
     find_op,
     model_files,
     onnx_schemas,
     op_names,
+    op_schema,
     protos,
     registry,
     to_model,
@@ -172,7 +172,7 @@ def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
         yield from ((id(node), versions) for node in protos.nodes_in(function))
 
 
-def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
+def _give_defaults(node: NodeProto, schema: op_schema.Schema, versions: dict[str, int]) -> None:
     """Write the operator's defaults into a node: the op's may differ."""
     domain = op_names.canonical_domain(node.domain)
     # A node that leaves an attribute out means the operator's default, and the op may have
@@ -192,7 +192,7 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
             node.attribute.append(known.default_value)
 
 
-def _check_attrs(site: protos.Site, schema: Schema, proto: ModelProto) -> None:
+def _check_attrs(site: protos.Site, schema: op_schema.Schema, proto: ModelProto) -> None:
     linked = protos.linked_attributes(site.node)
     attr_names = {attr.name for attr in schema.attrs}
     # Attributes that the caller of a function sets have no value yet.
@@ -204,7 +204,7 @@ def _check_attrs(site: protos.Site, schema: Schema, proto: ModelProto) -> None:
     unlinked.bind({**protos.attribute_values(site.node, proto, site.where), **names}, site.where)
 
 
-def _check_ports(site: protos.Site, schema: Schema, types: Types) -> None:
+def _check_ports(site: protos.Site, schema: op_schema.Schema, types: Types) -> None:
     input_types: list[TensorType | None] = []
     for name in site.node.input:
         if name:

@@ -8,7 +8,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto
 
 from pyopnb.common import messages, sanitize
-from pyopnb.engine import inlining, protos
+from pyopnb.engine import model_functions, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["Where", "select_sites"]
@@ -98,7 +98,7 @@ def _unknown_selector(where: object) -> ModelError:
 
 
 def _selectable(site: protos.Site) -> bool:
-    return site.node.domain != inlining.TAP_DOMAIN
+    return site.node.domain != model_functions.TAP_DOMAIN
 
 
 def _meanings_by_text(sites: Sequence[protos.Site]) -> _Meanings:

@@ -16,7 +16,7 @@ from pyopnb.common import sanitize
 from pyopnb.engine import (
     GraphIndex,
     check_arguments,
-    inlining,
+    model_functions,
     op_names,
     protos,
     registry,
@@ -144,7 +144,7 @@ def wrap(
     ]
     put_ops(source.proto, taps)
     for scope in {id(site.scope): site.scope for site in sites}.values():
-        inlining.put_taps_last(scope)
+        model_functions.put_taps_last(scope)
     return to_model(source)
 
 
@@ -215,7 +215,7 @@ def _op_name(op_type: str) -> str:
     stem = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
     # A number never comes twice: a session may still use a removed op.
     _numbers[stem] += 1
-    return f"{inlining.TAP_DOMAIN}::{stem}_{_numbers[stem]}"
+    return f"{model_functions.TAP_DOMAIN}::{stem}_{_numbers[stem]}"
 
 
 def _tap_class(

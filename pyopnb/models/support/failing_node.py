@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.engine import markers, model_functions, protos, sort_nodes
+from pyopnb.engine import GraphIndex, markers, model_functions, protos
 from pyopnb.errors import ModelError
 
 __all__ = ["Retry", "failing_node"]
@@ -107,7 +107,7 @@ def _first_failing(
     ordered = ModelProto()
     ordered.CopyFrom(proto)
     try:
-        sort_nodes(ordered.graph)
+        GraphIndex.sort_nodes(ordered.graph)
     except ModelError:
         return []
     least, most = 0, len(ordered.graph.node)

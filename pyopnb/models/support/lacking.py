@@ -24,10 +24,10 @@ from onnx import (
 from pyopnb.common import sanitize
 from pyopnb.engine import (
     GraphIndex,
-    inlining,
     markers,
     model_faults,
     model_files,
+    model_functions,
     onnx_schemas,
     op_names,
     opset_versions,
@@ -35,7 +35,6 @@ from pyopnb.engine import (
     ort_types,
     protos,
     registry,
-    sort_nodes,
 )
 from pyopnb.models.catalog_names import find_refusal, node_entry
 from pyopnb.models.support.kernels import (
@@ -165,7 +164,7 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
         for number, site in enumerate(protos.walk(copy)):
             site.node.metadata_props.add(key=_PLACE, value=str(number))
         for scope in (copy.graph, *copy.functions):
-            sort_nodes(scope)
+            GraphIndex.sort_nodes(scope)
     called = []
     for function in copy.functions:
         if op_names.canonical_domain(function.domain) not in _ONNX:
@@ -179,7 +178,7 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
     del copy.functions[:]
     copy.functions.extend(called)
     if called:
-        copy = inlining.inlined_functions(copy)
+        copy = model_functions.inlined_functions(copy)
         del copy.functions[:]
     return copy
 

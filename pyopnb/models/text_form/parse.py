@@ -14,14 +14,13 @@ from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     DTYPES,
+    GraphIndex,
     check_arguments,
     external_files,
     model_building,
     model_faults,
-    model_tensors,
     opset_versions,
     protos,
-    sort_nodes,
 )
 from pyopnb.errors import ModelError
 from pyopnb.models.text_form.lines import BLANK, QUOTED, caret, position_of, where
@@ -137,7 +136,7 @@ def read_text(text: str, name: str) -> tuple[ModelProto, bool]:
     """
     # The onnx parser reads the text. Missing parts are added here, and unchecked ones checked.
     model = _parse(text, name)
-    for tensor in model_tensors.tensors(model):
+    for tensor in protos.tensors(model):
         _pack(tensor, text)
     return model, apply_notes(model, text)
 
@@ -161,7 +160,7 @@ def complete(model: ModelProto, text: str) -> None:
     for scope in (model.graph, *model.functions):
         for node in protos.nodes_in(scope):
             model_building.ints_to_floats(node)
-        sort_nodes(scope)
+        GraphIndex.sort_nodes(scope)
     model_building.type_outputs(model)
 
 

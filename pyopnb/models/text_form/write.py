@@ -11,7 +11,7 @@ import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
-from pyopnb.engine import check_arguments, external_files, model_files, model_tensors, protos
+from pyopnb.engine import check_arguments, external_files, model_files, protos
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.text_form.notes import AS_WRITTEN
 from pyopnb.models.text_form.parse import complete, read_text
@@ -146,7 +146,7 @@ def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
 
 def _refuse_many(model: ModelProto, most: int) -> None:
     values = 0
-    for tensor in model_tensors.tensors(model):
+    for tensor in protos.tensors(model):
         values += 0 if tensor.data_location == TensorProto.EXTERNAL else math.prod(tensor.dims)
         if values > most:
             raise ModelError(
@@ -221,7 +221,7 @@ def _lost_field(original: Any, copy: Any, path: str, descriptions: dict[str, Non
         # 0.0 and -0.0 are equal.
         if field.message_type is None and before == after and field.name not in ("f", "floats"):
             continue
-        if not model_tensors.is_repeated(field):
+        if not protos.is_repeated(field):
             before, after = [before], [after]
         field_path = f"{path}.{field.name}".lstrip(".")
         # The text form has only identifiers for the names of graphs in attributes.

@@ -12,7 +12,7 @@ import ipywidgets
 import numpy as np
 
 from pyopnb.common import sanitize
-from pyopnb.engine import REQUIRED, Attr, TensorType
+from pyopnb.engine import TensorType, op_schema
 from pyopnb.errors import InputError
 
 __all__ = ["Control", "attr_control", "feed_control"]
@@ -65,7 +65,7 @@ class Control:
         return f"{value:.6g}" if isinstance(value, float) else sanitize(str(value))
 
 
-def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
+def attr_control(name: str, attr: op_schema.Attr, current: Any, request: Any) -> Control:
     """Make the control of an attr.
 
     A request is a range, choices or a value; without one, the attr's schema and value decide.
@@ -78,7 +78,7 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
     kind = attr.kind if attr.kind != "any" else type(current).__name__
     if attr.choices and not isinstance(request, (tuple, list)):
         return _menu(name, list(attr.choices), current if request is None else request)
-    if request is None and (current is REQUIRED or current is None):
+    if request is None and (current is op_schema.REQUIRED or current is None):
         raise _refusal(name, f"a value of kind {kind}", "nothing")
     return _control(name, kind, current, request)
 

@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.common import Table, messages
 from pyopnb.diffs import diff
 from pyopnb.display import SteadyColors
-from pyopnb.engine import ANY, REQUIRED, Attr, Result, Session, check_arguments, op_names, registry
+from pyopnb.engine import ANY, Result, Session, check_arguments, op_names, op_schema, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
@@ -33,7 +33,7 @@ class _Target:
 
     # The node or op, as `Session.set_attrs` takes it.
     where: str
-    attr: Attr
+    attr: op_schema.Attr
     nodes: tuple[str, ...]
     value: Any
 
@@ -269,7 +269,7 @@ def _targets(session: Session) -> dict[str, _Target]:
     for label, op, values in session.nodes():
         for attr in registry[op].current.schema.attrs:
             owners.setdefault(attr.name, set()).add(op)
-            target = _Target(label, attr, (label,), values.get(attr.name, REQUIRED))
+            target = _Target(label, attr, (label,), values.get(attr.name, op_schema.REQUIRED))
             targets[f"{label}.{attr.name}"] = target
             for name in (f"{op_names.split_name(op)[1]}.{attr.name}", attr.name):
                 nodes = (*targets[name].nodes, label) if name in targets else (label,)

@@ -24,9 +24,9 @@ from pyopnb.common import messages, sanitize
 from pyopnb.engine import (
     ModelSource,
     external_files,
-    inlining,
-    is_op,
     model_files,
+    model_functions,
+    node_plans,
     op_names,
     opset_versions,
     protos,
@@ -468,7 +468,9 @@ def trace_elsewhere(
 
     If the options ask for the check, an unexposed run gives the outputs to compare with.
     """
-    source.proto = inlining.inline_ops(source.proto, is_op(source.proto, frozenset()))
+    source.proto = model_functions.inline_ops(
+        source.proto, node_plans.is_op(source.proto, frozenset())
+    )
     model = model_files.without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
     outputs = [info.name for info in model.graph.output]

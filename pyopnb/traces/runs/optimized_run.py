@@ -14,7 +14,7 @@ from typing import Any
 import onnxruntime
 from onnx import GraphProto
 
-from pyopnb.engine import CPU, Session, SessionState
+from pyopnb.engine import Session, SessionState, runtime_options
 from pyopnb.traces.shadow_session import executed_graph
 
 __all__ = ["OptimizedRun", "run_optimized", "runtime_name", "runtime_text", "session_at"]
@@ -89,7 +89,7 @@ def runtime_text(state: SessionState, *, optimized: bool = True) -> str:
 
 def runtime_name(version: str, providers: Sequence[str]) -> str:
     """Name a runtime with its version, and with its providers if not only the CPU's is used."""
-    special = [name for name in providers if name != CPU]
+    special = [name for name in providers if name != runtime_options.CPU]
     if special:
         return f"onnxruntime {version} with {' and '.join(special)}"
     return f"onnxruntime {version}"

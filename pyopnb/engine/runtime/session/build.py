@@ -10,9 +10,9 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.common import hand_downs, sanitize
-from pyopnb.engine.models.inlining import inline_ops
 from pyopnb.engine.models.markers import add_markers, remove_markers
 from pyopnb.engine.models.model_files import ModelSource
+from pyopnb.engine.models.model_functions import inline_ops
 from pyopnb.engine.models.protos import declared_scalars, forget_inferred
 from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.ops.registry import registry
@@ -20,13 +20,14 @@ from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
 from pyopnb.engine.runtime.node_plans import Plan, is_op, planned_nodes
 from pyopnb.engine.runtime.runtime_options import (
+    CPU,
     LENT,
     copied_options,
     lock_of,
     session_options,
     writes_files,
 )
-from pyopnb.engine.runtime.session.config import CPU, SessionConfig
+from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.session.state import Feeds, SessionState
 from pyopnb.engine.runtime.settings import Setting, Settings
 from pyopnb.errors import RunRefused

@@ -10,10 +10,9 @@ import onnxruntime
 
 from pyopnb.engine.ops.op_sources import OpSource
 from pyopnb.engine.ops.registry import registry
+from pyopnb.engine.runtime.runtime_options import CPU
 
-__all__ = ["CPU", "SessionConfig"]
-
-CPU = "CPUExecutionProvider"
+__all__ = ["SessionConfig"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from pyopnb.common import hand_downs
 from pyopnb.engine.ops.instantiate import add_note
+from pyopnb.engine.runtime.exceptions import is_of_runtime
 from pyopnb.engine.runtime.ortvalues import as_ortvalues
 from pyopnb.engine.runtime.runtime_options import QUIET, new_options, session_options, writes_files
 
@@ -36,7 +37,7 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
     """
     said = str(error)
     # Other errors, such as for a run that was stopped, are about no node.
-    if _RUNNING not in said:
+    if not is_of_runtime(error) or _RUNNING not in said:
         return
     source = state.source()
     if not source.proto.HasField("graph"):

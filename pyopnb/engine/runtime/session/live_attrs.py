@@ -11,7 +11,7 @@ import numpy as np
 from pyopnb.common import messages, sanitize
 from pyopnb.engine.models.model_building import checked_attribute
 from pyopnb.engine.ops.op_names import split_name
-from pyopnb.engine.ops.schema import REQUIRED
+from pyopnb.engine.ops.op_schema import REQUIRED
 from pyopnb.engine.runtime.kernel import Kernel
 from pyopnb.errors import ModelError
 

@@ -15,7 +15,7 @@ from onnx import ModelProto
 from pyopnb.common import sanitize
 from pyopnb.engine.models.external_files import find_data, is_external
 from pyopnb.engine.models.model_files import ModelSource, read_model
-from pyopnb.engine.models.model_tensors import tensors
+from pyopnb.engine.models.protos import tensors
 from pyopnb.engine.ops.op import Version
 from pyopnb.engine.ops.op_sources import ReceivedOps
 from pyopnb.engine.ops.pickling import dumps, open_op

@@ -26,13 +26,14 @@ from pyopnb.engine.runtime.legacy_pyop import checked_modules
 from pyopnb.engine.runtime.notices import warn_of_lowered
 from pyopnb.engine.runtime.ortvalues import checked_ortvalues
 from pyopnb.engine.runtime.runtime_options import (
+    CPU,
     QUIET,
     check_providers,
     check_run_options,
     model_folder,
 )
-from pyopnb.engine.runtime.session.build import Prepare, build_state
-from pyopnb.engine.runtime.session.config import CPU, SessionConfig
+from pyopnb.engine.runtime.session.build import build_state
+from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.session.live_attrs import (
     attrs_of,
     changed_attrs,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyopnb.engine.models.filled_node import FilledNode
     from pyopnb.engine.ops.types import TensorType
 
-__all__ = ["Session", "derived_session"]
+__all__ = ["Session"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """The keys of ``**kwargs`` that ``InferenceSession`` reads; it takes all others silently."""
@@ -821,28 +822,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         outputs = _format_ports(feeds.outputs, feeds.others)
         ops = ", ".join(self._state.ops) or "none"
         return f"Session ({inputs}) -> ({outputs}), ops: {ops}"
-
-
-def derived_session(
-    state: SessionState,
-    source: ModelSource,
-    options: onnxruntime.SessionOptions,
-    prepare: Prepare,
-) -> Session:
-    """Make a session of a model that was derived from another one, with its versions and attrs.
-
-    It stays in these versions where its runs go through its state.
-    """
-    __tracebackhide__ = True
-    config = replace(state.config, options=options, filled=False, derived=True)
-
-    def build() -> SessionState:
-        __tracebackhide__ = True
-        return build_state(
-            config, source, epoch=state.epoch, setting=state.setting, prepare=prepare
-        )
-
-    return Session._with_state((), (), build)
 
 
 def _format_ports(types: Mapping[str, TensorType | None], others: Mapping[str, str]) -> str:
