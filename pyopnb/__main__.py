@@ -21,7 +21,7 @@ import onnx
 
 import pyopnb
 from pyopnb.common import messages, sanitize
-from pyopnb.diffs import ENDINGS, TraceDiff, arrays_in
+from pyopnb.diffs import array_diffs, trace_diffs
 from pyopnb.display import markup
 from pyopnb.engine import model_files, opset_versions, to_model
 from pyopnb.errors import InputError, ModelError, PyopError, StayedInPython
@@ -244,7 +244,9 @@ def _diff(args: argparse.Namespace) -> int:
     return _DIFFERENT
 
 
-def _write_page(args: argparse.Namespace, result: Any, trace_diff: TraceDiff | None) -> None:
+def _write_page(
+    args: argparse.Namespace, result: Any, trace_diff: trace_diffs.TraceDiff | None
+) -> None:
     title = f"{args.a} against {args.b}"
     body = f"<h1>{markup.escape(title)}</h1><div>{result._repr_html_()}</div>"
     if trace_diff is not None:
@@ -313,7 +315,7 @@ def _catalog(args: argparse.Namespace) -> int:
 
 
 def _kind(path: str) -> str:
-    endings = (_MODEL, *ENDINGS)
+    endings = (_MODEL, *array_diffs.ENDINGS)
     ending = Path(path).suffix.lower()
     if ending not in endings:
         expected = f"a name that ends in {', '.join(endings)}"
@@ -336,7 +338,7 @@ def _read_side(path: str) -> Any:
     # A text counts as a model only if it ends in .onnx in lower case; a Path always does.
     if _kind(path) == _MODEL:
         return Path(path)
-    return arrays_in(path)
+    return array_diffs.arrays_in(path)
 
 
 def _read_feeds(path: str) -> dict[str, Any]:
@@ -347,7 +349,7 @@ def _read_feeds(path: str) -> dict[str, Any]:
             got="another",
             next="np.savez(path, x=x)",
         )
-    feeds = arrays_in(path)
+    feeds = array_diffs.arrays_in(path)
     assert isinstance(feeds, dict)  # noqa: S101  # as for every .npz file
     return feeds
 

@@ -7,19 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pyopnb.common import Table
-from pyopnb.diffs import (
-    FEW,
-    VERDICTS,
-    ArrayStats,
-    Diff,
-    DiffBase,
-    Part,
-    detail_lines,
-    format_index,
-    format_number,
-    part_lines,
-    summarize,
-)
+from pyopnb.diffs import Diff, DiffBase, array_diffs
 from pyopnb.display.array_diff_pairs import curve_charts, pairs_table
 from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary
@@ -78,10 +66,10 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
 
 def _parts_table(thing: Diff) -> str:
     """Fold the table of the parts, the worst first."""
-    ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
+    ranked = sorted(thing.parts, key=lambda part: -array_diffs.VERDICTS.index(part.verdict))
     rows = []
     for part in ranked[:_ROWS]:
-        rows.append((part.name, verdict_text(part.verdict), part.a, summarize(part)))
+        rows.append((part.name, verdict_text(part.verdict), part.a, array_diffs.summarize(part)))
     title = f"{len(thing.parts)} parts"
     if len(thing.parts) > _ROWS:
         title += f", the worst {_ROWS}"
@@ -119,7 +107,7 @@ def verdict_text(verdict: str) -> str:
 
 
 def part_picture(
-    part: Part, title: str, limits: Limits | None = None, axis: Limits | None = None
+    part: array_diffs.Part, title: str, limits: Limits | None = None, axis: Limits | None = None
 ) -> str:
     """Draw where two arrays differ, or list a few numbers; empty if there is nothing to see.
 
@@ -141,28 +129,30 @@ def part_picture(
     return pairs_table(part, facts.pairs)
 
 
-def _charts(part: Part, limits: Limits | None, axis: Limits | None = None) -> list[Chart]:
+def _charts(
+    part: array_diffs.Part, limits: Limits | None, axis: Limits | None = None
+) -> list[Chart]:
     """Choose the picture of a part: none for few numbers, curves for one axis, else a map."""
     facts = part.facts
-    if facts is None or not facts.differing or facts.count <= FEW:
+    if facts is None or not facts.differing or facts.count <= array_diffs.FEW:
         return []
     if facts.pairs is not None:
         return curve_charts(facts.pairs, axis, limits)
     return _error_map(facts, limits)
 
 
-def _alt(part: Part, facts: ArrayStats) -> str:
+def _alt(part: array_diffs.Part, facts: array_diffs.ArrayStats) -> str:
     """Describe a part's picture for readers who cannot see it."""
     text = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts.largest is None or not facts.worst:
         return f"{text}."
-    largest = format_number(facts.largest)
-    index = format_index(facts.worst[0].index)
+    largest = array_diffs.format_number(facts.largest)
+    index = array_diffs.format_index(facts.worst[0].index)
     count = f"{facts.differing:,} of {facts.count:,} differ"
     return f"{text}: up to {largest}, the worst at {index}; {count}."
 
 
-def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
+def _error_map(facts: array_diffs.ArrayStats | None, limits: Limits | None) -> list[Chart]:
     """Draw the largest ``|a-b|`` of each cell.
 
     Strings, which have no distance, and scalars have no such picture.
@@ -195,13 +185,13 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
 # ---- tables
 
 
-def part_details(part: Part) -> str:
+def part_details(part: array_diffs.Part) -> str:
     """Write a part in lines, its picture and its tables, for the page of another diff."""
-    lines = pre("\n".join(part_lines(part)))
+    lines = pre("\n".join(array_diffs.part_lines(part)))
     return lines + part_picture(part, part.name or "difference") + _fold_details(part)
 
 
-def _fold_details(part: Part) -> str:
+def _fold_details(part: array_diffs.Part) -> str:
     """Fold statistics, the worst elements and distributions."""
     sections = dict(_sections(part))
     if not sections:
@@ -213,25 +203,25 @@ def _fold_details(part: Part) -> str:
     return details(f"details: {', '.join(sections)}", f'<div style="{style}">{content}</div>')
 
 
-def _sections(part: Part) -> Iterator[tuple[str, str]]:
+def _sections(part: array_diffs.Part) -> Iterator[tuple[str, str]]:
     facts = part.facts
     if facts is None:
         return
-    lines = list(detail_lines(part))
+    lines = list(array_diffs.detail_lines(part))
     if lines:
         yield "statistics", pre("\n".join(lines))
     # Few numbers are in a table already.
-    if facts.differing > 1 and (facts.pairs is None or facts.count > FEW):
+    if facts.differing > 1 and (facts.pairs is None or facts.count > array_diffs.FEW):
         yield _worst_table(facts)
 
 
-def _worst_table(facts: ArrayStats) -> tuple[str, str]:
+def _worst_table(facts: array_diffs.ArrayStats) -> tuple[str, str]:
     head = ("index", "a", "b", "|a-b|", "|a-b|/|b|", "ULP")
     rows = []
     for element in facts.worst:
         numbers = (element.absolute, element.relative, element.ulp)
-        values = (element.a, element.b, *map(format_number, numbers))
-        rows.append((format_index(element.index), *values))
+        values = (element.a, element.b, *map(array_diffs.format_number, numbers))
+        rows.append((array_diffs.format_index(element.index), *values))
     if facts.largest:
         return "worst elements", _table(head, rows)
     # Texts, and numbers that are not finite, have no distance.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pyopnb.common import Table
-from pyopnb.diffs import FEW, Pairs, Part, format_index, format_number
+from pyopnb.diffs import array_diffs
 from pyopnb.display.array_look import Limits
 from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.line_chart import line_chart
@@ -18,7 +18,7 @@ __all__ = ["curve_charts", "pairs_table"]
 _SIZE, _DIFFERENCE_SIZE = (480, 160), (480, 90)
 
 
-def pairs_table(part: Part, pairs: Pairs) -> str:
+def pairs_table(part: array_diffs.Part, pairs: array_diffs.Pairs) -> str:
     """Write the few numbers of both as a table, and mark the ones outside the tolerance."""
     sizes = [size for size in TensorType.read(part.a).shape or () if isinstance(size, int)]
     rows = []
@@ -29,13 +29,13 @@ def pairs_table(part: Part, pairs: Pairs) -> str:
         if difference is None:
             mark = "✗"
         elif difference:
-            away = format_number(difference)
+            away = array_diffs.format_number(difference)
             # For complex numbers the tolerance is a part of the modulus.
             allowed = part.floor + part.rtol * abs(complex(_plain(pairs.b[number])))
             mark = "✗"
             if abs(difference) <= allowed < math.inf:
                 mark = "≈"
-        rows.append((mark, format_index(index), pairs.a[number], pairs.b[number], away))
+        rows.append((mark, array_diffs.format_index(index), pairs.a[number], pairs.b[number], away))
     return Table(("", "index", "a", "b", "a-b"), rows)._repr_html_()
 
 
@@ -45,7 +45,7 @@ def _plain(text: str) -> str:
 
 
 def curve_charts(
-    pairs: Pairs, axis: Limits | None = None, errors: Limits | None = None
+    pairs: array_diffs.Pairs, axis: Limits | None = None, errors: Limits | None = None
 ) -> list[Chart]:
     """Draw both curves over each other, and their difference below; nothing for few numbers.
 
@@ -54,7 +54,7 @@ def curve_charts(
     axis, errors : (float, float), optional
         The ends of the two upright axes.
     """
-    if len(pairs.positions) <= FEW:
+    if len(pairs.positions) <= array_diffs.FEW:
         return []
     # b is the reference, and lies below.
     curves = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from onnx import ModelProto
 
-from pyopnb.diffs import Change
+from pyopnb.diffs import model_diffs
 from pyopnb.engine import GraphIndex, model_files, op_names, protos
 
 __all__ = ["badges", "by_output", "merge"]
@@ -18,7 +18,7 @@ __all__ = ["badges", "by_output", "merge"]
 _OF_BOTH = ("changed", "rewired")
 
 
-def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
+def badges(changes: Iterable[model_diffs.Change], side: str) -> dict[int, str]:
     """Choose the badges of nodes of one model's main graph, by their index.
 
     A badge has a sign where the other model lacks the node.

@@ -10,7 +10,7 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.common import messages, plural
-from pyopnb.diffs import VERDICTS, Change, ModelDiff, NodeAt, OpDiff, format_change
+from pyopnb.diffs import array_diffs, model_diffs
 from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
@@ -32,8 +32,8 @@ _MAX_LINES = 4
 _MOST_NAMES = 4
 
 
-@view.register(ModelDiff)
-def view_model_diff(thing: ModelDiff, **options: Any) -> View:
+@view.register(model_diffs.ModelDiff)
+def view_model_diff(thing: model_diffs.ModelDiff, **options: Any) -> View:
     """Show a diff of two models in one picture, the nodes that only a has beside b's.
 
     Parameters
@@ -44,7 +44,7 @@ def view_model_diff(thing: ModelDiff, **options: Any) -> View:
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     head = [headline_html(thing)]
-    lines = [line for change in thing.changes for line in format_change(change)]
+    lines = [line for change in thing.changes for line in model_diffs.format_change(change)]
     if lines:
         head.append(pre("\n".join(lines[:_MAX_LINES])))
     # A diff that was read from a file has no models.
@@ -69,7 +69,9 @@ def view_model_diff(thing: ModelDiff, **options: Any) -> View:
 _Drawn = list[tuple[ModelProto, dict[str, str]]]
 
 
-def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Drawn, dict[str, str]]:
+def _drawn_models(
+    thing: model_diffs.ModelDiff, models: Sequence[ModelProto]
+) -> tuple[_Drawn, dict[str, str]]:
     """Return the models to draw with their nodes' badges, and the names of a's tensors in them."""
     if not models:
         return [], {}
@@ -85,7 +87,9 @@ def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Draw
     return [(model, of_b | marks)], names
 
 
-def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, str]) -> list[str]:
+def _tensors(
+    change: model_diffs.Change, models: Sequence[ModelProto], names: Mapping[str, str]
+) -> list[str]:
     """Return the outputs of a change's nodes in the main graph, with a's as they are drawn."""
     if change.path or not models:
         return []
@@ -98,27 +102,27 @@ def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, s
     return list(dict.fromkeys(outputs))
 
 
-def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]:
+def _notes(thing: model_diffs.ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]:
     """Describe the changes, by the outputs of the nodes that they concern."""
     notes: dict[str, str] = {}
     for change, names in zip(thing.changes, tensors, strict=True):
         for name in names:
-            notes[name] = "\n".join([notes.get(name, ""), *format_change(change)])
+            notes[name] = "\n".join([notes.get(name, ""), *model_diffs.format_change(change)])
     return notes
 
 
-def _changes_table(thing: ModelDiff, keys: Sequence[Sequence[str]]) -> str:
+def _changes_table(thing: model_diffs.ModelDiff, keys: Sequence[Sequence[str]]) -> str:
     if not thing.changes:
         return ""
     rows = []
     for change in thing.changes:
-        text = "; ".join(format_change(change))
+        text = "; ".join(model_diffs.format_change(change))
         rows.append((change.kind, change.path, _names(change.a), _names(change.b), text))
     head = ("kind", "where", "in a", "in b", "change")
     return table_within(plural(len(rows), "change"), head, rows, keys=keys)
 
 
-def _names(nodes: tuple[NodeAt, ...]) -> str:
+def _names(nodes: tuple[model_diffs.NodeAt, ...]) -> str:
     names = []
     for node in nodes[:_MOST_NAMES]:
         name = node.name or next(filter(None, node.outputs), "")
@@ -128,21 +132,21 @@ def _names(nodes: tuple[NodeAt, ...]) -> str:
     return ", ".join(names)
 
 
-def _worst_weight(thing: ModelDiff) -> str:
+def _worst_weight(thing: model_diffs.ModelDiff) -> str:
     """Draw the weight with the worst verdict."""
     weights = []
     for change in thing.changes:
         if change.values is not None:
             name = next((fact.a or fact.b for fact in change.facts), "")
-            weights.append((VERDICTS.index(change.values.verdict), name, change.values))
+            weights.append((array_diffs.VERDICTS.index(change.values.verdict), name, change.values))
     if not weights:
         return ""
     _, name, worst = max(weights, key=itemgetter(0))
     return details(f"weight {name}", part_details(worst.worst))
 
 
-@view.register(OpDiff)
-def view_op_diff(thing: OpDiff) -> View:
+@view.register(model_diffs.OpDiff)
+def view_op_diff(thing: model_diffs.OpDiff) -> View:
     """Show a diff of two versions of an op."""
     parts = [headline_html(thing)]
     if thing.schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.common import plural
-from pyopnb.diffs import HEAD, OptimizerDiff, StabilityRow
+from pyopnb.diffs import findings, trace_diffs
 from pyopnb.display.budget import table_within
 from pyopnb.display.page.markup import escape, join, paragraph, source
 from pyopnb.display.views import View, view
@@ -16,8 +16,8 @@ _BYTES = 40_000
 _COLUMNS = 4
 
 
-@view.register(OptimizerDiff)
-def view_optimizers(thing: OptimizerDiff) -> View:
+@view.register(trace_diffs.OptimizerDiff)
+def view_optimizers(thing: trace_diffs.OptimizerDiff) -> View:
     """Show which optimizers changed the numbers, by how much, and how they rewrote nodes."""
     text = repr(thing)
     title = text.partition("\n")[0]
@@ -26,11 +26,11 @@ def view_optimizers(thing: OptimizerDiff) -> View:
         ways.append(("without these", thing.remaining))
     rows = []
     for name, diff in ways:
-        row = StabilityRow(name, diff)
+        row = findings.StabilityRow(name, diff)
         for part in diff.parts:
             output = str(part.path[0])
             rows.append((name, output, *row.cells(part)[:_COLUMNS]))
-    head = ("against no optimizations", "output", *HEAD[:_COLUMNS])
+    head = ("against no optimizations", "output", *findings.HEAD[:_COLUMNS])
     outputs = table_within(plural(len(rows), "comparison"), head, rows, most=_BYTES, open=True)
     parts = [paragraph(f"<b>{escape(title)}</b>"), paragraph(outputs)]
     if thing.nodes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyopnb.common import Table, plural
-from pyopnb.diffs import ProfileDiff
+from pyopnb.diffs import trace_diffs
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.page.markup import details, escape, join, note, paragraph
@@ -55,8 +55,8 @@ def view_profile(thing: Profile, **options: Any) -> View:
     return graph_view(thing, title, repr(thing), model, {**defaults, **options}, head, tables)
 
 
-@view.register(ProfileDiff)
-def view_profile_diff(thing: ProfileDiff) -> View:
+@view.register(trace_diffs.ProfileDiff)
+def view_profile_diff(thing: trace_diffs.ProfileDiff) -> View:
     """Show a diff of two profiles."""
     head = ("", "node", "op", "a: median µs (middle half)", "b", "b / a", "µs more")
     title = f"{len(thing.nodes):,} nodes"

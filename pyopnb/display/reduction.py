@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.common import sanitize
-from pyopnb.diffs import Reduction
+from pyopnb.diffs import findings
 from pyopnb.display.budget import graph_view
 from pyopnb.display.page.markup import escape, note, paragraph
 from pyopnb.display.views import View, view
@@ -11,8 +11,8 @@ from pyopnb.display.views import View, view
 __all__ = ["view_reduction"]
 
 
-@view.register(Reduction)
-def view_reduction(thing: Reduction) -> View:
+@view.register(findings.Reduction)
+def view_reduction(thing: findings.Reduction) -> View:
     """Show the smallest model that fails."""
     head = [paragraph(f"<b>{escape(thing.headline)}</b>")]
     head.append(paragraph(escape(sanitize(thing.failure.text, 300))))

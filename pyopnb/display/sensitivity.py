@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.common import plural
-from pyopnb.diffs import Sensitivity
+from pyopnb.diffs import findings
 from pyopnb.display.budget import table_within
 from pyopnb.display.page.bars import bar_of
 from pyopnb.display.page.markup import escape, join, note, paragraph
@@ -15,8 +15,8 @@ __all__ = ["view_sensitivity"]
 _BYTES = 60_000
 
 
-@view.register(Sensitivity)
-def view_sensitivity(thing: Sensitivity) -> View:
+@view.register(findings.Sensitivity)
+def view_sensitivity(thing: findings.Sensitivity) -> View:
     """Show which nodes of a quantized model cost most."""
     text = str(thing)
     title = text.partition("\n")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyopnb.common import plural
-from pyopnb.diffs import HEAD, Stability
+from pyopnb.diffs import findings
 from pyopnb.display.budget import table_within
 from pyopnb.display.page.markup import escape, join, note, paragraph
 from pyopnb.display.views import View, view
@@ -14,15 +14,15 @@ __all__ = ["view_stability"]
 _BYTES = 80_000
 
 
-@view.register(Stability)
-def view_stability(thing: Stability) -> View:
+@view.register(findings.Stability)
+def view_stability(thing: findings.Stability) -> View:
     """Show in which ways a model gives other numbers."""
     rows = []
     notes = []
     for row in thing.rows:
         name = row.name
         if row.diff is None:
-            blank = ("",) * (len(HEAD) - 1)
+            blank = ("",) * (len(findings.HEAD) - 1)
             rows.append((name, "", row.reason, *blank, ""))
             continue
         # The outputs with the largest differences come first, each in a row.
@@ -37,7 +37,7 @@ def view_stability(thing: Stability) -> View:
             name = ""
         if row.reason:
             notes.append(note(f"{row.name}: {row.reason}"))
-    head = ("against the usual run", "output", *HEAD, "first node")
+    head = ("against the usual run", "output", *findings.HEAD, "first node")
     count = plural(len(thing.rows), "way")
     table = table_within(f"{count} to run it", head, rows, most=_BYTES, open=True)
     body = join([paragraph(f"<b>{escape(thing.headline)}</b>"), table, *notes])

@@ -8,14 +8,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.diffs import (
-    ComparedStep,
-    ComparedTensor,
-    QuantizedTensor,
-    TraceDiff,
-    format_number,
-    summarize,
-)
+from pyopnb.diffs import array_diffs, trace_diffs
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.glossary import glossary
@@ -38,8 +31,8 @@ _VERDICTS = {
 }
 
 
-@view.register(TraceDiff)
-def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
+@view.register(trace_diffs.TraceDiff)
+def view_trace_diff(thing: trace_diffs.TraceDiff, **options: Any) -> View:
     """Show a diff of two runs: both models in one picture, unless it was read from JSON.
 
     Parameters
@@ -66,7 +59,9 @@ def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
 # ---- the graph
 
 
-def _drawn(thing: TraceDiff, a: ModelProto, b: ModelProto) -> tuple[ModelProto, dict[str, str]]:
+def _drawn(
+    thing: trace_diffs.TraceDiff, a: ModelProto, b: ModelProto
+) -> tuple[ModelProto, dict[str, str]]:
     """Put the nodes that only a has beside b's nodes, with badges where one side has none."""
     # Nearly all nodes of a quantized model are only in b: marks would say nothing.
     if thing.quantization:
@@ -89,7 +84,7 @@ def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int
     return marks
 
 
-def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
+def _graph_options(thing: trace_diffs.TraceDiff, model: ModelProto) -> dict[str, Any]:
     """Make the options of a view that shows the errors; a node without one has no color."""
     names = {name for node in model.graph.node for name in node.output if name}
     colors = {}
@@ -115,7 +110,7 @@ def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
     }
 
 
-def _notes(thing: TraceDiff) -> dict[str, str]:
+def _notes(thing: trace_diffs.TraceDiff) -> dict[str, str]:
     """Tell how each tensor differs, and the effect of its node on the difference."""
     notes = {}
     for tensor in (*thing.feeds, *thing.tensors):
@@ -123,7 +118,7 @@ def _notes(thing: TraceDiff) -> dict[str, str]:
         if tensor.a != tensor.b:
             pair = f"against {tensor.a} of a: "
         part = tensor.diff.worst
-        notes[tensor.b] = f"\n{pair}{verdict_text(part.verdict)}, {summarize(part)}"
+        notes[tensor.b] = f"\n{pair}{verdict_text(part.verdict)}, {array_diffs.summarize(part)}"
     for step in thing.steps:
         name = step.outputs[0].b
         text = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}"
@@ -138,7 +133,7 @@ def _notes(thing: TraceDiff) -> dict[str, str]:
 # ---- tables
 
 
-def _origins(thing: TraceDiff) -> Iterator[str]:
+def _origins(thing: trace_diffs.TraceDiff) -> Iterator[str]:
     """Fold the nodes where the difference originates."""
     steps = list(thing.origins)
     if not steps and thing.origin is not None:
@@ -155,7 +150,7 @@ def _origins(thing: TraceDiff) -> Iterator[str]:
         yield note(f"and {len(steps) - _MOST_ORIGINS} more origins")
 
 
-def _tables(thing: TraceDiff) -> Iterator[str]:
+def _tables(thing: trace_diffs.TraceDiff) -> Iterator[str]:
     lines = thing.details()
     if lines:
         yield details("summary", pre("\n".join(lines)))
@@ -174,7 +169,7 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
     yield table_within(f"{len(pairs)} tensors", head, pairs, keys=keys)
 
 
-def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
+def _quantization_table(quantization: tuple[trace_diffs.QuantizedTensor, ...]) -> str:
     rows, keys = [], []
     for row in quantization:
         if row.weight:
@@ -182,23 +177,25 @@ def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
         else:
             name = row.tensor
         ranges = (
-            "" if ends is None else " … ".join(map(format_number, ends))
+            "" if ends is None else " … ".join(map(array_diffs.format_number, ends))
             for ends in (row.range, row.scale_range)
         )
         alone = saturated = bits = ""
         if row.alone is not None:
-            alone = format_number(row.alone)
+            alone = array_diffs.format_number(row.alone)
             saturated = f"{100 * (row.saturated or 0.0):.3g} %"
         if row.bits is not None:
             bits = f"{row.bits:.1f}"
-        rows.append((name, row.b, format_number(row.sqnr), alone, saturated, *ranges, bits))
+        rows.append(
+            (name, row.b, array_diffs.format_number(row.sqnr), alone, saturated, *ranges, bits)
+        )
         keys.append((row.b,))
     head = ("tensor", "b", "SQNR dB", "by its scale", "saturated", "range", "scale", "bits used")
     title = f"quantization of {len(rows)} tensors, the worst first"
     return table_within(title, head, rows, keys=keys)
 
 
-def _step_row(step: ComparedStep) -> tuple[str, ...]:
+def _step_row(step: trace_diffs.ComparedStep) -> tuple[str, ...]:
     versions = ""
     if step.versions != (None, None):
         before, after = ("?" if number is None else str(number) for number in step.versions)
@@ -210,16 +207,16 @@ def _step_row(step: ComparedStep) -> tuple[str, ...]:
     if step.amplification is None:
         factor = ""
     else:
-        factor = format_number(step.amplification)
+        factor = array_diffs.format_number(step.amplification)
     return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, factor, versions
 
 
 def _error(error: float) -> str:
     if math.isinf(error):
         return "not a number"
-    return format_number(error)
+    return array_diffs.format_number(error)
 
 
-def _pair_row(tensor: ComparedTensor) -> tuple[str, ...]:
+def _pair_row(tensor: trace_diffs.ComparedTensor) -> tuple[str, ...]:
     part = tensor.diff.worst
-    return tensor.b, tensor.a, verdict_text(part.verdict), summarize(part), tensor.by
+    return tensor.b, tensor.a, verdict_text(part.verdict), array_diffs.summarize(part), tensor.by

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from pyopnb.common import sanitize
-from pyopnb.diffs import is_float
+from pyopnb.diffs import array_diffs
 from pyopnb.engine import ModelSource, TensorType, one_run, protos, to_model
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import make_inputs, types_of
@@ -187,7 +187,7 @@ def _example(
         array = (feeds or {}).get(name)
         if array is None:
             array = draws.array(tensor_type.like(shape=tensor_type.shape or ()))
-            if is_float(array):
+            if array_diffs.is_float(array):
                 array = (np.abs(array) + 0.2).astype(array.dtype)
         drawn[name] = array
     return drawn

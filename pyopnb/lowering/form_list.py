@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs import Diff, compared
+from pyopnb.diffs import Diff, array_diffs
 from pyopnb.engine import Op, Version, check_arguments, find_op, one_run, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.lowering.form_table import Form, Forms
@@ -137,7 +137,9 @@ def _compared(run: _Run, example: OpExample, expected: Sequence[np.ndarray]) -> 
     """Compare the results of a form with Python."""
     names = [f"output {number}" for number in range(len(expected))]
     results = run(example.feeds())
-    return compared(dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True)))
+    return array_diffs.compared(
+        dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True))
+    )
 
 
 # ---- the forms -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyopnb.common import messages, sanitize
-from pyopnb.diffs import MAX_LINES, VERDICTS, diff
+from pyopnb.diffs import MAX_LINES, array_diffs, diff
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 
@@ -14,7 +14,7 @@ __all__ = ["assert_close"]
 # unittest hides the frames of modules with this name, as pytest does by __tracebackhide__.
 __unittest = True
 
-_PASSING = VERDICTS[:3]
+_PASSING = array_diffs.VERDICTS[:3]
 
 
 @check_arguments

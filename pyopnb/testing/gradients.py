@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.common import Table, plural
-from pyopnb.diffs import TOLERANCES, is_float
+from pyopnb.diffs import array_diffs
 from pyopnb.engine import Op, check_arguments, checked_gradients, dtype, find_op
 from pyopnb.errors import DefinitionError
 from pyopnb.testing.central import central_differences, move_element, step_sizes
@@ -208,16 +208,16 @@ class _Comparison:
         self._example, self._outputs = example, outputs
         # An op may compute in less than float64, although its arrays are float64.
         for array in (*example.inputs, *outputs):
-            if array is not None and is_float(array):
+            if array is not None and array_diffs.is_float(array):
                 coarsest = max(coarsest, array.dtype, key=unit)
         self._dtype = dtype(coarsest).name
         self._precision = unit(coarsest)
-        self._tolerance = TOLERANCES[self._dtype].gradient
+        self._tolerance = array_diffs.TOLERANCES[self._dtype].gradient
         random = np.random.default_rng(0)
         self._weights: dict[int, np.ndarray] = {}
         for number, output in enumerate(outputs):
             # Integers and texts have no derivative.
-            if is_float(output):
+            if array_diffs.is_float(output):
                 self._weights[number] = random.normal(size=output.shape).astype(output.dtype)
 
     def _widen(self) -> None:
@@ -263,7 +263,7 @@ class _Comparison:
         """List the floating-point inputs that have elements, with their positions."""
         floats = []
         for number, array in enumerate(self._example.inputs):
-            if array is not None and is_float(array) and array.size:
+            if array is not None and array_diffs.is_float(array) and array.size:
                 floats.append((number, array))
         return floats
 
@@ -295,7 +295,7 @@ class _Comparison:
         self, arrays: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
     ) -> bool:
         for array, reference in zip(arrays, expected, strict=True):
-            if array is None or reference is None or not is_float(reference):
+            if array is None or reference is None or not array_diffs.is_float(reference):
                 continue
             allowed = self._tolerance * largest(reference)
             values, wide = array.astype(np.float64), reference.astype(np.float64)
@@ -389,7 +389,7 @@ def _outputs_in_float64(subject: Subject, wide: OpExample) -> tuple[np.ndarray, 
         # An op need not take every dtype that its ports leave open.
         return None
     for output, slight, clear in zip(outputs, slightly, clearly, strict=True):
-        if not is_float(output):
+        if not array_diffs.is_float(output):
             continue
         if output.dtype != np.float64:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from pyopnb.common import sanitize
-from pyopnb.diffs import is_float
+from pyopnb.diffs import array_diffs
 from pyopnb.engine import (
     Op,
     Output,
@@ -59,7 +59,7 @@ class OpExample:
         """Return the example with its floats in another dtype, and multiplied."""
         inputs = list(self.inputs)
         for number, array in enumerate(inputs):
-            if array is not None and is_float(array):
+            if array is not None and array_diffs.is_float(array):
                 inputs[number] = np.asarray(array.astype(to) * factor, to)
         return OpExample(tuple(inputs), self.attrs)
 

@@ -18,7 +18,7 @@ import onnx.defs
 from onnx import ModelProto
 
 from pyopnb.common import plural, sanitize
-from pyopnb.diffs import is_float, mismatch, rounding_error
+from pyopnb.diffs import array_diffs
 from pyopnb.engine import TensorType, model, one_run, type_of
 from pyopnb.errors import PyopError, ResultError
 from pyopnb.onnx_reference import Evaluator
@@ -79,7 +79,7 @@ def _first_difference(
     if len(results) != len(expected):
         return f"{len(results)} outputs instead of {len(expected)}"
     for index, (result, reference) in enumerate(zip(results, expected, strict=True)):
-        text = mismatch(result, reference, tolerant=tolerant)
+        text = array_diffs.mismatch(result, reference, tolerant=tolerant)
         if text:
             return f"output {index}: {text}"
     return ""
@@ -136,7 +136,7 @@ def _first_change(before: OpExample, after: OpExample) -> tuple[str, str]:
     """Return the number of the first input that differs, and how; empty texts if none does."""
     for index, (array, changed) in enumerate(zip(before.inputs, after.inputs, strict=True)):
         if array is not None and changed is not None:
-            text = mismatch(changed, array)
+            text = array_diffs.mismatch(changed, array)
             if text:
                 return str(index), text
     return "", ""
@@ -342,8 +342,8 @@ def _rounding_error(subject: Subject, low: OpExample) -> tuple[float, str] | Non
     errors = []
     for result, exact in zip(*results, strict=False):
         is_wider = result.dtype != exact.dtype == np.float64
-        if is_float(result) and is_wider and result.shape == exact.shape:
-            errors.append(rounding_error(result, exact))
+        if array_diffs.is_float(result) and is_wider and result.shape == exact.shape:
+            errors.append(array_diffs.rounding_error(result, exact))
     return max(errors, key=itemgetter(0), default=None)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from pyopnb.common import plural, progress, sanitize
-from pyopnb.diffs import Comparable, compared
+from pyopnb.diffs import Comparable, array_diffs
 from pyopnb.engine import GraphIndex, check_arguments, registry
 from pyopnb.errors import InputError, NotFinite, RunRefused
 from pyopnb.traces import Trace
@@ -164,7 +164,7 @@ class Training(Comparable):
         return self.record.to_csv()
 
     def _diff(self, other: Training) -> TrainingDiff:
-        weights = compared(self.weights, other.weights)
+        weights = array_diffs.compared(self.weights, other.weights)
         return TrainingDiff(self.record, other.record, weights)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from onnx import NodeProto
 
 from pyopnb.common import plural, sanitize
-from pyopnb.diffs import ModelDiff, TraceDiff
+from pyopnb.diffs import model_diffs, trace_diffs
 from pyopnb.display.models import view_model
 from pyopnb.display.netron_page.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron_page.op_docs import document_ops
@@ -35,7 +35,7 @@ MIME = "application/vnd.pyopnb.onnx+json"
 TARGET = "pyopnb.netron"
 """The comm target by which the extension talks to the kernel."""
 
-_SHOWN = (View, Session, Trace, TraceDiff, ModelDiff)
+_SHOWN = (View, Session, Trace, trace_diffs.TraceDiff, model_diffs.ModelDiff)
 _MIN_HEIGHT, _MAX_HEIGHT = 120, 4000
 _Listener = TypeVar("_Listener", bound=Callable[[NodeProto], Any])
 

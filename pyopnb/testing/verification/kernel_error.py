@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyopnb.diffs import TOLERANCES
+from pyopnb.diffs import array_diffs
 
 __all__ = ["KernelError"]
 
@@ -63,4 +63,4 @@ KernelError.FOREIGN = KernelError(tiny=1.0, of_largest=2.0**13)
 KernelError.ELEMENTWISE = KernelError(tiny=1.0, of_one=16.0)
 # An estimator computes in float64 and the skl2onnx kernels in float32, so that the error of an
 # element is relative to the largest: a probability of 1e-30 may be off by 1e-7 or so.
-KernelError.SCORES = KernelError(of_row=TOLERANCES["float32"].rtol)
+KernelError.SCORES = KernelError(of_row=array_diffs.TOLERANCES["float32"].rtol)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyopnb.diffs import TOLERANCES
+from pyopnb.diffs import array_diffs
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.verification.jitter import precision_of
 from pyopnb.testing.verification.trials import (
@@ -100,7 +100,7 @@ class GradientComparison:
         self._evaluate, self._names = evaluate, names
         dtype = max(dtypes, key=precision_of)
         self._precision, _ = precision_of(dtype)
-        self._tolerance = TOLERANCES[dtype.name].gradient
+        self._tolerance = array_diffs.TOLERANCES[dtype.name].gradient
         # A longer step loses more to the third derivative, a shorter one more to rounding.
         self._step = 2 * self._precision ** (1 / 3)
         # The error of differences of subnormal numbers.
