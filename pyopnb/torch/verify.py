@@ -165,13 +165,9 @@ class ModuleComparison:
         if not self._trial.name.startswith(_ONE):
             yield
             return
-        onednn = torch.backends.mkldnn
-        enabled, onednn.enabled = onednn.enabled, False
-        try:
-            with sdpa_kernel(SDPBackend.MATH):
-                yield
-        finally:
-            onednn.enabled = enabled
+        onednn = torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+        with onednn, sdpa_kernel(SDPBackend.MATH):
+            yield
 
     # ---- comparisons -----------------------------------------------------------------------------
 
