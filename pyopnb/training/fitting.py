@@ -29,7 +29,6 @@ from pyopnb.training.checkpoint import Checkpoint, checkpoint_path
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_loss
 from pyopnb.training.optimizers import Optimizer, find_optimizer
 from pyopnb.training.training import Training
-from pyopnb.training.view import view_training  # noqa: F401  it registers itself
 
 __all__ = ["train"]
 
