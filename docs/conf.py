@@ -26,7 +26,7 @@ from forked_kernels import forked_kernels
 # The pages need no torch to describe what needs it.
 with mock(["torch", "onnxscript", "onnx_ir", "sympy"]):
     for name in pyopnb.torch.__all__:
-        getattr(pyopnb.torch, name)
+        setattr(pyopnb.torch, name, pyopnb.torch._find_name(name))
 
 project = "pyopnb"
 author = "the pyopnb developers"

@@ -35,9 +35,10 @@ def name_node(error: Exception, state: Any, feeds: Mapping[str, Any] | None) -> 
     feeds : mapping, optional
         The inputs of the run; None if they are not known.
     """
-    said = str(error)
+    # The text of another error may itself raise.
+    said = str(error) if is_of_runtime(error) else ""
     # Other errors, such as for a run that was stopped, are about no node.
-    if not is_of_runtime(error) or _RUNNING not in said:
+    if _RUNNING not in said:
         return
     source = state.source()
     if not source.proto.HasField("graph"):
