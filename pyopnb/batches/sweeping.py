@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
 from pyopnb.common import Displayable, Table, plural
-from pyopnb.engine import Session, TensorType, check_arguments, feed_checks, select_kernels
+from pyopnb.engine import Session, TensorType, check_arguments, one_run, select_kernels
 from pyopnb.errors import InputError
 
 __all__ = ["KIND", "Sweep", "SweepRun", "sweep"]
@@ -228,7 +228,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     if not isinstance(session, Session):
         session = Session(session)
     types = session.state.feeds.types
-    values = feed_checks.feeds_by_name(list(types), feeds, named)
+    values = one_run.feeds_by_name(list(types), feeds, named)
     fixed: dict[str, Any] = {}
     axes: dict[str, list[Any]] = {}
     for name, value in values.items():

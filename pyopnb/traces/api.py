@@ -11,7 +11,6 @@ from pyopnb.engine import (
     ModelSource,
     argument_checks,
     check_arguments,
-    feed_checks,
     model_files,
     model_functions,
     node_plans,
@@ -166,4 +165,4 @@ def _feeds_by_name(
     # Up to IR version 3 every weight is also an input.
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
     names = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return feed_checks.feeds_by_name(names, feeds, named)
+    return one_run.feeds_by_name(names, feeds, named)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from pyopnb.common import messages, plural, sanitize
+from pyopnb.common import messages, sanitize
 from pyopnb.engine.ops.argument_checks import describe, is_text
 from pyopnb.engine.ops.coerce import (
     cast_expression,
@@ -32,7 +32,6 @@ __all__ = [
     "check_sizes",
     "check_texts",
     "example_expression",
-    "feeds_by_name",
     "known_dims",
     "named_dims",
     "refuse_masked",
@@ -426,59 +425,3 @@ def example_expression(want: TensorType | str | None) -> str:
     if want.dtype.name == "string":
         return f'np.full({shape}, "text")'
     return f"np.zeros({shape}, {dtype_expression(want.dtype)})"
-
-
-def feeds_by_name(
-    names: Sequence[str], feeds: Sequence[Any], named: Mapping[str, Any], *, takes_dict: bool = True
-) -> dict[str, Any]:
-    """Collect feeds given by keyword, by position or as a dict into one dict.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The model's inputs.
-    feeds : sequence
-        In that order, or a single dict.
-    takes_dict : bool
-        Whether a single dict holds the feeds, or else is itself a feed.
-
-    Raises
-    ------
-    InputError
-        There are more feeds than inputs, or two for one input.
-    """
-    __tracebackhide__ = True
-    given: Mapping[str, Any] = {}
-    if takes_dict and feeds and isinstance(feeds[0], Mapping):
-        given = feeds[0]
-        if len(feeds) > 1:
-            got = f"a dict and {plural(len(feeds) - 1, 'more feed')}"
-            listed = ", ".join(f'"{name}": …' for name in names)
-            advice = f"{{{listed}}}"
-            raise InputError("feeds", expected="one dict of all feeds", got=got, next=advice)
-    else:
-        # One feed for several inputs is a table or a mistake, so nothing else pays for the look.
-        if len(names) > 1 and len(feeds) + len(named) == 1:
-            columns = _columns(names, next(iter((*feeds, *named.values()))))
-            if columns:
-                return columns
-        if len(feeds) > len(names):
-            listed = ", ".join(names)
-            expected = f"{plural(len(names), 'input')} ({listed})"
-            advice = f"only the first {plural(len(names), 'feed')}" if names else "no feeds"
-            raise InputError("feeds", expected=expected, got=str(len(feeds)), next=advice)
-        given = dict(zip(names, feeds, strict=False))
-    for name in named:
-        if name in given:
-            got = "two, of which one is given by name"
-            raise InputError(f"feed {name}", expected="one value", got=got, next=f"only {name}=")
-    return {**given, **named}
-
-
-def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
-    """Read a model's inputs from the columns of a DataFrame; {} if it is not one."""
-    # Recognized by its attributes, because neither pandas nor polars is imported.
-    if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
-        return {}
-    known = [name for name in names if name in table.columns]
-    return {name: table[[name]].to_numpy() for name in known}

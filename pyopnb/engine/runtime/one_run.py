@@ -28,12 +28,13 @@ from pyopnb.engine.runtime.ortvalues import (
 from pyopnb.engine.runtime.runtime_options import CPU, QUIET, new_options
 from pyopnb.engine.runtime.session.build import Prepare, build_state
 from pyopnb.engine.runtime.session.session import Session
-from pyopnb.engine.runtime.session.state import SessionState
+from pyopnb.engine.runtime.session.state import SessionState, feeds_by_name
 from pyopnb.errors import PyopError
 
 __all__ = [
     "Runner",
     "derived_session",
+    "feeds_by_name",
     "kernel_runner",
     "lone_runner",
     "run",

@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import messages, sanitize
+from pyopnb.common import messages, plural, sanitize
 from pyopnb.engine.models.markers import MARKER, remove_markers
 from pyopnb.engine.models.model_files import ModelSource, read_model
 from pyopnb.engine.models.ort_types import to_notation
@@ -30,7 +30,6 @@ from pyopnb.engine.runtime.feed_checks import (
     check_names,
     check_output_names,
     check_sizes,
-    feeds_by_name,
     known_dims,
     shared_dims,
 )
@@ -49,7 +48,7 @@ from pyopnb.errors import InputError, RunRefused, UnknownName
 if TYPE_CHECKING:
     from pyopnb.engine.runtime.kernel import Kernel
 
-__all__ = ["Feeds", "SessionState", "SharedState"]
+__all__ = ["Feeds", "SessionState", "SharedState", "feeds_by_name"]
 
 
 # ---- what a session takes and gives --------------------------------------------------------------
@@ -247,6 +246,62 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
         if size != dim and isinstance(dim, int):
             return False
     return True
+
+
+def feeds_by_name(
+    names: Sequence[str], feeds: Sequence[Any], named: Mapping[str, Any], *, takes_dict: bool = True
+) -> dict[str, Any]:
+    """Collect feeds given by keyword, by position or as a dict into one dict.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The model's inputs.
+    feeds : sequence
+        In that order, or a single dict.
+    takes_dict : bool
+        Whether a single dict holds the feeds, or else is itself a feed.
+
+    Raises
+    ------
+    InputError
+        There are more feeds than inputs, or two for one input.
+    """
+    __tracebackhide__ = True
+    given: Mapping[str, Any] = {}
+    if takes_dict and feeds and isinstance(feeds[0], Mapping):
+        given = feeds[0]
+        if len(feeds) > 1:
+            got = f"a dict and {plural(len(feeds) - 1, 'more feed')}"
+            listed = ", ".join(f'"{name}": …' for name in names)
+            advice = f"{{{listed}}}"
+            raise InputError("feeds", expected="one dict of all feeds", got=got, next=advice)
+    else:
+        # One feed for several inputs is a table or a mistake, so nothing else pays for the look.
+        if len(names) > 1 and len(feeds) + len(named) == 1:
+            columns = _columns(names, next(iter((*feeds, *named.values()))))
+            if columns:
+                return columns
+        if len(feeds) > len(names):
+            listed = ", ".join(names)
+            expected = f"{plural(len(names), 'input')} ({listed})"
+            advice = f"only the first {plural(len(names), 'feed')}" if names else "no feeds"
+            raise InputError("feeds", expected=expected, got=str(len(feeds)), next=advice)
+        given = dict(zip(names, feeds, strict=False))
+    for name in named:
+        if name in given:
+            got = "two, of which one is given by name"
+            raise InputError(f"feed {name}", expected="one value", got=got, next=f"only {name}=")
+    return {**given, **named}
+
+
+def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
+    """Read a model's inputs from the columns of a DataFrame; {} if it is not one."""
+    # Recognized by its attributes, because neither pandas nor polars is imported.
+    if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
+        return {}
+    known = [name for name in names if name in table.columns]
+    return {name: table[[name]].to_numpy() for name in known}
 
 
 # ---- states --------------------------------------------------------------------------------------
