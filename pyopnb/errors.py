@@ -147,17 +147,21 @@ class PyopError(Exception):
         super().__init__(text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpickle, (type(self), self.where, self.expected, self.got, self.next)
+        parts = (self.where, self.expected, self.got, self.next)
+        return _unpickle, (type(self), parts, str(self))
 
 
 def _sanitized(part: str | None) -> str | None:
     return None if part is None else sanitize(part, _LONGEST_PART)
 
 
-def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:
+def _unpickle(cls: type[PyopError], parts: tuple[str | None, ...], text: str) -> PyopError:
     # Exceptions with keyword-only parameters cannot be pickled, and test runners send
-    # errors between processes.
-    return cls(where, expected=expected, got=got, next=next)
+    # errors between processes. The parts are clean: cleaning them again could cut them again.
+    error = cls("")
+    error.where, error.expected, error.got, error.next = str(parts[0]), *parts[1:]
+    error.args = (text,)
+    return error
 
 
 class InputError(PyopError, ValueError, TypeError):

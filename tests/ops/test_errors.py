@@ -76,6 +76,9 @@ def test_errors_cut_each_part_of_a_hostile_length():
     error = PyopError(long, expected=long, got=long, next=long)
     assert len(str(error)) < 10_000
     assert str(error).count("… (1000000 characters)") == 4
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert (again.where, again.next) == (error.where, error.next)
 
 
 def test_parts_that_say_nothing_are_left_out():
