@@ -87,7 +87,7 @@ class _Verification:
             self._run = _runner(derived, weights)
         except Exception as error:
             # The original raises its own error, if it does not run either.
-            self._run_original  # noqa: B018
+            _runner(to_model(original), weights)
             raise _not_runnable(error) from error
 
     @cached_property
