@@ -18,7 +18,7 @@ _find_name, _, __all__ = _open_door(__name__, __file__)
 
 # These rooms are above the rooms that use them.
 hand_downs.hand_down(
-    catalog_names="pyopnb.models.catalog_names",
+    catalog_names="pyopnb.models.support.catalog_names",
     catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
     display="pyopnb.display.showing",
     failing_node="pyopnb.models.support.failing_node:failing_node",

@@ -1,3 +1,6 @@
+# Sets that are joined step by step.
+from .disjoint_sets import DisjointSets as DisjointSets
+
 # What shows itself in a notebook.
 from .displayable import Displayable as Displayable
 
@@ -6,17 +9,14 @@ from .installed import open_door as open_door
 from .installed import require as require
 from .installed import require_native as require_native
 
-# Calls under a lock.
-from .locks import lock_by as lock_by
-from .locks import locked as locked
-
 # Items by number or name.
 from .named_items import NamedItems as NamedItems
 
-# Caches, files that are written whole, and names handed down to lower rooms.
+# Caches, files that are written whole, names handed down to lower rooms, and calls under a lock.
 from .system import caches as caches
 from .system import file_writes as file_writes
 from .system import hand_downs as hand_downs
+from .system import locks as locks
 
 # Tables of text and HTML.
 from .text_table import Table as Table

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.common import sanitize
+from pyopnb.common import DisjointSets, sanitize
 from pyopnb.diffs.base import DiffBase, fit_lines
-from pyopnb.models import DisjointSets
 from pyopnb.traces import NodeProfile, Profile, Spread
 
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]

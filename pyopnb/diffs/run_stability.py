@@ -18,6 +18,7 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import Tolerances, is_float
 from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.diffs.widening import widen
 from pyopnb.engine import (
     Session,
     check_arguments,
@@ -27,7 +28,6 @@ from pyopnb.engine import (
     registry,
     to_model,
 )
-from pyopnb.models import widen
 from pyopnb.onnx_reference import Evaluator
 from pyopnb.traces import Trace, optimized_run
 

@@ -25,7 +25,7 @@ from pyopnb.engine import (
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
-from pyopnb.models import open_for_edit
+from pyopnb.models import node_edits
 
 __all__ = ["grad"]
 
@@ -107,7 +107,7 @@ def grad(
     require("onnx_ad", "0.3", "'pyopnb[grad]'")
     from pyopnb.gradients.reverse import reverse
 
-    source = open_for_edit(model, None)
+    source = node_edits.open_for_edit(model, None)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     proto = _without_functions(source.proto)
     distinguish(proto)

@@ -26,7 +26,7 @@ from pyopnb.lowering.newer_opset import raise_opset
 from pyopnb.lowering.one_op import called_on, lower_op, remember
 from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
 from pyopnb.lowering.written_form import opset_of_forms
-from pyopnb.models import Types, open_for_edit
+from pyopnb.models import Types, node_edits
 from pyopnb.testing import Draws, OpExample, Subject
 from pyopnb.traces import trace
 
@@ -72,12 +72,12 @@ def lower_model(
     NotLowered
         With ``strict``.
     """
-    source = open_for_edit(model, None)
+    source = node_edits.open_for_edit(model, None)
     needed = opset_of_forms(source.proto)
     if needed > protos.imported_versions(source.proto).get("", needed):
         # The converter reads constants, and so needs the weights.
-        model = raise_opset(to_model(open_for_edit(model, None)), needed)
-        source = open_for_edit(model, None)
+        model = raise_opset(to_model(node_edits.open_for_edit(model, None)), needed)
+        source = node_edits.open_for_edit(model, None)
     proto = source.proto
     if feeds is None:
         values = _random_values(model, proto)

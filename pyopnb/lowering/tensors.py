@@ -19,7 +19,7 @@ from pyopnb.engine import dtype as dtype_of
 from pyopnb.engine import ort_capabilities, ort_types
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.refusal import current_line, refuse
-from pyopnb.models import has_kernel
+from pyopnb.models import lacking
 
 __all__ = [
     "BOOL",
@@ -134,7 +134,7 @@ def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
     types = [type_text] * inputs
     if op_type == "Where":
         types = ["tensor(bool)", type_text, type_text]
-    return has_kernel(operator, types, [])
+    return lacking.has_kernel(operator, types, [])
 
 
 def served_dtype(op_type: str, dtype: np.dtype, inputs: int = 1) -> np.dtype:

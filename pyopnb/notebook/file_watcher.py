@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Any
 
-from pyopnb.common import locked, sanitize
+from pyopnb.common import locks, sanitize
 from pyopnb.errors import PyopError
 from pyopnb.notebook.listeners import ShellListener
 
@@ -34,7 +34,7 @@ class FileWatcher(ShellListener):
 
     def watch(self, path: str) -> None:
         """Reload the file whenever it changes from now on."""
-        locked(self._lock, self._watch, os.path.abspath(path))
+        locks.locked(self._lock, self._watch, os.path.abspath(path))
 
     def _watch(self, file: str) -> None:
         self._states[file] = _state(file)
@@ -48,13 +48,13 @@ class FileWatcher(ShellListener):
 
     def unwatch(self, path: str) -> None:
         """Stop reloading the file."""
-        locked(self._lock, self._states.pop, os.path.abspath(path), None)
+        locks.locked(self._lock, self._states.pop, os.path.abspath(path), None)
 
     def close(self) -> None:
         """Stop reloading all files, and end the thread."""
         super().close()
         self._closed.set()
-        locked(self._lock, self._states.clear)
+        locks.locked(self._lock, self._states.clear)
         thread = self._thread
         # A file that unloads the extension does so on the watcher's own thread, which cannot wait
         # for itself.
@@ -70,7 +70,7 @@ class FileWatcher(ShellListener):
 
         A file that fails to load leaves its ops unchanged, and is reported once.
         """
-        locked(self._lock, self._poll)
+        locks.locked(self._lock, self._poll)
 
     def _poll(self) -> None:
         for file, old in list(self._states.items()):

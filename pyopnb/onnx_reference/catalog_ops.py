@@ -6,7 +6,7 @@ from onnx import NodeProto
 
 from pyopnb.catalog import Entry, entries, entries_named, find_entry
 from pyopnb.engine import Op, class_texts, op_names, registry
-from pyopnb.models import node_entry
+from pyopnb.models import catalog_names
 
 __all__ = [
     "CATALOG_DOMAIN",
@@ -25,7 +25,7 @@ def define_catalog_op(node: NodeProto, version: int | None = None) -> str:
     """Define the op that runs a node, unless it is there, and return its name."""
     domain = op_names.canonical_domain(node.domain)
     suffix = f".{domain}" if domain else ""
-    entry = node_entry(node, version)
+    entry = catalog_names.node_entry(node, version)
     assert entry is not None  # noqa: S101  # the caller has asked `misuse`
     # The class of an old version has it in its name: Gemm_1 beside Gemm_6.
     op_type = entry.op_class.__name__ if entry.versions else node.op_type
@@ -49,7 +49,7 @@ def is_for_version(node: NodeProto, version: int | None) -> bool:
 
     It has the old versions that the ONNX reference runs wrongly.
     """
-    entry = node_entry(node, version)
+    entry = catalog_names.node_entry(node, version)
     return entry is not None and bool(entry.versions)
 
 

@@ -25,18 +25,7 @@ from pyopnb.engine import (
     to_model,
 )
 from pyopnb.errors import Filled, ModelError
-from pyopnb.models import (
-    MIXED,
-    WRONG_ATTR,
-    Types,
-    Where,
-    missing,
-    misuse,
-    node_entry,
-    open_for_edit,
-    put_ops,
-    select_sites,
-)
+from pyopnb.models import Types, catalog_names, missing, node_edits
 from pyopnb.onnx_reference.catalog_ops import (
     define_catalog_op,
     is_catalog_domain,
@@ -63,7 +52,7 @@ _UINT8, _INT8 = TensorProto.UINT8, TensorProto.INT8
 @check_arguments
 def fill(
     model: ModelProto | bytes | str | os.PathLike[str],
-    nodes: Where = (),
+    nodes: node_edits.Where = (),
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
@@ -110,7 +99,7 @@ def fill(
     >>> pyopnb.Session(filled)(x=np.float64([-1, 2]))["y"]
     array([-0.63212056,  2.        ])
     """
-    source = open_for_edit(model, base_dir)
+    source = node_edits.open_for_edit(model, base_dir)
     done = fill_source(source, nodes, model)
     if done:
         warnings.warn(Filled(done), stacklevel=4)
@@ -118,7 +107,7 @@ def fill(
 
 
 def fill_source(
-    source: ModelSource, nodes: Where = (), original: object = None
+    source: ModelSource, nodes: node_edits.Where = (), original: object = None
 ) -> list[FilledNode]:
     """Fill a model in place and return a record for each node."""
     proto = source.proto
@@ -126,7 +115,7 @@ def fill_source(
     _redefine_stand_ins(proto)
     selected = []
     if not _is_empty(nodes):
-        selected = select_sites(proto, nodes, original)
+        selected = node_edits.select_sites(proto, nodes, original)
     if not selected and not any(opset_versions.new_imports(proto)) and not missing(proto):
         return []
     filling = _Filling(proto)
@@ -136,7 +125,7 @@ def fill_source(
     for row in missing(proto):
         if row.site is None:
             continue
-        if row.kind in (MIXED, WRONG_ATTR):
+        if row.is_misuse:
             # Inputs of two types where the operator takes one, or an attribute that it does not
             # have: no implementation gives that a meaning.
             filling.leave(row.site, row.reason)
@@ -146,7 +135,7 @@ def fill_source(
     return filling.done
 
 
-def _is_empty(nodes: Where) -> bool:
+def _is_empty(nodes: node_edits.Where) -> bool:
     return isinstance(nodes, Collection) and not isinstance(nodes, str) and len(nodes) == 0
 
 
@@ -227,7 +216,7 @@ class _Filling:
             changes.append((site, op))
             reason += _declare_flags(site)
             self.done.append(FilledNode(site.where, op, reason))
-        put_ops(self.proto, changes)
+        node_edits.put_ops(self.proto, changes)
         # The reference is asked for a number of outputs, which compute has no way to know.
         for site, _ in changes:
             if len(site.node.output) != 1 and not is_catalog_domain(site.node.domain):
@@ -245,10 +234,10 @@ class _Filling:
         node = site.node
         version = self._version(node)
         if self._needs_catalog(node, version):
-            problem = misuse(node, version)
+            problem = catalog_names.misuse(node, version)
             if problem:
                 return problem
-            if node_entry(node, version) is None:
+            if catalog_names.node_entry(node, version) is None:
                 lack = lack_of_reference(node, version) if version is not None else ""
                 reason = f": {lack}" if lack else ""
                 return f"neither the ONNX reference implementation nor the catalog has it{reason}"

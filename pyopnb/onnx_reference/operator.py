@@ -17,7 +17,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog import find_entry
-from pyopnb.common import locked, messages, sanitize
+from pyopnb.common import locks, messages, sanitize
 from pyopnb.engine import (
     TensorType,
     Version,
@@ -310,7 +310,7 @@ class Evaluation:
         if self._correction is not None:
             return self._correction(*inputs)
         mended = inputs_as_defined(self.schema.domain, self.schema.name, inputs)
-        evaluator, names = locked(self._lock, self._find_evaluator, mended)
+        evaluator, names = locks.locked(self._lock, self._find_evaluator, mended)
         feeds = {}
         for name, value in zip(names, mended, strict=False):
             if value is not None:

@@ -21,7 +21,7 @@ from pyopnb.catalog import Entry
 from pyopnb.common import sanitize
 from pyopnb.engine import ANY, TensorType, check_arguments, model_files, op_names, protos, registry
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.models import MissingNode, missing, node_entry, select_sites
+from pyopnb.models import MissingNode, catalog_names, missing, node_edits
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 
 __all__ = ["SkeletonCell", "skeleton"]
@@ -110,7 +110,7 @@ def skeleton(
     usage = OperatorUsage(proto, sites)
     # The catalog has old versions that the reference refuses.
     version = None if usage.schema is None else usage.schema.since_version
-    entry = node_entry(site.node, version)
+    entry = catalog_names.node_entry(site.node, version)
     if is_missing and not usage.has_reference and entry is not None:
         return SkeletonCell(_catalog_cell(entry, domain, op_type))
     return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))
@@ -120,7 +120,7 @@ def _site(proto: ModelProto, node: Any, model: object) -> protos.Site:
     """Find the requested node."""
     if isinstance(node, MissingNode) and node.site:
         node = node.site.node
-    sites = select_sites(proto, node, model)
+    sites = node_edits.select_sites(proto, node, model)
     if isinstance(node, str) and len(sites) > 1:
         names = [sanitize(site.node.name or protos.first_output(site.node), 40) for site in sites]
         raise ModelError(

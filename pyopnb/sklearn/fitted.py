@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.common import Table, locked, plural
+from pyopnb.common import Table, locks, plural
 from pyopnb.engine import TensorType, Version, protos, registry
 from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
@@ -76,7 +76,7 @@ class FittedEstimator:
         cls.compute = compute  # type: ignore[attr-defined]
 
     def __init__(self) -> None:
-        locked(_lock, self._load)
+        locks.locked(_lock, self._load)
 
     @classmethod
     def _load(cls) -> None:

@@ -17,9 +17,11 @@ import joblib
 from pyopnb.common import sanitize
 from pyopnb.engine import pickling
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.models import MAX_SOURCE
 
 __all__ = ["digest", "dump", "load", "module_text"]
+
+# Half of the characters that a saved op may have: line breaks and quotes take two each.
+_MOST_CHARACTERS = 2**23
 
 _SKOPS_TEXT = (
     "# The fitted estimator is below, as skops wrote it. "
@@ -160,11 +162,10 @@ def module_text(cls: Any, op: str) -> str:
         pieces.append(f"        {cls.stored[start : start + 100]!r}")
     blob = "\n".join(pieces)
     text = _MODULE.format(head=head, op=op, cls=cls, blob=blob)
-    # Line breaks and quotes take two characters each in a model file.
-    if len(text) > MAX_SOURCE // 2:
+    if len(text) > _MOST_CHARACTERS:
         raise DefinitionError(
             f"op {op}",
-            expected=f"a fitted estimator of at most {MAX_SOURCE // 2:,} characters",
+            expected=f"a fitted estimator of at most {_MOST_CHARACTERS:,} characters",
             got=f"{len(text):,}",
             next="keep it beside the model: joblib.dump",
         )

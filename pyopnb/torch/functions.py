@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from pyopnb.common import locked, messages, sanitize
+from pyopnb.common import locks, messages, sanitize
 from pyopnb.engine import (
     ANY,
     Op,
@@ -101,7 +101,7 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
         raise InputError(f"op {version.op}, outputs", expected=expected, got=got, next=advice)
     count = outputs or len(annotated or ()) or 1
     key = version.op, repr(version.schema), count
-    return locked(_lock, _function_of, key, version)
+    return locks.locked(_lock, _function_of, key, version)
 
 
 def _function_of(key: tuple[str, str, int], version: Version) -> TorchFunction:
@@ -230,7 +230,7 @@ class TorchFunction:
     ) -> list[Any]:
         """Run an op at a node with these attrs; an output without a name is an empty tensor."""
         key = repr((name, count, outputs, sorted(attrs.items())))
-        kernel = locked(_lock, self._kernel, key, name, count, outputs, attrs)
+        kernel = locks.locked(_lock, self._kernel, key, name, count, outputs, attrs)
         devices = [tensor.device for tensor in tensors if tensor is not None]
         results = []
         for array in kernel(*tree_map_only(torch.Tensor, to_array, list(tensors))):

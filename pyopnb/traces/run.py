@@ -233,9 +233,9 @@ class _TracedRun:
             # An exposed tensor keeps ONNX Runtime from removing its node, which may have no kernel.
             # A tap does not.
             # Almost no trace needs it.
-            from pyopnb.models import unserved_outputs
+            from pyopnb.models import lacking
 
-            unserved = unserved_outputs(source.proto).intersection(exposed_names)
+            unserved = lacking.unserved_outputs(source.proto).intersection(exposed_names)
             if not unserved or self.taps:
                 raise
         # Tensors that ONNX Runtime computes from constants when it loads a model are computed here:

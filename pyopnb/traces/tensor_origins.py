@@ -9,8 +9,8 @@ from itertools import product
 
 from onnx import GraphProto
 
+from pyopnb.common import DisjointSets
 from pyopnb.engine import GraphIndex
-from pyopnb.models import DisjointSets
 
 __all__ = ["Origin", "origins"]
 

@@ -23,7 +23,7 @@ from table import timed
 
 import pyopnb
 from pyopnb.catalog.index import Entry, find_entry
-from pyopnb.models.catalog_names import node_entry
+from pyopnb.models.support.catalog_names import node_entry
 
 __all__ = ["COLUMNS", "RESULTS", "measure"]
 

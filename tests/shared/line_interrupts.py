@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pyopnb.common import locks
+from pyopnb.common.system import locks
 
 
 def lines_that_leave_held(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pyopnb.common import DisjointSets
 from pyopnb.diffs.models.hashing import HashedGraph
 from pyopnb.diffs.models.match import Matching
-from pyopnb.models import DisjointSets
 
 __all__ = ["Group", "group_unpaired"]
 

@@ -31,7 +31,7 @@ from pyopnb.engine import (
     to_model,
 )
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models import unserved_outputs
+from pyopnb.models import lacking
 from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime, reference_run
 
 __all__ = ["first_divergence"]
@@ -255,7 +255,7 @@ class _Search:
                 # To record a tensor keeps ONNX Runtime from removing its node, which may have no
                 # kernel.
                 models = self.a.trace.model, self.b.trace.model
-                unserved = {name for model in models for name in unserved_outputs(model)}
+                unserved = {name for model in models for name in lacking.unserved_outputs(model)}
                 hidden = [n for n in chosen if n in unserved or self.pairs[n].a in unserved]
                 # If no output can be compared, the model itself does not run.
                 if not hidden or (len(hidden) == len(chosen) and not self.compared):

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
-from pyopnb.common import locked
+from pyopnb.common import locks
 from pyopnb.engine.models.attribute_limits import check_nodes
 from pyopnb.engine.models.model_functions import check_functions
 from pyopnb.engine.models.onnx_schemas import (
@@ -90,7 +90,7 @@ def _follow(name: str) -> None:
     inference always uses the current version.
     """
     _stale.add(name)
-    locked(_lock, _update_each)
+    locks.locked(_lock, _update_each)
 
 
 def _update_each() -> None:
@@ -166,7 +166,7 @@ def _close() -> None:
     deadline = time.monotonic() + _DRAIN
     while _is_inferring() and time.monotonic() < deadline:
         time.sleep(0.001)
-    locked(_lock, _deregister_all)
+    locks.locked(_lock, _deregister_all)
 
 
 def _deregister_all() -> None:
@@ -178,7 +178,7 @@ def _deregister_all() -> None:
 
 def without_schemas(function: Callable[[], object]) -> None:
     """Call a function while ``onnx.defs`` has no op of the registry."""
-    locked(_lock, partial(_without_schemas, function))
+    locks.locked(_lock, partial(_without_schemas, function))
 
 
 def _without_schemas(function: Callable[[], object]) -> None:
@@ -338,8 +338,8 @@ def infer_types(model: ModelProto) -> ModelProto:
             sites.append((site, op, model))
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
-    locked(_lock, _update_each)
-    locked(_lock, _register_stand_in)
+    locks.locked(_lock, _update_each)
+    locks.locked(_lock, _register_stand_in)
     # The inference calls back on this thread, and may be inside another one.
     with _at(tuple(sites)):
         typed = _infer_shapes(copy)

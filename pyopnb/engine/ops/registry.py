@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.common import Displayable, hand_downs, locked, messages
+from pyopnb.common import Displayable, hand_downs, locks, messages
 from pyopnb.engine.ops.argument_checks import check_arguments, describe, is_text
 from pyopnb.engine.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.engine.ops.class_texts import class_source, was_changed
@@ -137,7 +137,7 @@ class Registry(Displayable):
                 gradient_of=key,
             )
             draft = replace(draft, gradient=gradient)
-        version, dropped = locked(self._lock, self._define, draft, module)
+        version, dropped = locks.locked(self._lock, self._define, draft, module)
         self._listeners.tell(version.with_gradient, dropped)
         return version
 
@@ -193,7 +193,7 @@ class Registry(Displayable):
         modules : sequence of str
             The result of `modules_of` before the definition.
         """
-        op, dropped = locked(self._lock, self._withdraw, version, modules)
+        op, dropped = locks.locked(self._lock, self._withdraw, version, modules)
         if op is None:
             return
         if op.versions:
@@ -239,7 +239,7 @@ class Registry(Displayable):
             The registry's, if it had none of that name. Else an op beside it, which
             serves code that keeps it.
         """
-        op = locked(self._lock, self._admit, version, modules)
+        op = locks.locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
             self._listeners.tell(op.current.with_gradient)
         return op
@@ -272,7 +272,7 @@ class Registry(Displayable):
         int
             The number of the new epoch.
         """
-        return locked(self._lock, self._advance, 1)
+        return locks.locked(self._lock, self._advance, 1)
 
     def begin_private_epoch(self) -> int:
         """Begin an epoch that is never the registry's current one, for the caller's own runs.
@@ -282,7 +282,7 @@ class Registry(Displayable):
         int
             The number of the new epoch.
         """
-        return locked(self._lock, self._advance, 2) - 1
+        return locks.locked(self._lock, self._advance, 2) - 1
 
     def _advance(self, count: int) -> int:
         self.epoch += count
@@ -489,7 +489,7 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "remove")
-        self._listeners.tell((), locked(self._lock, self._remove, op))
+        self._listeners.tell((), locks.locked(self._lock, self._remove, op))
 
     def _refuse_gradient(self, op: Op, method: str) -> Op:
         if op.base is not None:
@@ -520,7 +520,7 @@ class Registry(Displayable):
 
     def clear(self) -> None:
         """Remove every op; version numbers begin at 1 again."""
-        self._listeners.tell((), locked(self._lock, self._clear))
+        self._listeners.tell((), locks.locked(self._lock, self._clear))
 
     def _clear(self) -> list[str]:
         # The removed ones are also forgotten: a session does not follow ops that are

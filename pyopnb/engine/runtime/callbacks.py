@@ -16,7 +16,7 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto
 
-from pyopnb.common import lock_by, sanitize
+from pyopnb.common import locks, sanitize
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.protos import text_of
 from pyopnb.engine.ops.argument_checks import check_arguments
@@ -483,4 +483,4 @@ def _on_define(version: Version) -> None:
 
 
 registry.subscribe(_on_define)
-lock_by(_bridge.locked)
+locks.lock_by(_bridge.locked)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.common import locked
+from pyopnb.common import locks
 
 __all__ = ["Setting", "Settings", "Values", "numbered"]
 
@@ -76,7 +76,7 @@ class Settings:
 
     def begin(self, epoch: int, setting: Setting) -> None:
         """Put a setting into force from an epoch on."""
-        locked(self._lock, self._begin, epoch, setting)
+        locks.locked(self._lock, self._begin, epoch, setting)
 
     def _begin(self, epoch: int, setting: Setting) -> None:
         # Runs on other threads read without the lock, so they get a new tuple in one assignment.
@@ -84,7 +84,7 @@ class Settings:
 
     def prune(self, oldest: int) -> Collection[Setting]:
         """Drop settings that no run since an epoch can need, and return the rest."""
-        return locked(self._lock, self._prune, oldest)
+        return locks.locked(self._lock, self._prune, oldest)
 
     def _prune(self, oldest: int) -> Collection[Setting]:
         # The setting that served the oldest run stays, and all that came after it.

@@ -1,17 +1,18 @@
-"""Select nodes of a model by name, op type, output, identity, or a function of the node."""
+"""Select nodes of a model by name, op type, output, identity or a function, and put ops there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from onnx import ModelProto, NodeProto
 
 from pyopnb.common import messages, sanitize
-from pyopnb.engine import model_functions, protos
+from pyopnb.engine import ModelSource, model_files, model_functions, op_names, protos, registry
 from pyopnb.errors import ModelError
 
-__all__ = ["Where", "select_sites"]
+__all__ = ["Where", "imports_of_scopes", "open_for_edit", "put_ops", "select_sites"]
 
 # A mistyped name is compared with the names of this many nodes.
 _MAX_COMPARED = 20_000
@@ -149,3 +150,65 @@ def _similar(sites: Sequence[protos.Site], text: str) -> str:
         names |= {name for name in (site.node.name, *site.node.output) if name}
     close = messages.closest(text, sorted(names))
     return sanitize(close or ", ".join(sorted(types)) or "a model with nodes")
+
+
+def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelSource:
+    """Read a model to edit it, without its weights.
+
+    Parameters
+    ----------
+    model, base_dir
+        As for `replace`.
+
+    Raises
+    ------
+    ModelError
+        It is in the ONNX Runtime format, or no model.
+    """
+    source = model_files.read_model(model, base_dir, data=False)
+    if not source.proto.HasField("graph"):
+        got = "the ONNX Runtime format, whose nodes are fixed"
+        raise ModelError(
+            "model",
+            expected="an ONNX model",
+            got=got,
+            next="give the .onnx file that it was made from",
+        )
+    return source
+
+
+def put_ops(proto: ModelProto, changes: Iterable[tuple[protos.Site, str]]) -> None:
+    """Turn nodes into nodes of ops, and import the ops' domains, also in functions.
+
+    Nothing is checked; the ops need not be in the registry yet.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        It is changed.
+    changes : iterable of (Site, str)
+        Sites of ``proto`` and ``"domain::OpType"`` for each.
+    """
+    versions: dict[str, int] = {}
+    for site, name in changes:
+        domain, op_type = op_names.split_name(name)
+        site.node.domain, site.node.op_type = domain, op_type
+        # An onnx before 1.16 has no overloads. An op has none, so a call of a function loses its
+        # own.
+        if "overload" in site.node.DESCRIPTOR.fields_by_name:
+            site.node.ClearField("overload")
+        op = registry.find(domain, op_type)
+        versions[domain] = max(versions.get(domain, 1), op.current.opset if op else 1)
+    # A function sees its own imports only.
+    for scope in (proto, *proto.functions):
+        protos.add_imports(scope, versions)
+
+
+# ---- whether the op fits -------------------------------------------------------------------------
+
+
+def imports_of_scopes(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield the versions of domains that the nodes of functions see."""
+    for function in proto.functions:
+        versions = protos.imported_versions(function)
+        yield from ((id(node), versions) for node in protos.nodes_in(function))

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace as changed
-from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.engine import (
     ANY,
-    ModelSource,
     Op,
     TensorType,
     check_arguments,
     find_op,
-    model_files,
     onnx_schemas,
     op_names,
     op_schema,
     protos,
-    registry,
     to_model,
 )
 from pyopnb.errors import ModelError
-from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.edit.node_edits import (
+    Where,
+    imports_of_scopes,
+    open_for_edit,
+    put_ops,
+    select_sites,
+)
 from pyopnb.models.types import Types
 
-__all__ = ["open_for_edit", "put_ops", "replace"]
+__all__ = ["replace"]
 
 
 @check_arguments
@@ -95,7 +97,7 @@ def replace(
     types = Types(source.proto)
     # A function can import another version of the ONNX operators than the model, with other
     # defaults.
-    imports = dict(_imports(source.proto))
+    imports = dict(imports_of_scopes(source.proto))
     for site in sites:
         schema = target.current.schema
         _give_defaults(
@@ -108,68 +110,6 @@ def replace(
     _declare(sites, types)
     put_ops(source.proto, [(site, target.name) for site in sites])
     return to_model(source)
-
-
-def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelSource:
-    """Read a model to edit it, without its weights.
-
-    Parameters
-    ----------
-    model, base_dir
-        As for `replace`.
-
-    Raises
-    ------
-    ModelError
-        It is in the ONNX Runtime format, or no model.
-    """
-    source = model_files.read_model(model, base_dir, data=False)
-    if not source.proto.HasField("graph"):
-        got = "the ONNX Runtime format, whose nodes are fixed"
-        raise ModelError(
-            "model",
-            expected="an ONNX model",
-            got=got,
-            next="give the .onnx file that it was made from",
-        )
-    return source
-
-
-def put_ops(proto: ModelProto, changes: Iterable[tuple[protos.Site, str]]) -> None:
-    """Turn nodes into nodes of ops, and import the ops' domains, also in functions.
-
-    Nothing is checked; the ops need not be in the registry yet.
-
-    Parameters
-    ----------
-    proto : ModelProto
-        It is changed.
-    changes : iterable of (Site, str)
-        Sites of ``proto`` and ``"domain::OpType"`` for each.
-    """
-    versions: dict[str, int] = {}
-    for site, name in changes:
-        domain, op_type = op_names.split_name(name)
-        site.node.domain, site.node.op_type = domain, op_type
-        # An onnx before 1.16 has no overloads. An op has none, so a call of a function loses its
-        # own.
-        if "overload" in site.node.DESCRIPTOR.fields_by_name:
-            site.node.ClearField("overload")
-        op = registry.find(domain, op_type)
-        versions[domain] = max(versions.get(domain, 1), op.current.opset if op else 1)
-    # A function sees its own imports only.
-    for scope in (proto, *proto.functions):
-        protos.add_imports(scope, versions)
-
-
-# ---- whether the op fits -------------------------------------------------------------------------
-
-
-def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
-    """Yield the versions of domains that the nodes of functions see."""
-    for function in proto.functions:
-        versions = protos.imported_versions(function)
-        yield from ((id(node), versions) for node in protos.nodes_in(function))
 
 
 def _give_defaults(node: NodeProto, schema: op_schema.Schema, versions: dict[str, int]) -> None:

@@ -24,8 +24,7 @@ from pyopnb.engine import (
     type_of,
 )
 from pyopnb.errors import ModelError
-from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.edit.node_edits import Where, open_for_edit, put_ops, select_sites
 from pyopnb.models.types import Types
 
 __all__ = ["Seen", "wrap"]

@@ -36,7 +36,7 @@ from pyopnb.engine import (
     protos,
     registry,
 )
-from pyopnb.models.catalog_names import find_refusal, node_entry
+from pyopnb.models.support.catalog_names import find_refusal, node_entry
 from pyopnb.models.support.kernels import (
     Kinds,
     float16_as_float32,
@@ -48,7 +48,7 @@ from pyopnb.models.support.operator_functions import function_of, model_of_call
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 from pyopnb.models.types import Types
 
-__all__ = ["lacks", "unserved_outputs"]
+__all__ = ["has_kernel", "lacks", "unserved_outputs"]
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")

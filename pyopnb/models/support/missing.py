@@ -10,8 +10,9 @@ from onnx import ModelProto
 
 from pyopnb.common import Table, sanitize
 from pyopnb.engine import check_arguments, model_files, op_names, opset_versions, protos
-from pyopnb.models.catalog_names import misuse, node_entry
+from pyopnb.models.support.catalog_names import misuse, node_entry
 from pyopnb.models.support.lacking import lacks
+from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR
 
 __all__ = ["Missing", "MissingNode", "missing"]
 
@@ -65,6 +66,11 @@ class MissingNode:
         if self.site is None:
             return f"import of {self.op}"
         return self.site.where
+
+    @property
+    def is_misuse(self) -> bool:
+        """Tell whether the operator is there, and takes no such inputs or attributes."""
+        return self.kind in (MIXED, WRONG_ATTR)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind}: {self.reason}"

@@ -26,7 +26,7 @@ from pyopnb.engine import (
     protos,
 )
 from pyopnb.errors import ModelError, PyopError
-from pyopnb.models.catalog_names import find_refusal
+from pyopnb.models.support.catalog_names import find_refusal
 from pyopnb.models.support.lacking import lacks
 from pyopnb.models.support.unsupported import MIXED, WRONG_ATTR, Unsupported
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import ipywidgets
 
-from pyopnb.common import locked
+from pyopnb.common import locks
 from pyopnb.diffs import Diff, diff
 from pyopnb.display import SteadyColors
 from pyopnb.engine import Result, Session, Version, registry, runtime_options
@@ -158,7 +158,7 @@ class LiveOutput:
 
     def stop(self) -> None:
         """Stop the run in flight: ONNX Runtime before its next node, Python code as Ctrl-C does."""
-        locked(self._lock, self._stop)
+        locks.locked(self._lock, self._stop)
 
     def _stop(self) -> None:
         if self._options is not None:
@@ -169,7 +169,7 @@ class LiveOutput:
         """Never run again. The display stays, without controls."""
         self._unsubscribe()
         self._cells.release(self)
-        locked(self._lock, self._close)
+        locks.locked(self._lock, self._close)
 
     def _close(self) -> None:
         self.closed = True
@@ -222,7 +222,7 @@ class LiveOutput:
             rtol, atol = self._tolerance
             difference = diff(run.result, before.result, rtol=rtol, atol=atol)
         good = run if run.error is None else self._state.good
-        locked(self._lock, self._record, LiveState(run, good, before, difference))
+        locks.locked(self._lock, self._record, LiveState(run, good, before, difference))
         return run
 
     def _record(self, state: LiveState) -> None:
@@ -231,13 +231,13 @@ class LiveOutput:
 
     def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
         """Run the session; return None if the run was stopped because a newer one is waiting."""
-        options = locked(self._lock, self._begin)
+        options = locks.locked(self._lock, self._begin)
         try:
             # Outputs of one session take turns: its ops may keep state.
             turn = _session_locks.setdefault(self.session, threading.RLock())
-            return locked(turn, self._run_in_turn, feeds, settings, options)
+            return locks.locked(turn, self._run_in_turn, feeds, settings, options)
         finally:
-            locked(self._lock, self._end)
+            locks.locked(self._lock, self._end)
 
     def _begin(self) -> Any:
         self._options, self._began = runtime_options.quiet_options(), time.time()
@@ -304,7 +304,7 @@ class LiveOutput:
 
     def _show(self, *, here: bool = False) -> None:
         """Show the current state wherever this is displayed, with ``here`` also below the cell."""
-        locked(self._lock, self._show_now, here)
+        locks.locked(self._lock, self._show_now, here)
 
     def _show_now(self, here: bool) -> None:
         # Everything is made under the lock, so that text, picture and controls are of one run.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pyopnb.common import locked
+from pyopnb.common import locks
 
 __all__ = ["Worker"]
 
@@ -34,7 +34,7 @@ class Worker:
         bool
             Whether work that is now obsolete is still being done.
         """
-        return locked(self._lock, self._request)
+        return locks.locked(self._lock, self._request)
 
     def _request(self) -> bool:
         # At most one request waits: it covers all that came before it.
@@ -76,7 +76,7 @@ class Worker:
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the work's Python code, as Ctrl-C does on the main thread."""
-        locked(self._lock, self._interrupt)
+        locks.locked(self._lock, self._interrupt)
 
     def _interrupt(self) -> None:
         if self._thread is not None and self._thread.ident is not None:
@@ -87,10 +87,10 @@ class Worker:
 
     def _serve(self) -> None:
         try:
-            while locked(self._lock, self._take):
+            while locks.locked(self._lock, self._take):
                 self._work()
         finally:
-            locked(self._lock, self._end)
+            locks.locked(self._lock, self._end)
 
     def _take(self) -> bool:
         requested, self._requested = self._requested, False

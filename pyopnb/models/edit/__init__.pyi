@@ -1,0 +1,1 @@
+from . import node_edits as node_edits

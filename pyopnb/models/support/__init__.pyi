@@ -1,0 +1,2 @@
+from . import catalog_names as catalog_names
+from . import lacking as lacking
