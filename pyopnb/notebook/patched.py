@@ -80,10 +80,8 @@ class _Look:
         self._parts, self._state = _parts(cls), _file_state(cls)
         if _is_same(before, self._parts) and state == self._state:
             return
-        # A class that only counts its calls is not executed again.
-        if state != self._state or _has_new_code(before, self._parts):
-            _mend(cls)
-            self._parts = _parts(cls)
+        _mend(cls)
+        self._parts = _parts(cls)
         source = class_texts.class_source(cls)
         is_edited = source is not None and source != version.source
         if _has_new_code(before, self._parts) or (is_edited and not _is_same(before, self._parts)):
@@ -180,38 +178,60 @@ def _mend(cls: type) -> None:
     IPython leaves the documentation of the class and the annotations of a method, and a method that
     is new gets a copy of the module's globals, which later changes do not reach.
     """
-    namespace = vars(sys.modules[cls.__module__])
-    for text, _ in running_text.texts_of(_file_of(cls) or "", namespace):
+    module = sys.modules[cls.__module__]
+    for attribute_name, attribute in list(vars(cls).items()):
+        for function in running_text.functions_of(attribute):
+            is_ours = function.__globals__.get("__name__") == module.__name__
+            if is_ours and function.__globals__ is not vars(module):
+                _set_globals(cls, attribute_name, attribute, function, vars(module))
+    for text, _ in running_text.texts_of(_file_of(cls) or "", vars(module)):
         parsed = running_text.module_text(text)
         statement = None if parsed is None else parsed.class_of(cls)
         if statement is not None:
-            _take_over(cls, _executed(statement, namespace))
+            document = ast.get_docstring(statement, clean=False)
+            if document is not None:
+                cls.__doc__ = document
+            for node in statement.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    _set_annotations(vars(cls).get(node.name), node, vars(module))
             return
 
 
-def _executed(statement: ast.ClassDef, namespace: dict[str, Any]) -> type:
-    """Execute the body of a class again, as its module does when it is imported."""
-    plain = copy.copy(statement)
-    plain.bases, plain.keywords, plain.decorator_list = [], [], []
+def _set_globals(
+    cls: type, name: str, attribute: Any, function: FunctionType, namespace: dict[str, Any]
+) -> None:
+    if function.__closure__ or not isinstance(attribute, (FunctionType, staticmethod, classmethod)):
+        return
+    made = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
+    made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
+    made.__annotations__ = function.__annotations__
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
+    vars(made).update(vars(function))
+    if isinstance(attribute, (staticmethod, classmethod)):
+        setattr(cls, name, type(attribute)(made))
+    else:
+        setattr(cls, name, made)
+
+
+def _set_annotations(attribute: Any, node: Any, namespace: dict[str, Any]) -> None:
+    """Evaluate the annotations of a method as its file has them."""
+    function = next(iter(running_text.functions_of(attribute)), None)
+    if function is None or function.__name__ != node.name:
+        return
+    none = ast.Constant(None)
+    arguments = copy.deepcopy(node.args)
+    arguments.defaults = [none for _ in arguments.defaults]
+    arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
+    stub = ast.FunctionDef(node.name, arguments, [ast.Pass()], [], node.returns)
+    if sys.version_info >= (3, 12):
+        stub.type_params = []
     flags = 0
     if namespace.get("annotations") is __future__.annotations:
         flags = __future__.annotations.compiler_flag
-    code = compile(ast.Module([plain], []), str(namespace["__file__"]), "exec", flags, True)
-    made: dict[str, type] = {}
-    exec(code, namespace, made)  # noqa: S102  # the user's own class
-    return made[statement.name]
-
-
-def _take_over(cls: type, written: type) -> None:
-    """Give a class the documentation, annotations and globals of another one."""
-    if written.__doc__ is not None:
-        cls.__doc__ = written.__doc__
-    for name, attribute in list(vars(written).items()):
-        functions = running_text.functions_of(vars(cls).get(name))
-        for old, new in zip(functions, running_text.functions_of(attribute), strict=False):
-            if old.__annotations__ != new.__annotations__:
-                old.__annotations__ = new.__annotations__
-            # A closure holds the other class.
-            is_method = isinstance(attribute, (FunctionType, staticmethod, classmethod))
-            if old.__globals__ is not new.__globals__ and is_method and not new.__closure__:
-                setattr(cls, name, attribute)
+    tree = ast.fix_missing_locations(ast.Module([stub], []))
+    made: dict[str, Any] = {}
+    # The user's own annotations, which the module also evaluates when it is imported.
+    exec(compile(tree, "<annotations>", "exec", flags, True), namespace, made)  # noqa: S102
+    annotations = made[node.name].__annotations__
+    if function.__annotations__ != annotations:
+        function.__annotations__ = annotations

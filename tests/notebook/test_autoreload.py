@@ -149,6 +149,22 @@ def test_version_that_was_changed_in_place_is_not_restored(live, run, file):
     assert "* x\n" in registry.history("ar::Op")[0].source
 
 
+def test_the_body_of_a_class_runs_only_where_autoreload_runs_it(live, run, file, monkeypatch):
+    monkeypatch.setattr(sys, "ran", [], raising=False)
+    # Newer versions of %autoreload run neither, if only a method was edited.
+    text = TEXT.replace(
+        "    power = 1\n", "    power = 1\n    __import__('sys').ran.append('body')\n"
+    )
+    text += "\n__import__('sys').ran.append('module')\n"
+    file(text)
+    run("y = 1")
+    sys.ran.clear()
+    file(text.replace("* x\n", "* x * 7\n"))
+    run("y = 2")
+    assert live(x=X)["y"].tolist() == [7.0]
+    assert sys.ran.count("body") == sys.ran.count("module")
+
+
 def test_counter_of_a_class_makes_no_versions(live, run, file):
     sys.modules[file.name].Op.power += 1
     run("1")
