@@ -34,7 +34,7 @@ def save_module(
         It ends in ``.py``. A file that this function wrote, and that was not
         changed since, is replaced.
     *ops : str
-        Names of ops; all of the registry if none is given.
+        Names of ops; all that users defined if none is given.
     overwrite : bool
         Also replace a file that was not written here.
 
@@ -46,7 +46,7 @@ def save_module(
     Raises
     ------
     UnknownName
-        There is no such op, or the registry is empty.
+        There is no such op, or none was defined.
     DefinitionError
         The file would not be self-contained: see `pyopnb.models.op_source`. Or a file is there
         that was not written here.
@@ -82,9 +82,11 @@ def save_module(
             got=sanitize(str(path)),
             next=f"{target.stem}.py",
         )
-    # A gradient op is written by the class of the op that it belongs to, once.
+    # A gradient op is written by the class of the op that it belongs to, once. The ops that fill or
+    # wrap made belong to nodes of one model.
     selected = {}
-    for op in [registry[name] for name in ops] if ops else registry:
+    everything = [op for op in registry if not op.is_generated]
+    for op in [registry[name] for name in ops] if ops else everything:
         selected[op.definer.name] = op.definer
     if not selected:
         raise UnknownName(

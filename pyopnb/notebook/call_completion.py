@@ -45,7 +45,7 @@ def complete_call(text: str) -> tuple[list[str], str]:
     name = getattr(function, "__name__", "")
     if current[:1] in ("'", '"'):
         is_op = (name in _TAKES_OP and not earlier) or (name == "replace" and len(earlier) == 2)
-        ops = [op.name for op in registry] if is_op else []
+        ops = [op.name for op in registry if is_op and not op.is_generated]
         # ONNX has many operators, so they are offered only after the first letter.
         if is_op and name in ("call", "node") and current[1:]:
             ops += onnx_ops()

@@ -124,7 +124,7 @@ def _for_argument(name: str, typed: list[str], fragment: str) -> list[str]:
 
 
 def _op_names() -> list[str]:
-    return [op.name for op in registry]
+    return [op.name for op in registry if not op.is_generated]
 
 
 def _nodes(model: str) -> list[str]:

@@ -34,6 +34,18 @@ def test_all_of_the_registry(define, tmp_path):
     ]
 
 
+def test_ops_that_fill_and_wrap_made_are_neither_written_nor_advised(soft_clip, clipper, tmp_path):
+    node = pyopnb.node("ThresholdedRelu", "x", "y")
+    with pytest.warns(pyopnb.errors.Filled):
+        pyopnb.fill(pyopnb.model(node, {"x": "float64[N]"}, "y"))
+    wrapped = pyopnb.wrap(clipper, "SoftClip", print)
+    assert len(list(pyopnb.registry)) == 3
+    assert [version.op for version in save_module(tmp_path / "ops.py")] == ["demo::SoftClip"]
+    # Nor is such an op advised.
+    with pytest.raises(pyopnb.errors.UnknownName, match="Try: define it"):
+        pyopnb.replace(wrapped, "SoftClip", "ThresholdedRelu")
+
+
 def test_a_changed_or_foreign_file_stays(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
     save_module(path)

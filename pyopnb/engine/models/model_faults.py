@@ -122,8 +122,8 @@ def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
         # An operator of the same domain is more likely, and a user's op is the most likely.
         names |= {name: (domain, name) for op_domain, name in operators() if op_domain == domain}
     for op in registry:
-        # Users never type the names of the ops that fill, wrap and others make for nodes.
-        if not op.domain.startswith(("pyopnb.", "onnx.reference")):
+        # Users never type the names of generated ops.
+        if not op.is_generated:
             names[op.op_type] = op.domain, op.op_type
     close = messages.closest(op_type, names)
     return None if close is None else names[close]

@@ -122,6 +122,11 @@ class Op(Displayable):
     def __repr__(self) -> str:
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
 
+    @property
+    def is_generated(self) -> bool:
+        """Tell whether `fill`, `wrap` or another function of pyopnb made this op for a node."""
+        return self.name.startswith(("pyopnb.", "onnx.reference::"))
+
     def add(self, version: Version) -> None:
         """Make a new version the current one."""
         self._serve(version, version.epoch)

@@ -381,7 +381,8 @@ class Registry(Displayable):
         return tuple(module for (module, _), op in list(self._by_class.items()) if op.name == name)
 
     def _ipython_key_completions_(self) -> list[str]:
-        return [op.name for op in self]
+        # Users never type the name of a generated op.
+        return [op.name for op in self if not op.is_generated]
 
     def __contains__(self, name: object) -> bool:
         try:
