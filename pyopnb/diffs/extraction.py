@@ -71,8 +71,8 @@ def extract(
     Raises
     ------
     InputError
-        There is no such tensor, no node makes it, its type is unknown without a trace, or the
-        trace does not have it.
+        There is no such tensor, no node makes it, its type is unknown without a trace, the trace
+        does not have it, or the outputs depend on none of the inputs.
     ModelError
         The model cannot be used.
 
@@ -109,6 +109,8 @@ def cut_out(
     cuts = _checked("inputs", inputs, known, graph.inputs, proto)
     results = _checked("outputs", outputs, list(graph.producer), graph.outputs, proto)
     segment = graph.between(results, cuts)
+    if inputs is not None and segment.ends and set(cuts).isdisjoint(segment.ends):
+        raise _unused(graph, cuts, results)
     # In the order in which they were asked for.
     names = [name for name in cuts if name in segment.ends]
     names += [name for name in segment.ends if name not in cuts]
@@ -179,6 +181,19 @@ def _checked(
             f"extract, {parameter}", expected="at least one name", got="none", next=advice
         )
     return list(dict.fromkeys(names))
+
+
+def _unused(graph: TraceGraph, cuts: list[str], results: list[str]) -> InputError:
+    """Make the error for inputs of which no output depends, most likely typed in reverse."""
+    made = [name for name in cuts if name in graph.producer]
+    is_reversed = not set(graph.between(made, results).ends).isdisjoint(results)
+    before, after = (results, cuts) if is_reversed else (None, results)
+    return InputError(
+        "extract, inputs",
+        expected=f"tensors that {', '.join(results)} depends on",
+        got=", ".join(cuts),
+        next=f"extract(model, inputs={before}, outputs={after})",
+    )
 
 
 def _holder(graph: GraphProto, name: str) -> str:

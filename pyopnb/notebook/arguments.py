@@ -7,7 +7,7 @@ import keyword
 import os
 import re
 import shlex
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -48,6 +48,15 @@ class MagicParser(MagicArgumentParser):
         # IPython has no types there, and its formatter adds a % itself.
         super().__init__(magic[1:])  # type: ignore[no-untyped-call]
         self.magic, self.next = magic, next
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words, and refuse a long option that has a single dash."""
+        for word in args or ():
+            # argparse takes -domain for -d omain.
+            option = f"-{word.partition('=')[0]}"
+            if option in self._option_string_actions:
+                raise usage_error(self.magic, option, sanitize(word), option)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(str(PyopError(f"{self.magic}: {message}", next=self.next)))

@@ -6,6 +6,17 @@ from mistake import Mistake
 
 MISTAKES = (
     Mistake(
+        "one dash before a long option",
+        """
+        %%pyop -q «-domain» lab
+        class Half:
+            def compute(self, x):
+                return x / 2
+        """,
+        ("%%pyop: expected --domain, got -domain",),
+        "pyopnb.call('lab::Half', np.float32([2])).tolist() == [1]",
+    ),
+    Mistake(
         "a full name for the domain of a cell",
         """
         %%pyop -q «-d lab::Halve»

@@ -96,4 +96,47 @@ MISTAKES = (
         ("the node of output 'y' (demo::Shift), input by: expected any[...], got nothing",),
         "s(x=[1.0])['y'].tolist() == [2]",
     ),
+    Mistake(
+        "a tolerance of watch in words",
+        _ABS
+        + """
+        w = pyopnb.watch(s, np.float32([-1]), «rtol="loose"»)
+        """,
+        ("diff, rtol: expected a finite number that is not negative, got 'loose'",),
+        "w.result['y'].tolist() == [1]",
+    ),
+    Mistake(
+        "a negative tolerance of watch",
+        _ABS
+        + """
+        w = pyopnb.watch(s, np.float32([-1]), «atol=-1»)
+        """,
+        ("diff, atol: expected a finite number that is not negative, got -1",),
+        "w.result['y'].tolist() == [1]",
+    ),
+    Mistake(
+        "a slider with a step of zero",
+        """
+        s = pyopnb.Session(pyopnb.parse("(float[N] x, float k) => (float[N] y) { y = Mul(x, k) }"))
+        ---
+        session, x = s, np.float32([1])
+        i = pyopnb.interact(s, x=x, «k=(0.1, 5.0, 0)»)
+        """,
+        (
+            "interact, k: expected floats: (min, max) or (min, max, step)",
+            "step > 0, got (0.1, 5.0, 0)",
+        ),
+        "i.values['k'] == 0.5",
+        advice=r"Try: interact\(session, (k=\(0.0, 1.0\))",
+    ),
+    Mistake(
+        "the inputs and outputs of a cut in the wrong order",
+        """
+        model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Exp(b) }")
+        ---
+        cut = pyopnb.«extract(model, "y", "a")»
+        """,
+        ("extract, inputs: expected tensors that a depends on, got y",),
+        "[n.op_type for n in cut.model.graph.node] == ['Neg', 'Exp']",
+    ),
 )

@@ -147,13 +147,15 @@ def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
 
 
 def _number(name: str, kind: str, number: float, bounds: tuple[float, float]) -> Control:
-    """Make a slider of the range that `ipywidgets.interact` chooses, within the dtype's limits.
+    """Make a slider that ends at three times the number, within the dtype's limits.
 
-    A number that is infinite, NaN or too large for a slider gets a box.
+    It begins at zero, or at one where the number counts something: sizes, axes and limits of the
+    other sign make ops fail. A number that is infinite, NaN or too large for a slider gets a box.
     """
     if not math.isfinite(number) or abs(number) > _MOST_ON_A_SLIDER:
         return Control(name, _widget(f"{kind.title()}Text", name, number), _NUMBERS[kind])
-    low, high = sorted((-number, 3 * number)) if number else (0, 1)
+    first = 1 if kind == "int" and number > 1 else 0
+    low, high = sorted((first, 3 * number)) if number else (0, 1)
     ends = (max(low, bounds[0]), min(high, bounds[1]))
     return replace(_slider(name, kind, number, ends), grows=True)
 
@@ -162,8 +164,8 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
     wanted = (int,) if kind == "int" else (int, float)
     is_number = [isinstance(x, wanted) and abs(x) < math.inf for x in request]
     is_range = kind in _NUMBERS and len(request) in (2, 3) and all(is_number)
-    if not is_range or not request[0] < request[1]:
-        expected = f"{kind}s: (min, max) or (min, max, step) with min < max"
+    if not is_range or not request[0] < request[1] or not all(step > 0 for step in request[2:]):
+        expected = f"{kind}s: (min, max) or (min, max, step) with min < max and step > 0"
         raise _refusal(name, expected, sanitize(repr(request)))
     low, high = request[:2]
     # A value outside the range could not be shown, so the control begins in the middle then.

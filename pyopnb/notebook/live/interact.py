@@ -202,8 +202,8 @@ def interact(
         number, bool, str, ``(min, max)``, ``(min, max, step)`` or list of choices becomes a
         control. For an attr, ``None`` chooses the control from the op's schema. If several ops have
         the attr, or to control a single node, write ``**{"SoftClip.limit": (0.1, 5.0)}``. If you
-        name no attr, every attr that can have a control gets one. A number without a range gets the
-        same slider as in ``ipywidgets.interact``.
+        name no attr, every attr that can have a control gets one. A number without a range gets a
+        slider up to three times the number, of its sign.
     view : callable, optional
         Called with the result, to show its return value instead, as for `watch`.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.diffs import diff
 from pyopnb.engine import Result, Session, check_arguments
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
@@ -116,9 +117,12 @@ def watch(
     Raises
     ------
     InputError
-        The session is not a `pyopnb.Session`, or the feeds do not fit it.
+        The session is not a `pyopnb.Session`, the feeds do not fit it, or a tolerance is no
+        tolerance.
     """
     require_session(session, "watch")
+    # A wrong tolerance is refused here, in the cell, and not at the first comparison.
+    diff(0.0, 0.0, rtol=rtol, atol=atol)
     return Watch(session, _copy_feeds(session, feeds, named), (rtol, atol), view)
 
 
