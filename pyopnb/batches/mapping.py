@@ -11,7 +11,7 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.common import Displayable, Table, sanitize
+from pyopnb.common import Displayable, Table, messages, sanitize
 from pyopnb.engine import Session, SessionState, check_arguments
 from pyopnb.errors import InputError
 
@@ -229,6 +229,9 @@ def map(
     # An exception of a run is part of the work's results, so it is raised here.
     if errors == "raise" and table.errors:
         failure = next(iter(table.errors.values()))
+        if isinstance(batches, np.ndarray) and isinstance(failure, InputError):
+            advice = "map(session, [x]), as each row of one array is a batch"
+            failure = messages.moved(failure, f"map, batch 0, {failure.where}", advice)
         attach_runs(failure, "batches", table)
         raise failure
     return table

@@ -83,7 +83,7 @@ def domains_of(names: tuple[str, ...]) -> str:
 def summary_of(entry: Entry) -> str:
     """Describe the computation of an operator in one line."""
     text = inspect.getdoc(entry.op_class) or ""
-    return text.partition("\n\n")[0].replace("\n", " ")
+    return text.partition("\n\n")[0].replace("\n", " ").replace("``", "`")
 
 
 def _with_pack(entry: Entry) -> str:

@@ -170,7 +170,7 @@ def _listed(arrays: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in arrays.items():
         array = np.asarray(value)
-        values = np.array2string(array, threshold=50)[:_LONGEST_ARRAY]
+        values = sanitize(np.array2string(array, threshold=50), _LONGEST_ARRAY)
         lines.append(f"{sanitize(name, 80)}: {array.dtype}{list(array.shape)}")
         lines.append(values)
     return lines

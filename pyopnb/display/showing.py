@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
+from collections.abc import Callable
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from pyopnb import display
 from pyopnb.common import messages
 from pyopnb.display.save import write
+from pyopnb.display.tensors import view_arrays
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
@@ -69,24 +71,38 @@ def show(thing: Any, **options: Any) -> View:
     try:
         return view(thing, **options)
     except TypeError as error:
-        match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
-        if match is None or match[1] not in options:
+        match = re.search(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        if match is None or match[2] not in options:
             raise
-        raise _unknown_option(thing, match[1]) from None
+        raise _unknown_option(thing, *match.groups()) from None
 
 
-def _unknown_option(thing: Any, option: str) -> InputError:
-    parameters = signature(view.dispatch(type(thing))).parameters.values()
-    known = [item.name for item in parameters if item.default is not Parameter.empty]
-    where = f"show, {type(thing).__name__}"
+def _unknown_option(thing: Any, refused_by: str, option: str) -> InputError:
+    """Make the error for an option that a view, or the one that it calls, does not have."""
+    known = _options(view.dispatch(type(thing)))
     got = f"{option}="
-    if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
-        # The options of the view that it calls are in the docstring.
-        known.append("the options of the things in it")
-    if not known:
-        return InputError(where, expected="no options", got=got, next="show(x), without options")
-    expected = f"one of {', '.join(known)}"
-    return InputError(where, expected=expected, got=got, next=messages.suggest(option, known))
+    owners = []
+    for cls, function in view.registry.items():
+        if function.__name__ == refused_by:
+            known |= _options(function)
+        if option in _options(function):
+            owners.append(cls.__name__)
+    if refused_by == view_arrays.__name__:
+        known |= _options(view_arrays)
+    if owners:
+        got += f", an option of {' and '.join(owners)}"
+    return InputError(
+        f"show, {type(thing).__name__}",
+        expected=f"one of {', '.join(known)}" if known else "no options",
+        got=got,
+        next=messages.closest(option, known) or f"leave {option} out",
+    )
+
+
+def _options(function: Callable[..., View]) -> dict[str, None]:
+    """List the parameters of a view that have a default, in their order."""
+    parameters = signature(function).parameters.values()
+    return {item.name: None for item in parameters if item.default is not Parameter.empty}
 
 
 def to_html(thing: Any) -> str:

@@ -91,10 +91,21 @@ def user_namespace() -> dict[str, Any]:
 
 
 def find_model(text: str) -> Any:
-    """Return the notebook's variable of that name if it holds a model or a path, else the text."""
-    value = user_namespace().get(text)
-    if isinstance(value, (ModelProto, bytes, str, os.PathLike)):
-        return value
+    """Return the notebook's variable of that name, or else the text, which is a path.
+
+    Raises
+    ------
+    UnknownName
+        There is no such file, and a variable with a model has a similar name.
+    """
+    variables = user_namespace()
+    if text in variables:
+        return variables[text]
+    models = [name for name, value in variables.items() if isinstance(value, ModelProto)]
+    near = messages.closest(text, models)
+    if near and not os.path.exists(text):
+        expected = "a variable with a model, or a file"
+        raise UnknownName("model", expected=expected, got=text, next=near)
     return text
 
 

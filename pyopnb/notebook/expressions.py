@@ -71,7 +71,9 @@ def bind(
         if is_twice or not (name in names or schema.open_attrs):
             where = f"{version}, {name}"
             expected = "one value" if is_twice else f"one of {', '.join(names) or 'nothing'}"
-            next_ = f"{messages.closest(name, names) or '…'}=…"
+            free = [other for other in names[len(inputs) :] if other not in attrs]
+            meant = messages.closest(name, free) or next(iter(free), None)
+            next_ = f"write {meant} for {name}" if meant and not is_twice else f"leave {name} out"
             raise InputError(where, expected=expected, got=sanitize(name), next=next_)
     for name in ports[len(inputs) :]:
         inputs.append(attrs.pop(name, None))

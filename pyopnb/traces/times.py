@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
+from pyopnb.common import messages, sanitize
 from pyopnb.engine import protos
+from pyopnb.errors import UnknownName
 from pyopnb.traces.ort_profile import ProfiledRun
 from pyopnb.traces.tensor_origins import Origin
 
@@ -97,7 +99,14 @@ class Times(dict[str, NodeTime]):
         self._groups = {output: key for key, time in self.items() for output in time.outputs}
 
     def __missing__(self, output: str) -> NodeTime:
-        return self[self._groups[output]]
+        key = self._groups.get(output)
+        if key is None:
+            known = {*self, *self._groups}
+            advice = messages.suggest_key(str(output), known) or "list(trace.times)"
+            expected = "the first output of a node that was timed"
+            got = sanitize(repr(output))
+            raise UnknownName("trace.times", expected=expected, got=got, next=advice)
+        return self[key]
 
     def find(self, output: str) -> NodeTime | None:
         """Find the time of the node or group with this first output; None if it has no time."""

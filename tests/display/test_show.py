@@ -70,7 +70,11 @@ def test_unknown_options_are_named() -> None:
             "color",
             "got color=. Try: colors",
         ),
-        (pyopnb.registry, "by", "show, Registry: expected no options, got by=."),
+        (
+            pyopnb.registry,
+            "by",
+            "show, Registry: expected no options, got by=, an option of Trace.",
+        ),
     ):
         with pytest.raises(TypeError, match=re.escape(says)):
             pyopnb.show(thing, **{option: 1})

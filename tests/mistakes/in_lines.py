@@ -57,4 +57,26 @@ MISTAKES = (
         ("op demo::Half: expected version 1, got 7",),
         "len(pyopnb.registry.history('demo::Half')) == 2",
     ),
+    Mistake(
+        "an input of --run by another name",
+        """
+        %%pyop -d demo --run «y»=np.float32([2])
+        class Half:
+            def compute(self, x):
+                return x / 2
+        """,
+        ("demo::Half, version 1, y: expected one of x, got y",),
+        "_.tolist() == [1]",
+        advice=r"write (\w+) for y",
+    ),
+    Mistake(
+        "the variable of a model is misspelled",
+        """
+        clipper = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+        %pyop missing «cliper»
+        """,
+        ("model: expected a variable with a model, or a file, got cliper",),
+        "str(_).startswith('0 of 1') or not len(_)",
+    ),
 )

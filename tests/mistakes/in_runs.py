@@ -139,4 +139,58 @@ MISTAKES = (
         ("extract, inputs: expected tensors that a depends on, got y",),
         "[n.op_type for n in cut.model.graph.node] == ['Neg', 'Exp']",
     ),
+    Mistake(
+        "a tolerance by another name",
+        """
+        a = np.float32([1])
+        ---
+        d = pyopnb.diff(a, a, «tol=1e-3»)
+        """,
+        ("diff: got an unexpected keyword argument 'tol'",),
+        "d.ok",
+    ),
+    Mistake(
+        "one array for the batches of map",
+        _ABS
+        + """
+        session, x = s, np.float32([-1, 2])
+        from pyopnb import map
+        y = «map(session, x)»
+        """,
+        ("map, batch 0, feed x: expected float32[N], got",),
+        "len(y) == 1 and y[0]['y'].tolist() == [1, 2]",
+        advice=r"Try: (.*),",
+    ),
+    Mistake(
+        "a node that has no time in a trace",
+        _ABS
+        + """
+        trace = s.trace(x=np.float32([-1]), times=True)
+        ---
+        time = trace.times[«"Y"»]
+        """,
+        ("UnknownName: trace.times: expected the first output of a node that was timed, got 'Y'",),
+        "time.op_type == 'Abs'",
+    ),
+    Mistake(
+        "an option of show that belongs to another class",
+        _ABS
+        + """
+        view = pyopnb.show(s«, by="time"»)
+        """,
+        (
+            "show, Session: expected one of colors, ",
+            "got by=, an option of Trace. Try: leave by out",
+        ),
+        "view.text",
+        advice="leave by out()",
+    ),
+    Mistake(
+        "an option of show that is misspelled",
+        """
+        view = pyopnb.show({"x": np.float32([[1, 2]])}, «limit»=(0, 3))
+        """,
+        ("show, dict: expected one of ", "got limit="),
+        "view.text",
+    ),
 )

@@ -58,7 +58,7 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: limit=…"),
+        ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: write limit for limt"),
         ("v, x=v", "demo::SoftClip, version 2, x: expected one value, got x"),
         ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
     ],

@@ -129,11 +129,14 @@ def _suggest_call(
     for name in kwargs:
         if name in signature.parameters:
             continue
-        remedy = remedies.get(name) or messages.closest(name, signature.parameters)
+        remedy = remedies.get(name)
+        if remedy is None and name in ("tol", "tolerance") and "rtol" in signature.parameters:
+            remedy = "rtol=1e-5"
+        remedy = remedy or messages.closest(name, signature.parameters)
         # A session takes feeds by their names; these functions take them in a dict.
         if remedy is None and "feeds" in signature.parameters:
             remedy = f'{{"{name}": {name}}}'
-        return remedy
+        return remedy or f"leave {sanitize(name)} out"
     needed = []
     for name, parameter in signature.parameters.items():
         if parameter.default is parameter.empty and name != "self":
