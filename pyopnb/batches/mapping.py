@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def map(
     executor: Executor | None = None,
     *,
     in_flight: int | None = None,
-    errors: str = "raise",
+    errors: Literal["raise", "keep"] = "raise",
 ) -> Batches:
     """Run a session over batches, by an executor of ``concurrent.futures`` or of a cluster.
 

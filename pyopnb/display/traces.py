@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
@@ -26,7 +26,9 @@ _WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
 
 
 @view.register(Trace)
-def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
+def view_trace(
+    thing: Trace, *, by: Literal["time", "size", "std"] | None = None, **options: Any
+) -> View:
     """Show a trace.
 
     Parameters

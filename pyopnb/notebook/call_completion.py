@@ -6,6 +6,8 @@ Signatures cannot say them: the names differ from session to session. Nothing of
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from inspect import Parameter, signature
 from itertools import pairwise
 from typing import Any
 
@@ -13,19 +15,22 @@ import onnx
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb.engine import Registry, Session, registry
+from pyopnb.display import view
+from pyopnb.engine import Registry, Session, model_files, protos, registry
+from pyopnb.errors import PyopError
 from pyopnb.notebook.commands import user_namespace
+from pyopnb.traces import Trace
 
-__all__ = ["attrs_of", "complete_call", "onnx_ops"]
+__all__ = ["attrs_of", "complete_call", "nodes_of", "onnx_ops"]
 
 # A string that is open at the end of its line runs to that end.
 _TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|['"].*|[()\[\]{},]""")
 _CALLEE = re.compile(r"([A-Za-z_][\w.]*)\s*\Z")
 _KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
 
-_TAKES_MODEL = ("run", "trace", "watch", "interact")
-_TAKES_ATTRS = ("call", "check", "node")
-_TAKES_OP = (*_TAKES_ATTRS, "history", "rollback", "remove")
+# The text of an argument, behind its keyword and its quote.
+_TEXT = re.compile(r"""(?:(\w+)\s*=\s*)?['"](.*)""", re.DOTALL)
+_CHOICE = re.compile(r"""['"](.*?)['"]""")
 
 
 def complete_call(text: str) -> tuple[list[str], str]:
@@ -42,19 +47,83 @@ def complete_call(text: str) -> tuple[list[str], str]:
     if function is None:
         return [], ""
     *earlier, current = arguments
-    name = getattr(function, "__name__", "")
-    if current[:1] in ("'", '"'):
-        is_op = (name in _TAKES_OP and not earlier) or (name == "replace" and len(earlier) == 2)
-        ops = [op.name for op in registry if is_op and not op.is_generated]
-        # ONNX has many operators, so they are offered only after the first letter.
-        if is_op and name in ("call", "node") and current[1:]:
-            ops += onnx_ops()
-        return ops, current[1:]
+    keywords = [match[1] for match in map(_KEYWORD.match, earlier) if match]
+    model = getattr(function, "__self__", None)
+    if not isinstance(model, Session):
+        model = user_namespace().get(earlier[0]) if earlier else None
+    parameters = signature(function).parameters
+    if function is pyopnb.show:
+        parameters = signature(view.dispatch(type(model))).parameters
+    typed = _TEXT.fullmatch(current)
+    if typed is not None:
+        position = len(earlier) - len(keywords)
+        parameter = parameters.get(typed[1] or _name_at(parameters, position))
+        return _texts(function, parameter, model, typed[2]), typed[2]
     if not re.fullmatch(r"\w*", current):
         return [], ""
-    keywords = [match[1] for match in map(_KEYWORD.match, earlier) if match]
-    names = _parameters(function, name, earlier, len(earlier) - len(keywords))
+    if function is pyopnb.show and earlier:
+        names = [name for name, item in parameters.items() if item.default is not item.empty]
+    else:
+        names = _parameters(function, parameters, model, earlier, len(earlier) - len(keywords))
     return [f"{parameter}=" for parameter in names if parameter not in keywords], current
+
+
+def _name_at(parameters: Mapping[str, Parameter], position: int) -> str:
+    """Name the parameter that takes the argument at a position; empty if none of its own does."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    names = [name for name, parameter in parameters.items() if parameter.kind in kinds]
+    return names[position] if position < len(names) else ""
+
+
+def _texts(function: Any, parameter: Parameter | None, model: Any, fragment: str) -> list[str]:
+    """List the texts that an argument can be: choices of its annotation, ops, nodes or tensors."""
+    if parameter is None:
+        return []
+    _, _, choices = str(parameter.annotation).partition("Literal[")
+    if choices:
+        return _CHOICE.findall(choices.partition("]")[0])
+    owner = getattr(function, "__self__", None)
+    if parameter.name in ("op", "ops") or (
+        isinstance(owner, Registry) and parameter.name == "name"
+    ):
+        ops = [op.name for op in registry]
+        # ONNX has many operators: where most calls are of ops, after the first letter.
+        if function in (pyopnb.node, pyopnb.reference) or (function is pyopnb.call and fragment):
+            ops += onnx_ops()
+        return ops
+    if isinstance(owner, Session) and parameter.name == "where":
+        return [text for label, op, _ in owner.nodes() for text in (label, op)]
+    if parameter.name in ("where", "node", "nodes"):
+        return nodes_of(model)
+    if parameter.name in ("inputs", "outputs", "only"):
+        return _tensors(model)
+    if parameter.name == "wrt" and isinstance(model, ModelProto):
+        return [*_feeds(model), *(tensor.name for tensor in model.graph.initializer)]
+    return []
+
+
+def nodes_of(model: Any) -> list[str]:
+    """List how the nodes of a model can be named: by name or first output, and by op type."""
+    if isinstance(model, Trace):
+        model = model.model
+    try:
+        sites = list(protos.walk(model_files.as_proto(model)))
+    except PyopError:
+        # There is no such model, or not yet.
+        return []
+    names = [site.node.name or protos.first_output(site.node) for site in sites]
+    names += [protos.full_name(site.node).removeprefix("::") for site in sites]
+    # A name with a space would be two words of a line.
+    return [name for name in names if name and name.isprintable() and not set(name) & set(" '\"\\")]
+
+
+def _tensors(model: Any) -> list[str]:
+    if isinstance(model, Trace):
+        return list(model)
+    if not isinstance(model, (Session, ModelProto)):
+        return []
+    nodes = model_files.as_proto(model).graph.node
+    return [*_feeds(model), *(name for node in nodes for name in node.output if name)]
 
 
 def _open_call(text: str) -> tuple[str, list[str]]:
@@ -98,32 +167,40 @@ def _look_up(callee: str) -> Any:
             return None
         value = getattr(value, name, None)
     module = getattr(value, "__module__", None) or ""
-    if isinstance(value, Session) or module.startswith("pyopnb."):
+    if callable(value) and (isinstance(value, Session) or module.startswith("pyopnb.")):
         return value
     return None
 
 
-def _parameters(function: Any, name: str, earlier: list[str], positional: int) -> list[str]:
+def _parameters(
+    function: Any,
+    parameters: Mapping[str, Parameter],
+    model: Any,
+    earlier: list[str],
+    positional: int,
+) -> list[str]:
     """List the feeds and attrs that can be passed by name."""
-    session = function if isinstance(function, Session) else getattr(function, "__self__", None)
-    if isinstance(session, Session):
-        if name == "set_attrs":
-            return _attrs_of_session(session)
-        return _feeds(session)[positional:] if name in ("", "trace") else []
+    if isinstance(function, Session):
+        return _feeds(function)[positional:]
+    name = function.__name__
+    if model is getattr(function, "__self__", None) and isinstance(model, Session):
+        if name in ("set_attrs", "with_attrs"):
+            return _attrs_of_session(model)
+        return _feeds(model)[positional:] if name == "trace" else []
     if not earlier:
         return []
-    model = user_namespace().get(earlier[0])
-    if name in _TAKES_ATTRS:
+    if "attrs" in parameters:
         if not earlier[0].startswith(("'", '"')):
             # A class; its op has the same name.
             ops = [op for op in registry if op.op_type == earlier[0]]
             return attrs_of(ops[0].domain, earlier[0]) if ops else []
         domain, _, op_type = earlier[0].strip("'\"").rpartition("::")
         return attrs_of(domain, op_type)
-    if name not in _TAKES_MODEL:
+    # Feeds by name are collected under these names.
+    if parameters.keys().isdisjoint(("named", "requests")):
         return []
     names = _feeds(model)[positional - 1 :]
-    if name == "interact" and isinstance(model, Session):
+    if name in ("interact", "sweep") and isinstance(model, Session):
         names += _attrs_of_session(model)
     return names
 

@@ -17,10 +17,10 @@ from IPython.core.completer import (
 )
 from onnx import ModelProto
 
-from pyopnb.engine import model_files, op_names, protos, registry
-from pyopnb.errors import PyopError
+from pyopnb.engine import op_names, registry
+from pyopnb.errors import UnknownName
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
-from pyopnb.notebook.call_completion import complete_call
+from pyopnb.notebook.call_completion import complete_call, nodes_of
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
 from pyopnb.notebook.text_completion import complete_text
 
@@ -117,7 +117,10 @@ def _for_argument(name: str, typed: list[str], fragment: str) -> list[str]:
     if name == "FILE":
         return _files(fragment, ".py")
     if name == "NODE":
-        return _nodes(typed[0])
+        try:
+            return nodes_of(find_model(typed[0]))
+        except UnknownName:
+            return []
     if typed and typed[0] in registry:
         return [str(version.number) for version in registry.history(typed[0])]
     return []
@@ -125,17 +128,6 @@ def _for_argument(name: str, typed: list[str], fragment: str) -> list[str]:
 
 def _op_names() -> list[str]:
     return [op.name for op in registry if not op.is_generated]
-
-
-def _nodes(model: str) -> list[str]:
-    try:
-        sites = list(protos.walk(model_files.as_proto(find_model(model))))
-    except PyopError:
-        # There is no such model, or not yet.
-        return []
-    names = [site.node.name or protos.first_output(site.node) for site in sites]
-    # A name with a space would be two words of the line.
-    return [name for name in names if name and name.isprintable() and not set(name) & set(" '\"\\")]
 
 
 def _files(fragment: str, ending: str) -> list[str]:

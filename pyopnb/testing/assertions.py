@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pyopnb.common import messages, sanitize
 from pyopnb.diffs import MAX_LINES, array_diffs, diff
@@ -25,7 +25,7 @@ def assert_close(
     rtol: float | None = None,
     atol: float | None = None,
     stol: float | None = None,
-    at_least: str = "close",
+    at_least: Literal["close", "value-identical", "bit-identical"] = "close",
     where: str = "",
 ) -> Any:
     """Fail, with the text of the diff, unless two values are close.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pyopnb.common import sanitize
 from pyopnb.engine import (
@@ -32,9 +32,9 @@ def trace(
     model: Any,
     /,
     *feeds: Any,
-    on: str | os.PathLike[str] = "onnxruntime",
+    on: Literal["onnxruntime", "reference"] | str | os.PathLike[str] = "onnxruntime",
     only: str | Sequence[str] | None = None,
-    level: str = "all",
+    level: Literal["all", "summaries"] = "all",
     bodies: bool = False,
     check: bool = True,
     times: bool = True,

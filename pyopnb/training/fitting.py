@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from onnx import ModelProto, NodeProto
@@ -52,9 +52,9 @@ def train(
     model: Any,
     data: Any,
     *,
-    loss: Any = "cross_entropy",
+    loss: Literal["cross_entropy", "mse"] | Any = "cross_entropy",
     output: str | None = None,
-    optimizer: str | Optimizer = "adam",
+    optimizer: Literal["sgd", "momentum", "adagrad", "adam"] | str | Optimizer = "adam",
     epochs: int = 1,
     batch_size: int | None = 32,
     train: str | Sequence[str] | None = None,

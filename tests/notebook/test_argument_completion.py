@@ -8,6 +8,7 @@ from IPython.core.completer import provisionalcompleter
 import pyopnb
 
 OPS = ["demo::SoftClip", "pyopnb::Other"]
+NODES = ["Abs", "Add", "a", "demo::SoftClip", "y", "z"]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["jedi", "no jedi"])
@@ -66,6 +67,23 @@ ALONE = [
     ("pyopnb.check('py", ["pyopnb::Other"]),
     ("pyopnb.node('LeakyR", ["LeakyRelu"]),
     ("pyopnb.replace(model, 'Abs', '", OPS),
+    ("pyopnb.lower('", OPS),
+    ('pyopnb.replace(model, "', NODES),
+    ('pyopnb.skeleton(model, "', NODES),
+    ('pyopnb.wrap(session, "dem', ["demo::SoftClip"]),
+    ('session.set_attrs("', ["demo::SoftClip", "y"]),
+    ('pyopnb.extract(trace, "', ["a", "other", "x", "y", "z"]),
+    ('pyopnb.extract(model, "a", "', ["a", "other", "x", "y", "z"]),
+    ('session.trace(x=x, only="', ["a", "other", "x", "y", "z"]),
+    ('pyopnb.grad(model, "', ["other", "x"]),
+    ('pyopnb.show(trace, by="', ["size", "std", "time"]),
+    ('session.trace(x=x, level="s', ["summaries"]),
+    ('pyopnb.train(model, {}, loss="', ["cross_entropy", "mse"]),
+    ("pyopnb.train(model, {}, optimizer='", ["adagrad", "adam", "momentum", "sgd"]),
+    ('pyopnb.map(session, [], errors="', ["keep", "raise"]),
+    ("pyopnb.sweep(session, x=x, ", ["other=", "limit=", "power="]),
+    ("pyopnb.profile(session, ", ["x=", "other="]),
+    ("pyopnb.show(x, ", ["name=", "rgb=", "limits="]),
     ("%pyop rollback ", OPS),
     ("%pyop remove demo", ["demo::SoftClip"]),
     ("%%onnx m\n(", [name.lower() for name in __import__("onnx").TensorProto.DataType.keys()[1:]]),
@@ -85,6 +103,15 @@ def test_nothing_else_is_offered(offered):
     assert {text: sorted(offered(text)) for text, _ in ALONE} == {
         text: sorted(matches) for text, matches in ALONE
     }
+
+
+def test_the_operators_of_onnx_beside_the_ops(offered):
+    assert {"Relu", *OPS} <= set(offered('pyopnb.node("'))
+
+
+def test_what_is_no_function_is_no_error(offered):
+    for text in ("trace(", "r(", "pyopnb.registry("):
+        assert "x=" not in offered(text), text
 
 
 def test_a_feed_among_the_names_of_python(offered):

@@ -242,7 +242,7 @@ def test_a_path_of_windows_keeps_its_backslashes(monkeypatch, run, soft_clip, tm
         ("%pyop missing ", ["m", "sub/", "m.onnx"]),
         ("%pyop missing m --", ["--cells"]),
         ("%pyop missing m ", ["--cells"]),
-        ("%pyop skeleton m ", ["first", "y"]),
+        ("%pyop skeleton m ", ["Abs", "first", "y"]),
         ("%pyop skeleton m.onnx f", ["first"]),
         ("%pyop load ", ["sub/", "ops.py"]),
         ("%pyop load sub/", ["sub/more.py"]),

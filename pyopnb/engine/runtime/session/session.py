@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnxruntime
 from onnx import ModelProto
@@ -715,7 +715,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         /,
         *feeds: Any,
         only: str | Sequence[str] | None = None,
-        level: str = "all",
+        level: Literal["all", "summaries"] = "all",
         bodies: bool = False,
         check: bool = True,
         times: bool = True,
