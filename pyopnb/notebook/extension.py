@@ -6,7 +6,7 @@ from typing import Any
 
 from pyopnb.common import progress
 from pyopnb.display import TARGET, clicked
-from pyopnb.notebook import rebuilt, tracebacks
+from pyopnb.notebook import notices, tracebacks
 from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
 from pyopnb.notebook.listeners import close_all, is_ours
@@ -32,7 +32,7 @@ def load(shell: Any) -> None:
     shell.ast_transformers += [PatchedOps(shell), OpRegistration()]
     shell.Completer.custom_matchers.append(complete)
     tracebacks.install(shell)
-    rebuilt.install(shell)
+    notices.install(shell)
     progress.set_bar(progress_bar)
     progress.set_panel(progress_panel)
     if comms := _comm_manager(shell):
@@ -65,7 +65,7 @@ def unload(shell: Any) -> None:
     progress.set_bar(None)
     progress.set_panel(None)
     tracebacks.uninstall()
-    rebuilt.uninstall()
+    notices.uninstall()
     if comms := _comm_manager(shell):
         comms.targets.pop(TARGET, None)
     magics = shell.magics_manager

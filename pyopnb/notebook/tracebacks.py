@@ -10,7 +10,7 @@ from typing import Any
 
 from pyopnb.errors import PyopError
 
-__all__ = ["install", "one_line_errors", "uninstall"]
+__all__ = ["cell_of", "install", "one_line_errors", "uninstall"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -25,6 +25,11 @@ def install(shell: Any) -> None:
         return lines
 
     PyopError._render_traceback_ = render  # type: ignore[attr-defined]  # the IPython protocol
+
+
+def cell_of(shell: Any, filename: str) -> str:
+    """Name the cell that was compiled under a file name, ``Cell In[3]``; empty for a real file."""
+    return " ".join(shell.compile.format_code_name(filename) or ())
 
 
 def uninstall() -> None:

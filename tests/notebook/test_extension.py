@@ -74,16 +74,27 @@ def test_a_lowered_function_is_displayed_with_its_source(shell, define):
     assert ">Div</td>" in data["text/html"]
 
 
-def test_a_rebuilt_session_is_a_line_of_text_with_its_cell(bare):
+def test_warnings_of_pyopnb_are_plain_text_with_their_cell(bare):
     bare.run_line_magic("load_ext", "pyopnb")
     with capture_output() as seen:
         bare.run_cell(
             "import warnings, pyopnb\n"
+            "from pyopnb.errors import SessionRebuilt, StayedInPython, VersionsLowered\n"
+            "node = pyopnb.node('ThresholdedRelu', 'x', 'y', alpha=2.0)\n"
             "with warnings.catch_warnings():\n"
             "    warnings.simplefilter('always')\n"
-            "    warnings.warn('session rebuilt: x', pyopnb.errors.SessionRebuilt)\n"
+            "    warnings.warn('session rebuilt: x', SessionRebuilt)\n"
+            "    pyopnb.fill(pyopnb.model(node, {'x': 'float64[N]'}, {'y': 'float64[N]'}))\n"
+            "    warnings.warn(StayedInPython({'node y': 'a loop'}))\n"
+            "    warnings.warn('opset 30 as 28', VersionsLowered)\n"
         )
-    assert re.search(r"session rebuilt: x \(Cell In\[\d+\], line 4\)", seen.stdout)
-    assert "SessionRebuilt" not in seen.stdout + seen.stderr
+    for line in (
+        r"session rebuilt: x \(Cell In\[\d+\], line 6\)",
+        r"1 Python node, run by the [\w ]+ \(Cell In\[\d+\], line 7\):\n  the node of output 'y'",
+        r"1 Python node left in the model \(Cell In\[\d+\], line 8\):\n  node y: a loop",
+        r"opset 30 as 28 \(Cell In\[\d+\], line 9\)",
+    ):
+        assert re.search(line, seen.stdout), seen.stdout
+    assert not seen.stderr and "Warning" not in seen.stdout
     bare.run_line_magic("unload_ext", "pyopnb")
     assert not hasattr(warnings.showwarning, "replaced")

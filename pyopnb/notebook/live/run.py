@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from IPython.core.getipython import get_ipython
+
 from pyopnb.common import sanitize
 from pyopnb.engine import Result, Session, Version, op_names, registry
 from pyopnb.errors import InputError
 from pyopnb.notebook.live.shown import Shown, shown_by
+from pyopnb.notebook.tracebacks import cell_of
 
 __all__ = ["Run", "require_session", "run_session", "set_attrs"]
 
@@ -59,7 +62,7 @@ class Run:
             return "interrupted"
         error = traceback.TracebackException.from_exception(self.error)
         frames = [frame for frame in error.stack if not frame.filename.startswith(_PACKAGE)]
-        error.stack = traceback.StackSummary.from_list(frames)
+        error.stack = _UserFrames(frames)
         return "".join(error.format(chain=False)).rstrip()
 
     def changed_settings(self, before: Run) -> dict[str, tuple[str, str]]:
@@ -75,6 +78,16 @@ class Run:
     def changed_ops(self, before: Run) -> list[str]:
         """List the ops whose version differs from an earlier run."""
         return [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
+
+
+class _UserFrames(traceback.StackSummary):
+    """Frames whose cells are named as IPython names them, and not by temporary files."""
+
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **options: Any) -> str:
+        text = super().format_frame_summary(frame_summary, **options)
+        shell = get_ipython()
+        cell = cell_of(shell, frame_summary.filename) if shell is not None else ""
+        return text.replace(f'File "{frame_summary.filename}"', cell) if cell else text
 
 
 def require_session(session: object, where: str) -> None:

@@ -1,6 +1,6 @@
-"""Print a line of text under the cell when a session was rebuilt.
+"""Print the warnings of pyopnb as plain text under the cell that caused them.
 
-The warning of Python would be a red block that begins with the path of a temporary file.
+A warning of Python would be a red block that begins with the path of a temporary file.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from pyopnb.errors import SessionRebuilt
+from pyopnb.notebook.tracebacks import cell_of
 
 __all__ = ["install", "uninstall"]
 
 
 def install(shell: Any) -> None:
-    """Print the warning `SessionRebuilt` of a cell as a notice; show other warnings as before."""
+    """Print warnings of pyopnb that a cell caused as notices; show other warnings as before."""
     uninstall()
     show = warnings.showwarning
 
@@ -26,11 +26,12 @@ def install(shell: Any) -> None:
         file: Any = None,
         line: str | None = None,
     ) -> None:
-        # IPython knows which cell it has compiled under a name; a file of the user
-        # keeps the usual warning.
-        cell = shell.compile.format_code_name(filename)
-        if file is None and cell is not None and issubclass(category, SessionRebuilt):
-            print(f"{message} ({' '.join(cell)}, line {lineno})")
+        # A file of the user keeps the usual warning.
+        cell = cell_of(shell, filename)
+        if file is None and cell and category.__module__.startswith("pyopnb."):
+            head, newline, rest = str(message).partition("\n")
+            colon = ":" if head.endswith(":") else ""
+            print(f"{head.removesuffix(':')} ({cell}, line {lineno}){colon}{newline}{rest}")
         else:
             show(message, category, filename, lineno, file, line)
 
