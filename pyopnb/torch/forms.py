@@ -50,7 +50,7 @@ def scaled_by_fractions(program: Any) -> list[Any]:
         if not str(node.target).startswith(("aten.upsample_", "aten._upsample_")):
             continue
         values = {parameter.name: value for parameter, value in arguments_of(node)}
-        sizes = values["input"].meta["val"].shape[2:]
+        sizes = node.all_input_nodes[0].meta["val"].shape[2:]
         for size, scale in zip(sizes, values.get("scale_factors") or (), strict=False):
             is_exact = scale in (1.0, 1.5) or (scale * 4 in range(1, 33) and not 1 < scale < 1.5)
             if not isinstance(size, int) and not is_exact:
@@ -82,6 +82,8 @@ def translations_of_forms() -> dict[Any, Callable[..., Any]]:
         aten.div.Tensor_mode: _divide,
         aten.log_sigmoid.default: _log_sigmoid,
         aten.log_sigmoid_forward.default: _log_sigmoid_forward,
+        aten.log1p.default: _log1p,
+        aten.expm1.default: _expm1,
         aten.sign.default: _sign,
         aten.sgn.default: _sign,
         aten.scalar_tensor.default: _scalar_tensor,
@@ -149,6 +151,27 @@ def _log_sigmoid(inputs: Any) -> Any:
 
 def _log_sigmoid_forward(inputs: Any) -> tuple[Any, Any]:
     return _log_sigmoid(inputs), opset18.Sigmoid(inputs)
+
+
+def _log1p(inputs: Any) -> Any:
+    """Keep small numbers: the ratio gives back the digits that the sum rounds away."""
+    one = opset18.CastLike(1, inputs)
+    total = opset18.Add(inputs, one)
+    rounded = opset18.Sub(total, one)
+    logarithm = opset18.Log(total)
+    mended = opset18.Mul(logarithm, opset18.Div(inputs, rounded))
+    mended = opset18.Where(opset18.Equal(rounded, inputs), logarithm, mended)
+    return opset18.Where(opset18.Equal(total, one), inputs, mended)
+
+
+def _expm1(inputs: Any) -> Any:
+    """Keep small numbers: the logarithm tells by how much the exponential was rounded."""
+    one = opset18.CastLike(1, inputs)
+    power = opset18.Exp(inputs)
+    difference = opset18.Sub(power, one)
+    mended = opset18.Mul(difference, opset18.Div(inputs, opset18.Log(power)))
+    mended = opset18.Where(opset18.Less(opset18.Abs(inputs), one), mended, difference)
+    return opset18.Where(opset18.Equal(power, one), inputs, mended)
 
 
 def _sign(inputs: Any) -> Any:

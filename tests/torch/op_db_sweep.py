@@ -82,8 +82,11 @@ def tensors_of(sample):
     return [leaf for leaf in flattened(sample)[0] if isinstance(leaf, torch.Tensor)]
 
 
-def module_of(entry, sample):
-    """Make a module that calls the op; the sample's tensors are its arguments, and of complex results it gives both parts."""
+def module_of(entry, sample, beside=False):
+    """Make a module that calls the op; the sample's tensors are its arguments, and of complex results it gives both parts.
+
+    `beside` adds an output that has no ONNX form.
+    """
     import torch
 
     leaves, spec = flattened(sample)
@@ -97,7 +100,11 @@ def module_of(entry, sample):
             ahead = iter(tensors)
             values = [next(ahead) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             x, args, kwargs = torch.utils._pytree.tree_unflatten(values, spec)
-            return torch.utils._pytree.tree_map(real, entry.op(x, *args, **kwargs))
+            result = torch.utils._pytree.tree_map(real, entry.op(x, *args, **kwargs))
+            if not beside:
+                return result
+            first = tensors[0].float()
+            return result, torch.hypot(first, first + 1)
 
     return Call().eval()
 
@@ -117,7 +124,7 @@ def eager(module, tensors):
         torch.manual_seed(0)
 
 
-def verdict(place, dtype, seed):
+def verdict(place, dtype, seed, beside=False):
     """Judge one op, with the reason."""
     import pyopnb
     import pyopnb.torch
@@ -127,7 +134,8 @@ def verdict(place, dtype, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch warns of in its own samples
         sample, chosen = sample_of(entry, dtype, seed)
-        module, tensors = module_of(entry, sample), tuple(tensors_of(sample))
+        tensors = tuple(tensors_of(sample))
+        module = module_of(entry, sample, beside and bool(tensors))
         runs = [(tensors, eager(module, tensors))]
         other = again(entry, dtype, seed + 1, chosen, sample)
         if other is not None:
@@ -198,10 +206,10 @@ def differs(session, tensors, expected, like=False):
 # ---- all of them -------------------------------------------------------------------------------
 
 
-def judged(place, name, dtype, seed):
+def judged(place, name, dtype, seed, beside=False):
     """Return the row of a case."""
     try:
-        row = verdict(place, dtype, seed)
+        row = verdict(place, dtype, seed, beside)
     except Exception as error:  # anything but a refusal with a reason is wrong
         text = " ".join(str(error).split())[:400]
         row = {"verdict": "wrong", "reason": f"{type(error).__name__}: {text}"}

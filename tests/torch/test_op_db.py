@@ -28,6 +28,17 @@ def test_no_op_comes_out_wrong(capsys):
     assert counts["refused"] < len(rows) / 4
 
 
+def test_no_op_comes_out_wrong_beside_one_without_a_form(capsys):
+    # An op that stays in torch must not hide the wrong form of another.
+    count = None if COUNT == "all" else 5
+    cases = [(*case, True) for case in op_db_sweep.some(count, 1) if case[2] == "float32"]
+    rows = list(sweeps.sweep(cases, op_db_sweep.judged))
+    with capsys.disabled():
+        print(f"\n{op_db_sweep.table(rows)}")
+    assert [row for row in rows if row["verdict"] == "wrong"] == []
+    assert any("hypot" in str(row.get("filled")) for row in rows)
+
+
 def test_the_sweep_sees_wrong_numbers(monkeypatch):
     name = "nn.functional.batch_norm"
     (case,) = [case for case in op_db_sweep.cases() if case[1:] == (name, "float32")]

@@ -110,6 +110,20 @@ def test_forms_are_right_where_floats_end(exported):
     assert exported(Bounded(), (torch.randn(len(NUMBERS)),), (NUMBERS,)) == []
 
 
+class Near(nn.Module):
+    def forward(self, a):
+        loss = nn.functional.soft_margin_loss(a, torch.ones_like(a), reduction="none")
+        return torch.log1p(a), torch.expm1(a), loss
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
+def test_logarithms_near_one_keep_all_digits(exported, dtype, rtol):
+    small = torch.tensor([1e-10, -1e-10, 1e-7, -3e-7, 1e-40, 1e-4, -0.4, 0.99, -1.01, 15, -15])
+    numbers = torch.cat([small, NUMBERS]).to(dtype)
+    example = torch.randn(len(numbers), dtype=dtype)
+    assert exported(Near(), (example,), (numbers,), rtol=rtol, atol=0) == []
+
+
 @pytest.mark.parametrize("wrong", [torch.logaddexp2, torch.atan2, torch.xlogy])
 def test_a_form_is_judged_where_floats_end_and_not_on_the_example(exported, wrong):
     class Deep(nn.Module):
