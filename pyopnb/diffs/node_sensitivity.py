@@ -138,6 +138,8 @@ class Sensitivity(Displayable):
         costly = self._costly()
         if self.nodes_to_exclude:
             return ""
+        if not costly and self.measured < self.simulated - _LEAST_GAIN:
+            return ": no scale costs 1 dB, but kernels that round; diff of two traces says which"
         if not costly:
             return ": no node in float regains 1 dB"
         least, most = format_number(costly[-1].gain), format_number(costly[0].gain)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from pyopnb.common import plural, sanitize
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes
+from pyopnb.diffs.models.diff import diff_models, format_change
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
@@ -50,6 +51,10 @@ def find_causes(
         yield f"op {ops_a} → {ops_b}"
     if protos.full_name(node_a) == protos.full_name(node_b):
         yield from _attribute_causes(node_a, node_b, (a.trace.model, b.trace.model))
+        if protos.bodies(node_a):
+            yield from _body_causes(
+                *(_alone(side, name) for side, name in zip((a, b), names, strict=True))
+            )
     yield from _weight_causes(_weights(a, segments[0]), _weights(b, segments[1]))
     for name in dict.fromkeys(protos.full_name(b.graph.nodes[p]) for p in segments[1].nodes):
         old = a.trace.versions.get(name)
@@ -74,12 +79,28 @@ def _attribute_causes(
     defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
     for name, old, new in differing_attributes((a, b), defaults, (content, content)):
         yield f"attr {sanitize(name, 80)}: {old or 'none'} → {new or 'none'}"
-    for (name, body_a), (_, body_b) in zip(
-        protos.named_bodies(a), protos.named_bodies(b), strict=False
-    ):
-        if body_a != body_b:
-            sizes = plural(len(body_a.node), "node"), plural(len(body_b.node), "node")
-            yield f"body {sanitize(name, 80)}: {sizes[0]} → {sizes[1]}"
+
+
+# ---- bodies
+
+
+def _body_causes(a: ModelProto, b: ModelProto) -> Iterator[str]:
+    """Yield how the nodes in the bodies of two nodes differ."""
+    for change in diff_models(a, b).changes:
+        if change.path:
+            yield from format_change(change)
+
+
+def _alone(side: Side, name: str) -> ModelProto:
+    """Return a model of the one node that makes a tensor."""
+    graph = side.graph
+    position = graph.producer[name]
+    alone = GraphProto(
+        node=[graph.nodes[position]],
+        input=[ValueInfoProto(name=read) for read in graph.reads[position]],
+        output=[ValueInfoProto(name=name)],
+    )
+    return ModelProto(graph=alone, opset_import=side.trace.model.opset_import)
 
 
 # ---- weights

@@ -33,6 +33,8 @@ class QuantizedTensor:
         represent.
     bits : float or None
         The binary logarithm of the number of levels that are in use.
+    rounding : str
+        How the node that makes it rounds its own input; empty if it does not.
     """
 
     tensor: str
@@ -44,6 +46,7 @@ class QuantizedTensor:
     range: tuple[float, float] | None = None
     scale_range: tuple[float, float] | None = None
     bits: float | None = None
+    rounding: str = ""
 
     def __str__(self) -> str:
         """Describe the effect of quantization on a tensor in one line."""
@@ -51,6 +54,8 @@ class QuantizedTensor:
         if self.weight:
             noun = "weight "
         text = f"{noun}{sanitize(self.tensor, 80)}: SQNR {format_number(self.sqnr)} dB"
+        if self.rounding:
+            text += f"; {self.rounding}"
         if self.alone is None:
             return text
         text += f", {format_number(self.alone)} dB by its scale alone"

@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Alignment, Pair
 from pyopnb.diffs.traces.quantized import QuantizedTensor
-from pyopnb.diffs.traces.segments import Side
+from pyopnb.diffs.traces.segments import Side, called
 
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
@@ -59,6 +59,8 @@ _ENDINGS = (
     "_DQ_Q4",
     "_DQ_Q2",
 )
+# What MatMulNBits and its kind round their input to, by accuracy_level.
+_ROUNDED_TO = MappingProxyType({2: "float16", 3: "bfloat16", 4: "int8"})
 ABSORBED_OPS = ("Relu", "Clip")
 """Activations that a quantizer leaves to the range of a scale."""
 
@@ -410,8 +412,10 @@ class QuantizedTensors:
             if not (isinstance(values, np.ndarray) and isinstance(result, np.ndarray)):
                 continue
             if values.dtype.kind == "f" and values.shape == result.shape:
+                ratio = signal_to_noise(result, values)
+                node = self.b.graph.nodes[self.b.graph.producer[pair.b]]
                 rows[pair.a] = QuantizedTensor(
-                    pair.a, pair.b, False, signal_to_noise(result, values)
+                    pair.a, pair.b, False, ratio, rounding=_own_rounding(node)
                 )
         return sorted(rows.values(), key=_badness)
 
@@ -448,12 +452,19 @@ class QuantizedTensors:
         )
 
 
-def _badness(row: QuantizedTensor) -> tuple[bool, float]:
+def _own_rounding(node: NodeProto) -> str:
+    """Say how a node itself rounds its input; empty if it does not."""
+    level = _attribute(node, "accuracy_level", 0)
+    if level in _ROUNDED_TO:
+        return f"{called(node)} may round its input to {_ROUNDED_TO[level]}: accuracy_level={level}"
+    return ""
+
+
+def _badness(row: QuantizedTensor) -> tuple[int, float]:
+    """Order rows: first scales that lose, then nodes that do, last what is the same."""
     if row.alone is None:
-        ratio = row.sqnr
-    else:
-        ratio = row.alone
-    return row.alone is None, math.inf if ratio is None else ratio
+        return 1, math.inf if row.sqnr is None else row.sqnr
+    return 2 * (row.alone == math.inf), row.alone
 
 
 def signal_to_noise(result: Any, values: np.ndarray) -> float | None:

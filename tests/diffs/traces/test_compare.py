@@ -406,3 +406,18 @@ def test_names_are_looked_up_in_diffs_profiles_and_stabilities() -> None:
         assert name in thing and "none" not in thing and 0 not in thing and x not in thing
         with pytest.raises(TypeError, match="not iterable"):
             iter(thing)
+
+
+@pytest.mark.parametrize("outer", ["x", "renamed"])
+def test_the_changed_node_in_a_body_is_named(outer):
+    text = """<ir_version: 9, opset_import: ["": 20]>
+        g (float[N] OUTER, int64 n) => (float[N] y) {
+            go = Constant<value = bool {1}>()
+            y = Loop(n, go, OUTER) <body = b (int64 i, bool c, float[N] s) => (bool d, float[N] z) {
+                t = Mul(s, OUTER)  u = OP(t, OUTER)  z = Neg(u)  d = Identity(c) }>
+        }"""
+    a = pyopnb.parse(text.replace("OP", "Add").replace("OUTER", "x"))
+    b = pyopnb.parse(text.replace("OP", "Sub").replace("OUTER", outer))
+    x, n = np.float32([1, 2]), np.array(3)
+    found = pyopnb.diff(pyopnb.trace(a, {"x": x, "n": n}), pyopnb.trace(b, {outer: x, "n": n}))
+    assert found.origin.changes == ("Loop 'y', body: changed: Add 'u', op: Add → Sub",)

@@ -273,3 +273,28 @@ def test_weights_of_four_bits_in_a_qdq_model() -> None:
     assert row.tensor == "w0" and row.sqnr == pytest.approx(
         ratio_of_onnxruntime(weight, numbers), rel=1e-6
     )
+
+
+def test_the_rounding_of_a_node_is_not_that_of_its_exact_weight() -> None:
+    levels = np.random.default_rng(0).integers(0, 16, (16, 64)).astype(np.uint8)
+    scale = np.full((16, 2), 0.5, np.float32)
+    text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+        g (float[N,64] x) => (float[N,16] y) {
+            y = com.microsoft.MatMulNBits<K=64, N=16, bits=4, block_size=32, accuracy_level=4>(x, B, s)
+        }"""
+    packed = onnx.parser.parse_model(text)
+    blocks = (levels[:, 0::2] | levels[:, 1::2] << 4).reshape(16, 2, 16)
+    packed.graph.initializer.append(numpy_helper.from_array(blocks, "B"))
+    packed.graph.initializer.append(numpy_helper.from_array(scale, "s"))
+    weight = (levels.astype(np.float32) - 8).T * 0.5
+    nodes = [pyopnb.node("MatMul", "x w", "y")]
+    wide = pyopnb.model(
+        nodes, {"x": "float32[N,64]"}, {"y": "float32[N,16]"}, initializers={"w": weight}
+    )
+    x = np.random.default_rng(1).normal(size=(3, 64)).astype(np.float32)
+    x[:, 7] *= 300
+    found = diff(trace(wide, x=x), trace(packed, x=x))
+    first, last = found.quantization
+    assert first.tensor == "y" and "int8: accuracy_level=4" in str(first)
+    assert last.weight and last.sqnr == np.inf
+    assert "kernels that round" in str(pyopnb.sensitivity(wide, packed, {"x": x}))
