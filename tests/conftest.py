@@ -175,7 +175,9 @@ def define(tmp_path):
     before = set(sys.modules)
 
     def define(text: str, name: str = "written.py") -> tuple[pyopnb.registry.__class__, ...]:
-        (tmp_path / name).write_text("import numpy as np\nimport pyopnb\n" + dedent(text))
+        (tmp_path / name).write_text(
+            "import numpy as np\nimport pyopnb\n" + dedent(text), encoding="utf-8"
+        )
         return load_module(tmp_path / name)
 
     yield define

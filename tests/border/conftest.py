@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT
+from systems import kill_group
 
 import pyopnb
 
@@ -36,6 +35,13 @@ def bare(model):
     options.intra_op_num_threads = 1  # a session with threads of its own cannot be destroyed after a fork, says ONNX Runtime's pool
     options.register_custom_ops_library(pyopnb.get_library_path())
     return onnxruntime.InferenceSession(model.SerializeToString(), options, enable_fallback=0)
+
+def interrupt_main():
+    # As Ctrl-C would, which comes on a thread of its own on Windows.
+    if os.name == "nt":
+        signal.raise_signal(signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
 
 def op(name, compute):
     return pyopnb.registry.define(type("Op", (), {"compute": compute}), name)
@@ -93,15 +99,20 @@ def fresh(tmp_path_factory):
     def run(text, *, prelude=True, spinning=False):
         script = tmp_path_factory.mktemp("fresh") / "script.py"
         begin = (_PRELUDE if prelude else "") + (_CALM if prelude and not spinning else "")
-        script.write_text(begin + textwrap.dedent(text))
+        script.write_text(begin + textwrap.dedent(text), encoding="utf-8")
         paths = [str(_SITE), str(_SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
         out, err = script.with_suffix(".out"), script.with_suffix(".err")
         # Files and a process group: a child that hangs would keep a pipe open, and must
         # not outlive the test.
-        with out.open("w") as to, err.open("w") as errors:
+        with out.open("w", encoding="utf-8") as to, err.open("w", encoding="utf-8") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-W", "error", str(script)],
-                env={**os.environ, **_of_scripts(), "PYTHONPATH": os.pathsep.join(paths)},
+                env={
+                    **os.environ,
+                    **_of_scripts(),
+                    "PYTHONPATH": os.pathsep.join(paths),
+                    "PYTHONIOENCODING": "utf-8",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=to,
                 stderr=errors,
@@ -110,10 +121,8 @@ def fresh(tmp_path_factory):
             try:
                 code = process.wait(LIMIT)
             finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        return Outcome(code, out.read_text(), err.read_text())
+                kill_group(process)
+        return Outcome(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
     return run
 

@@ -274,9 +274,9 @@ def test_weights_go_with_their_session(fresh):
             made.run(None, {"x": x})
         except pyopnb.errors.EscapedInput:
             return weakref.ref(made._sess)
+    import psutil
     def resident():
-        with open("/proc/self/statm") as lines:
-            return int(lines.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 2**20
+        return psutil.Process().memory_info().rss // 2**20
     for _ in range(3):
         once()
     before, gone = resident(), [once() for _ in range(15)]

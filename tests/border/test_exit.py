@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from systems import needs_fork
 
 pytestmark = pytest.mark.one_python
 
@@ -254,6 +255,7 @@ def test_a_run_after_the_end_is_refused(fresh):
 
 
 @makers
+@needs_fork
 def test_a_fork_and_both_go_on(fresh, make):
     fresh(f"""
         op("exit::Twice", lambda self, x: x * 2)
@@ -274,6 +276,7 @@ def test_a_fork_and_both_go_on(fresh, make):
 
 
 @pytest.mark.plain  # about threads of ONNX Runtime
+@needs_fork
 def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
     fresh("""
         op("exit::Twice", lambda self, x: x * 2)
@@ -294,6 +297,7 @@ def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
     """).clean("[-2.  4. -6.] 0\n")
 
 
+@needs_fork
 def test_a_fork_while_another_thread_runs(fresh):
     done = fresh("""
         inside, go = threading.Event(), threading.Event()
@@ -327,6 +331,7 @@ def test_a_fork_while_another_thread_runs(fresh):
     ]
 
 
+@needs_fork
 def test_a_fork_inside_compute(fresh):
     fresh("""
         @pyopnb.pyop("exit::Fork")
@@ -351,7 +356,7 @@ INTERRUPTED = """
         {first}
         def interrupt():
             {inside}
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt_main()
         for _ in range(2):
             began = {clock}()
             try:
@@ -468,7 +473,7 @@ def test_interrupts_at_any_moment_leave_nothing_behind(fresh):
         signal.signal(signal.SIGINT, shot)
         stop = threading.Event()
         def shoot():
-            while not stop.wait(0.0005): os.kill(os.getpid(), signal.SIGINT)
+            while not stop.wait(0.0005): interrupt_main()
         thread = threading.Thread(target=shoot)
         hits = 0
         thread.start()
@@ -499,7 +504,7 @@ def test_an_interrupt_while_the_exit_waits_for_runs(fresh):
         time.sleep(0.2)
         def interrupt():
             time.sleep(0.1)
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt_main()
         interrupter = threading.Thread(target=interrupt, daemon=True)
         interrupter.start()
     """)

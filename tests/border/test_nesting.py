@@ -4,6 +4,8 @@ Apart from test_misbehavior.py, because each level unwinds through all outer one
 minutes where every allocation is traced.
 """
 
+from systems import needs_small_stacks
+
 SCRIPT = """
 made = []
 
@@ -47,6 +49,7 @@ def test_in_bare_sessions(fresh):
     assert lines[1] == lines[3] == "[ 2. -1.  4.]"
 
 
+@needs_small_stacks
 def test_on_threads_of_small_stacks(fresh):
     """The stack ends before runs are nested as deep as they may be: 512 kB are what some systems give a thread."""
     fresh("""

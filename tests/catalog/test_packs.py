@@ -32,13 +32,17 @@ def install(folder, pack, **files):
     """Lay a package out as pip installs it, with the entry point that its pyproject.toml declares."""
     package = folder / f"{pack}_ops"
     package.mkdir()
-    (package / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("", encoding="utf-8")
     for name, text in files.items():
-        (package / f"{name}.py").write_text(textwrap.dedent(text))
+        (package / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
     metadata = folder / f"{pack}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {pack}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[pyopnb.catalog]\n{pack} = {pack}_ops\n")
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {pack}\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (metadata / "entry_points.txt").write_text(
+        f"[pyopnb.catalog]\n{pack} = {pack}_ops\n", encoding="utf-8"
+    )
 
 
 @pytest.fixture

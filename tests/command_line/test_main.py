@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from systems import needs_free_names
 
 import pyopnb
 from pyopnb.__main__ import main
@@ -197,6 +198,7 @@ def test_a_picture_of_a_model(
     assert made.lower().startswith(begins) and text in made
 
 
+@needs_free_names
 def test_names_of_files_are_escaped_in_the_page(run: Run, tmp_path: Path) -> None:
     name = tmp_path / "<script>\x1b.npy"
     np.save(name, np.zeros(2))
@@ -210,7 +212,7 @@ def test_ops_of_a_module_that_is_named(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     for module, body in (("cli_good", "x.clip(-1, 1)"), ("cli_bad", "x[7]"), ("cli_broken", "1 +")):
-        (tmp_path / f"{module}.py").write_text(OPS.format(body))
+        (tmp_path / f"{module}.py").write_text(OPS.format(body), encoding="utf-8")
     assert run("missing", "own.onnx", "--ops", "cli_good")[0] == 0
     code, out, _ = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_good")
     assert code == 1 and "worst at [2], a = 1.0, b = 3.0" in out

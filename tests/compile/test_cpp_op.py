@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
+from systems import needs_modes
 
 import pyopnb
 from pyopnb.compile import compiler
@@ -290,7 +291,7 @@ def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp
         if arrived.pop(0):
             replace(source, target)
             digest = compiler._digest(Path(target))
-            Path(target).with_suffix(".sha256").write_text(digest)
+            Path(target).with_suffix(".sha256").write_text(digest, encoding="utf-8")
         raise PermissionError(13, "The process cannot access the file", str(target))
 
     monkeypatch.setattr(os, "replace", refused)
@@ -381,14 +382,17 @@ def test_template_with_an_output_of_another_dtype_in_a_bare_session():
 def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
     written = tmp_path / "half.py"
     written.write_text(
-        "import pyopnb\n\n\n@pyopnb.pyop('demo::Half')\nclass Half:\n    def compute(self, x):\n        return x / 2\n"
+        "import pyopnb\n\n\n@pyopnb.pyop('demo::Half')\nclass Half:\n    def compute(self, x):\n        return x / 2\n",
+        encoding="utf-8",
     )
     load_module(written)
     for place, name in enumerate(("demo::SoftClip", "demo::Clip")):
         pyopnb.cpp_op(SOFT_CLIP, name, opset=place + 1)
     path = tmp_path / "ops.py"
     save_module(path, "demo::SoftClip", "demo::Half", "demo::Clip")
-    assert f'pyopnb.cpp_op(r"""{SOFT_CLIP}""", \'demo::Clip\', opset=2)' in path.read_text()
+    assert f'pyopnb.cpp_op(r"""{SOFT_CLIP}""", \'demo::Clip\', opset=2)' in path.read_text(
+        encoding="utf-8"
+    )
     pyopnb.registry.clear()
     loaded = {version.op: version for version in load_module(path)}
     assert (
@@ -404,7 +408,8 @@ def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
 def test_a_file_that_raises_has_defined_nothing(tmp_path):
     path = tmp_path / "raises.py"
     path.write_text(
-        f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n"
+        f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n",
+        encoding="utf-8",
     )
     with pytest.raises(ZeroDivisionError):
         load_module(path)
@@ -548,7 +553,7 @@ def test_a_broken_environment_is_one_message(monkeypatch, environment, message):
         pyopnb.cpp_op(TWICE)
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")
+@needs_modes
 def test_a_cache_that_others_can_rename_is_refused(tmp_path, monkeypatch):
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path / "cache"))

@@ -141,7 +141,7 @@ def test_a_program_without_python_runs_it(library, tmp_path):
     raises = pyopnb.parse("""(float[N,6] x) => (float[N,6] y) <float[1] s = {1}>
         { y = other.GroupNorm<num_groups = 4>(x, s, s) }""")
     onnx.save(raises, tmp_path / "raises.onnx")
-    (tmp_path / "program.cpp").write_text(PROGRAM)
+    (tmp_path / "program.cpp").write_text(PROGRAM, encoding="utf-8")
     subprocess.run(
         [*find_compiler(), "-std=c++17", "program.cpp", "-o", "program", "-ldl"],
         cwd=tmp_path,

@@ -276,7 +276,9 @@ def main() -> int:
             if end is not None and time.monotonic() > end:
                 break
             count += 1
-            last.write_text(model.SerializeToString().hex())  # what a crash leaves behind
+            last.write_text(
+                model.SerializeToString().hex(), encoding="utf-8"
+            )  # what a crash leaves behind
             for name in names if end is None else choose.sample(names, 6):
                 calls += 1
                 fault = check(name, TAKERS[name], model, pathlib.Path(kept))

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from systems import needs_memory_limits
+
 CODE = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
@@ -29,6 +31,7 @@ except pyopnb.errors.ModelError as error:
 """
 
 
+@needs_memory_limits
 def test_a_small_constant_that_would_take_all_memory():
     command = [sys.executable, "-P", "-c", CODE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -8,6 +8,7 @@ import stat
 
 import numpy as np
 import pytest
+from systems import needs_modes
 
 import pyopnb
 from pyopnb import registry
@@ -21,7 +22,7 @@ def test_written_and_loaded(soft_clip, tmp_path):
     (version,) = load_module(path)
     assert version.schema == soft_clip.schema
     assert pyopnb.call("demo::SoftClip", np.float32([100]), limit=2.0) == [2]
-    assert inspect.getsource(version.cls) in path.read_text()
+    assert inspect.getsource(version.cls) in path.read_text(encoding="utf-8")
 
 
 def test_all_of_the_registry(define, tmp_path):
@@ -50,15 +51,15 @@ def test_a_changed_or_foreign_file_stays(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
     save_module(path)
     save_module(path)
-    path.write_text(path.read_text() + "# mine\n")
+    path.write_text(path.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
     with pytest.raises(
         pyopnb.errors.DefinitionError,
         match="that was changed since. Try: another name, or overwrite=True",
     ):
         save_module(path)
-    assert path.read_text().endswith("# mine\n")
+    assert path.read_text(encoding="utf-8").endswith("# mine\n")
     save_module(path, overwrite=True)
-    assert "# mine" not in path.read_text()
+    assert "# mine" not in path.read_text(encoding="utf-8")
 
 
 def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
@@ -72,6 +73,7 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
     assert [op.name for op in registry] == ["demo::SoftClip"]
 
 
+@needs_modes
 def test_a_new_file_has_the_permissions_of_any_other_while_threads_see_one_mask(
     soft_clip, tmp_path, monkeypatch
 ):

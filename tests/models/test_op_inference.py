@@ -288,8 +288,8 @@ def test_the_end_of_the_interpreter() -> None:
 @pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 def test_a_thousand_redefinitions_leave_nothing_behind() -> None:
     got = run(
-        "import gc, os\n"
-        "def resident():\n    gc.collect()\n    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
+        "import gc, psutil\n"
+        "def resident():\n    gc.collect()\n    return psutil.Process().memory_info().rss\n"
         "m = pyopnb.model(pyopnb.node('s::Op', 'x', 'y'), {'x': 'float32[N]'}, {'y': 'float32[N]'})\n"
         "def rounds(count):\n"
         "    for n in range(count):\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os.path
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ def imports(text):
     [
         ("", "np.abs(x)", ["import numpy as np"]),
         ("import numpy", "numpy.abs(x)", ["import numpy"]),
-        ("import os.path as osp", "x if osp.join else x", ["import posixpath as osp"]),
+        ("import os.path as osp", "x if osp.join else x", [f"import {os.path.__name__} as osp"]),
         (
             "import xml",
             "x if xml.sax.handler else x",
@@ -209,7 +210,8 @@ def test_postponed_hints_stay_postponed(tmp_path, define):
     later = "@pyopnb.pyop\nclass Later:\n    def compute(self, x: 'float32[N]', y: Unknown = None) -> 'float32[N]': return x\n"
     path = tmp_path / "later.py"
     path.write_text(
-        f"from __future__ import annotations\nimport pyopnb\n{later.replace(': Unknown', '')}"
+        f"from __future__ import annotations\nimport pyopnb\n{later.replace(': Unknown', '')}",
+        encoding="utf-8",
     )
     (version,) = load_module(path)
     text = source_closure([version])

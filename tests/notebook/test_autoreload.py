@@ -46,7 +46,7 @@ def file(tmp_path, monkeypatch):
     name = f"ar_ops{next(_numbers)}"
 
     def save(text):
-        (tmp_path / f"{name}.py").write_text(text)
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
         now = next(times)
         os.utime(tmp_path / f"{name}.py", (now, now))
         importlib.invalidate_caches()
@@ -298,7 +298,8 @@ def test_base_in_another_module_follows(run, live, file, tmp_path):
         base.write_text(
             "import numpy as np\nclass Base:\n    def __init__(self, k: float = 1.0):\n"
             f"        self.k = np.float32(k)\n    def compute(self, x):\n"
-            f"        return {factor} * self.k * x\n"
+            f"        return {factor} * self.k * x\n",
+            encoding="utf-8",
         )
         os.utime(base, (now := next(times), now))
 

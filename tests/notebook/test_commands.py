@@ -170,7 +170,7 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     )
     out = define("%pyop save ops.py").out
     assert [line.split(":")[0] for line in out.splitlines()] == ["ops.py"] * 3
-    text = (tmp_path / "ops.py").read_text()
+    text = (tmp_path / "ops.py").read_text(encoding="utf-8")
     for words in (
         "import numpy as np\n",
         "turn = 6.28",
@@ -186,7 +186,7 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert sorted(line.split(",")[0] for line in out.splitlines()) == [op.name for op in registry]
     assert [pyopnb.call(op.name, v) for op in registry] == before
     define("%pyop save one.py demo::SoftClip --overwrite")
-    assert "Turn" not in (tmp_path / "one.py").read_text()
+    assert "Turn" not in (tmp_path / "one.py").read_text(encoding="utf-8")
 
 
 def test_classes_without_methods_come_along(soft_clip, define, run, shell, tmp_path):
@@ -211,7 +211,7 @@ def test_classes_without_methods_come_along(soft_clip, define, run, shell, tmp_p
 
 
 def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
-    (tmp_path / "bad.py").write_text("x = 1\n1 / 0\n")
+    (tmp_path / "bad.py").write_text("x = 1\n1 / 0\n", encoding="utf-8")
     ran = run("%pyop load bad.py")
     assert "bad.py:2" in ran.out and "ZeroDivisionError" in ran.out
     assert "exec_module.py" not in ran.out and "commands.py" not in ran.out

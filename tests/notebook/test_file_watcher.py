@@ -24,7 +24,7 @@ def save(tmp_path, monkeypatch):
     times = iter(range(1_000_000_000, 2_000_000_000))
 
     def save(text):
-        (tmp_path / "ops.py").write_text(text)
+        (tmp_path / "ops.py").write_text(text, encoding="utf-8")
         os.utime("ops.py", (now := next(times), now))
 
     save(OP.format(1))

@@ -156,7 +156,7 @@ def clipper(shell, tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     for place in (tmp_path, tmp_path / "sub"):
         (place / "clip.onnx").write_bytes(model.SerializeToString())
-        (place / "clip.txt").write_text("")
+        (place / "clip.txt").write_text("", encoding="utf-8")
     shell.push({"clipper": model, "clipping": 3, "path": tmp_path / "clip.onnx"})
     return model
 

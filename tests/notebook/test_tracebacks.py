@@ -22,7 +22,9 @@ CELLS = {
 @pytest.fixture
 def prepared(shell, define, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "page.onnx").write_text("<!DOCTYPE html>\n<title>Not Found</title>")
+    (tmp_path / "page.onnx").write_text(
+        "<!DOCTYPE html>\n<title>Not Found</title>", encoding="utf-8"
+    )
     define(soft_clip_cell("x").replace(" = 1.0", ""))
     for name, node in {
         "typo": "SoftClap",

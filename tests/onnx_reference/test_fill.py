@@ -17,6 +17,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper
 from onnx.backend.test.case.test_case import TestCase
+from systems import needs_getrusage
 
 import pyopnb
 from pyopnb.engine.models import opset_versions as versions
@@ -243,6 +244,7 @@ def test_rebuilding_a_session_keeps_what_was_filled() -> None:
 # ---- weights -----------------------------------------------------------------------------------------------------------------
 
 
+@needs_getrusage
 def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
     size = 1 << 26  # bytes; 64 MB
     model = celu()

@@ -334,7 +334,8 @@ def test_text_of_a_reloaded_function(tmp_path, monkeypatch):
     for factor in ("2", "300"):
         (tmp_path / "reloaded_function.py").write_text(
             "from pyopnb.ortx import onnx_op\n"
-            f"@onnx_op(op_type='Text')\ndef text(x):\n    return x * {factor}\n"
+            f"@onnx_op(op_type='Text')\ndef text(x):\n    return x * {factor}\n",
+            encoding="utf-8",
         )
         importlib.invalidate_caches()
         sys.modules.pop("reloaded_function", None)
@@ -348,7 +349,8 @@ def test_a_decorated_function_is_saved_with_a_model(tmp_path, monkeypatch):
         "import numpy as np\nfrom pyopnb.ortx import PyCustomOpDef, onnx_op\nSTEP = 3\n"
         "def helped(x):\n    return np.abs(x) + STEP\n"
         "@onnx_op(op_type='Saved', attrs={'by': PyCustomOpDef.dt_float})\n"
-        "def saved(x, by=1.0):\n    return helped(x) * by\n"
+        "def saved(x, by=1.0):\n    return helped(x) * by\n",
+        encoding="utf-8",
     )
     saved = importlib.import_module("saved_function").saved
     made = pyopnb.parse("(float[N] x) => (float[N] y) { y = ai.onnx.contrib.Saved<by = 2.0>(x) }")

@@ -78,7 +78,7 @@ def module(tmp_path, monkeypatch, remote):
     remote(remote_work.import_path, str(folder))
 
     def write(name, factor, importing=True):
-        (folder / f"{name}.py").write_text(FILE.format(factor))
+        (folder / f"{name}.py").write_text(FILE.format(factor), encoding="utf-8")
         if importing:
             sys.modules.pop(name, None)
             __import__(name)

@@ -14,7 +14,7 @@ BINDER = ROOT / "binder"
 PINNED = re.compile(
     r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)( ; (?P<marker>[^\\]+?))?( \\| --hash=.+)?"
 )
-PYTHON = (BINDER / "runtime.txt").read_text().strip().removeprefix("python-")
+PYTHON = (BINDER / "runtime.txt").read_text(encoding="utf-8").strip().removeprefix("python-")
 
 
 def pins(text: str) -> dict[str, str]:
@@ -32,17 +32,17 @@ def pins(text: str) -> dict[str, str]:
 def test_the_lock_meets_what_is_asked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    for line in (BINDER / "requirements.in").read_text().splitlines():
+    for line in (BINDER / "requirements.in").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             lines.append(line)
-    versions = pins((BINDER / "requirements.txt").read_text())
+    versions = pins((BINDER / "requirements.txt").read_text(encoding="utf-8"))
     for requirement in map(Requirement, lines):
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{requirement}: type nox -s lock"
 
 
 def test_every_pin_has_hashes() -> None:
-    text = (BINDER / "requirements.txt").read_text()
+    text = (BINDER / "requirements.txt").read_text(encoding="utf-8")
     assert (
         len(re.findall(r"^\S+==.*\\\n +--hash=sha256:[0-9a-f]{64}", text, re.MULTILINE))
         == len(pins(text))

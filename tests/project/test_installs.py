@@ -27,7 +27,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 )  # fmt: skip
 def test_what_is_too_old_or_missing_is_named(tmp_path, package, text, message) -> None:
     (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").write_text(text)
+    (tmp_path / package / "__init__.py").write_text(text, encoding="utf-8")
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path(pyopnb.__file__).parents[1])!r}]\nimport pyopnb"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
@@ -56,7 +56,7 @@ def test_the_oldest_lane_has_the_lowest_versions() -> None:
     lowest = dict(each.split(">=") for each in PROJECT["project"]["dependencies"])
     tried = dict(
         line.split("==")
-        for line in (ROOT / "tests/oldest.txt").read_text().splitlines()
+        for line in (ROOT / "tests/oldest.txt").read_text(encoding="utf-8").splitlines()
         if "==" in line
     )
     for name, version in lowest.items():

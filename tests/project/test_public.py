@@ -34,7 +34,7 @@ def test_no_two_classes_have_one_name():
     # An entry of the catalog is a cell of its own, and its class is named as the operator.
     entries = {path for path in package.glob("catalog/*/*.py") if path.parent.name != "cores"}
     for path in sorted(set(package.rglob("*.py")) - entries):
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 files_by_name.setdefault(node.name, []).append(path.relative_to(package).as_posix())
     assert {name: files for name, files in files_by_name.items() if len(files) > 1} == {}
@@ -62,7 +62,7 @@ def test_docstrings_say_more_than_the_annotations():
     wrong = []
     package = Path(pyopnb.__file__).parent
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.FunctionDef):
                 continue
             hints = {

@@ -34,7 +34,7 @@ class Module:
         self.path, self.name = folder / f"{name}.py", name
 
     def write(self, text):
-        self.path.write_text(text)
+        self.path.write_text(text, encoding="utf-8")
         importlib.invalidate_caches()
 
     def load(self):
@@ -112,7 +112,7 @@ def test_reloaded_module_has_its_new_text(module, tmp_path, old, new):
 def test_script_that_runs_again_has_its_new_text(tmp_path):
     script = tmp_path / "script.py"
     for factor in (1, 100):
-        script.write_text(TEXT.replace("1 * self", f"{factor} * self"))
+        script.write_text(TEXT.replace("1 * self", f"{factor} * self"), encoding="utf-8")
         runpy.run_path(str(script))
     assert "100 * self" in newest()
     assert saved(tmp_path) == "[100.0]"
@@ -241,7 +241,7 @@ def test_archive_that_was_replaced(module, tmp_path, monkeypatch):
 
 def test_text_that_was_executed_is_no_file_of_that_name(tmp_path):
     path = tmp_path / "ops.py"
-    path.write_text(TEXT)
+    path.write_text(TEXT, encoding="utf-8")
     exec(compile(TEXT.replace("1 * self", "9 * self"), str(path), "exec"), {"__name__": "made"})
     assert run() == [9.0]
     assert newest() is None

@@ -338,6 +338,7 @@ GROWTH = """
 import gc, linecache, os, sys
 import numpy as np, onnxruntime, pyopnb
 from pyopnb.engine.runtime import _bridge
+import psutil
 
 def define(add):
     text = f"class Op:\\n    def compute(self, x):\\n        return x + {add}\\n"
@@ -366,8 +367,7 @@ def rounds(count):
         assert session.run(None, feeds)[0].tolist() == [-1, -2, -3]
         assert bare.run(None, feeds)[0].tolist() == [1 + add, 2 + add, 3 + add]
     gc.collect()
-    with open("/proc/self/statm") as pages:
-        resident = int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    resident = psutil.Process().memory_info().rss
     states = _bridge.counters()["states"]
     return states, sys.getallocatedblocks(), len(gc.get_objects()), resident
 

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from systems import needs_links
 
 import pyopnb
 
@@ -162,6 +163,7 @@ def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_do
     assert (trace["y"].tolist(), trace.initializers["w"].tolist()) == (expected, [1, 2])
 
 
+@needs_links
 def test_options_open_no_other_files(tmp_path):
     (tmp_path / "secret").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()

@@ -27,7 +27,9 @@ def mymodule(tmp_path, monkeypatch):
     sys.modules.pop("mymodule", None)
 
     def write(text):
-        (tmp_path / "mymodule.py").write_text("import numpy as np\n" + textwrap.dedent(text))
+        (tmp_path / "mymodule.py").write_text(
+            "import numpy as np\n" + textwrap.dedent(text), encoding="utf-8"
+        )
 
     yield write
     sys.modules.pop("mymodule", None)

@@ -26,12 +26,13 @@ class Trap:
     def write(self, name: str, text: str = "") -> None:
         sentinel = f"with open({str(self.mark)!r}, 'a') as mark: mark.write({name!r} + ' ')\n"
         (self.folder / f"{name}.py").write_text(
-            sentinel + text + "\nclass C:\n    def compute(self, x):\n        return x\n"
+            sentinel + text + "\nclass C:\n    def compute(self, x):\n        return x\n",
+            encoding="utf-8",
         )
 
     @property
     def ran(self) -> list[str]:
-        return self.mark.read_text().split() if self.mark.exists() else []
+        return self.mark.read_text(encoding="utf-8").split() if self.mark.exists() else []
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ from pyopnb.engine.runtime import _bridge
 
 
 def _stub():
-    return ast.parse((Path(pyopnb.engine.runtime.__file__).parent / "_bridge.pyi").read_text())
+    return ast.parse(
+        (Path(pyopnb.engine.runtime.__file__).parent / "_bridge.pyi").read_text(encoding="utf-8")
+    )
 
 
 def test_the_stub_names_what_the_module_has():

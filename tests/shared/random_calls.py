@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import psutil
 from limits import LIMIT
 
 import pyopnb
@@ -515,8 +516,7 @@ def epoch(seed: int, number: int, calls: int = EPOCH) -> tuple[int, Counter[str]
 
 
 def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+    return psutil.Process().memory_info().rss
 
 
 def random_calls(seed: int, count: int, say: Callable[[str], None] | None = None) -> Report:

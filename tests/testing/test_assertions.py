@@ -85,7 +85,8 @@ def test_the_error_is_sent_with_its_diff() -> None:
 def test_a_failure_shows_the_test_and_nothing_of_ours(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import numpy as np\nfrom pyopnb.testing import assert_close\n"
-        "def test_it():\n    assert_close(np.zeros(3), np.ones(3), where='here')\n"
+        "def test_it():\n    assert_close(np.zeros(3), np.ones(3), where='here')\n",
+        encoding="utf-8",
     )
     quiet = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
     done = subprocess.run(

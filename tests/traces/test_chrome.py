@@ -29,7 +29,7 @@ def profile():
 def written(profile, folder):
     path = folder / "trace.json"
     profile.to_chrome(path)
-    return json.loads(path.read_text(), parse_constant=pytest.fail)
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
 
 
 def spans(events, track):

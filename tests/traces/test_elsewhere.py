@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from systems import needs_sent_signals, needs_shell
 
 import pyopnb
 from pyopnb.errors import InputError, ModelError
@@ -199,14 +200,15 @@ def test_a_kernel_that_changed_between_two_versions_is_named():
     assert pyopnb.first_divergence(decoder, decoder, feeds, on=on).ok
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the script is a shell's")
+@needs_shell
 def test_uv_makes_the_environment_where_it_is_installed(cache, tmp_path, monkeypatch):
     """A uv whose environments have what this one has, and which installs nothing."""
     tools = tmp_path / "tools"
     tools.mkdir()
     uv = tools / "uv"
     log = tmp_path / "log"
-    uv.write_text(f"""#!/bin/sh
+    uv.write_text(
+        f"""#!/bin/sh
 echo "$@" >> {log}
 for folder; do true; done
 if [ "$1" = venv ]; then
@@ -214,12 +216,14 @@ if [ "$1" = venv ]; then
     printf '#!/bin/sh\\nexec "%s" "$@"\\n' "{sys.executable}" > "$folder/bin/python"
     /bin/chmod +x "$folder/bin/python"
 fi
-""")
+""",
+        encoding="utf-8",
+    )
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))
     trace = pyopnb.trace(model(), x=X, on="onnxruntime==1.99.0")
     assert np.array_equal(trace["y"], pyopnb.run(model(), x=X)["y"])
-    make, install = log.read_text().splitlines()
+    make, install = log.read_text(encoding="utf-8").splitlines()
     assert make.startswith("venv --quiet ") and install.endswith(" onnxruntime==1.99.0 numpy")
 
 
@@ -238,14 +242,17 @@ def test_a_version_that_cannot_be_had_leaves_nothing(cache, monkeypatch):
 def test_an_operator_that_is_newer_than_that_runtime_is_named(tmp_path, monkeypatch):
     """The process says what an onnxruntime of opset 19 says."""
     script = tmp_path / "old.py"
-    script.write_text("""
+    script.write_text(
+        """
 import json, pathlib
 complaint = "ONNX Runtime only *guarantees* support. Current official support for domain ai.onnx is till opset 19."
 folder = pathlib.Path(input())
 report = {"failed": "session", "error": "x" * 600 + complaint}
 (folder / "report.json").write_text(json.dumps(report))
 print("done")
-""")
+""",
+        encoding="utf-8",
+    )
     monkeypatch.setattr("pyopnb.traces.runs.elsewhere._SCRIPT", script)
     newer = model("a = Gelu(x)  y = Abs(a)", 20)
     with pytest.raises(ModelError, match=r"got Gelu of a newer opset than its 19\. Try: a newer"):
@@ -254,7 +261,7 @@ print("done")
 
 def test_a_file_that_is_no_python_is_refused(tmp_path):
     text = tmp_path / "requirements.txt"
-    text.write_text("onnxruntime==1.25.0")
+    text.write_text("onnxruntime==1.25.0", encoding="utf-8")
     with pytest.raises(InputError, match=r"expected the path of a Python.*requirements\.txt"):
         pyopnb.trace(model(), x=X, on=text)
 
@@ -276,7 +283,7 @@ def test_a_crash_of_windows_is_one():
     assert elsewhere._last_words("", 3) == "the process ended with exit code 3"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the signal is POSIX's")
+@needs_sent_signals
 def test_an_interrupt_ends_the_installer_and_leaves_nothing(cache, tmp_path):
     """A process that an installer started continues after it if it is not ended, such as ensurepip of venv."""
     onnx.save(model(), tmp_path / "model.onnx")

@@ -48,7 +48,7 @@ def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
             child.wait(chance.random() * 0.02)
         child.kill()
         child.stdout.close()
-        assert child.wait() == -9
+        assert child.wait() != 0
         with np.load(path) as file:
             steps.append(len(json.loads(str(file["facts"]))["losses"]))
     assert steps == sorted(set(steps)), "each went on from where the last was killed"

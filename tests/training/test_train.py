@@ -475,7 +475,7 @@ def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
     )
     assert len(html) < 60_000
     result.save(tmp_path / "curve.svg")
-    svg = (tmp_path / "curve.svg").read_text()
+    svg = (tmp_path / "curve.svg").read_text(encoding="utf-8")
     assert "validation accuracy" in svg and "loss" in svg
     assert pyopnb.show(result).title == repr(result)
     assert pyopnb.show(result, log=True).svg != svg == pyopnb.show(result, log=False).svg
@@ -525,7 +525,7 @@ def test_the_diff_of_two_trainings(line, samples):
 def test_a_training_as_csv(line, samples, tmp_path):
     result = train(line, samples, loss="mse", validation=samples, progress=False)
     result.save(tmp_path / "run.csv")
-    head, *rows = (tmp_path / "run.csv").read_text().splitlines()
+    head, *rows = (tmp_path / "run.csv").read_text(encoding="utf-8").splitlines()
     assert head == "step,training_loss,gradient_norm,validation_loss"
     losses = [float(row.split(",")[1]) for row in rows]
     assert losses == result.losses.tolist()

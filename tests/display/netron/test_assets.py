@@ -29,7 +29,7 @@ def installed(monkeypatch, tmp_path):
         if page is not None:
             spec = ModuleSpec("netron", None, is_package=True)
             spec.submodule_search_locations = [str(tmp_path)]
-            (tmp_path / "index.html").write_text(page)
+            (tmp_path / "index.html").write_text(page, encoding="utf-8")
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
         assets._read_folder.cache_clear()
 
@@ -87,11 +87,11 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
                "runpy.run_path(sys.argv[0], run_name='__main__'); assert not {'onnx', 'netron', 'pyopnb'} & set(sys.modules)"]  # fmt: skip
     paths = repr([str(Path(importlib.util.find_spec("netron").origin).parents[1])])
     subprocess.run([*command, paths, assets.__file__, str(tmp_path), "1.2.3"], check=True)
-    package = json.loads((tmp_path / "package.json").read_text())
+    package = json.loads((tmp_path / "package.json").read_text(encoding="utf-8"))
     assert package["version"] == "1.2.3"
-    assert (tmp_path / package["jupyterlab"]["_build"]["load"]).read_text() == (
+    assert (tmp_path / package["jupyterlab"]["_build"]["load"]).read_text(encoding="utf-8") == (
         Path(assets.__file__).parent / "extension.js"
-    ).read_text()
+    ).read_text(encoding="utf-8")
     content = json.loads(gzip.decompress((tmp_path / "static/assets.json.gz").read_bytes()))
     assert content == {
         "version": assets.read_assets().version,

@@ -3,7 +3,6 @@
 import gc
 import itertools
 import re
-import signal
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ import weakref
 import pytest
 from limits import LIMIT
 from line_interrupts import lines_that_leave_held
+from systems import interrupt_main
 
 import pyopnb
 from pyopnb.notebook.live import cells, output
@@ -147,9 +147,7 @@ def test_a_cell_whose_output_is_not_updated_later_waits_for_its_runs(clip, redef
 
 
 def test_an_interrupt_of_a_cell_that_waits_stops_the_run(clip, redefine):
-    clip.shell.user_ns["interrupt"] = lambda: signal.pthread_kill(
-        threading.main_thread().ident, signal.SIGINT
-    )
+    clip.shell.user_ns["interrupt"] = interrupt_main
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     # The cell has to wait by then: before, the interrupt would hit other code, such as a
     # busy machine showed.

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from limits import LIMIT
+from systems import needs_timer_signals
 
 from pyopnb.notebook.live.worker import Worker
 
@@ -34,6 +35,7 @@ def alarm():
 # One that falls into the callback of a weak reference is only reported.
 @pytest.mark.one_python  # long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@needs_timer_signals
 def test_an_interrupt_at_any_moment_of_waiting_leaves_the_worker_usable(alarm):
     worker, hits, draw = Worker(lambda: None), 0, random.Random(0)
     for _ in range(3000):

@@ -1,0 +1,73 @@
+"""What only some systems have: marks that skip with the reason, and what each system has in its own way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+WINDOWS = sys.platform == "win32"
+
+
+def can_link() -> bool:
+    """Tell whether symbolic links can be made and read: Windows asks for a right, and Wine makes none."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder, "link")
+        with contextlib.suppress(OSError):
+            link.symlink_to(Path(folder, "absent"))
+        return link.is_symlink()
+
+
+# ---- what Windows does not have
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+needs_sent_signals = pytest.mark.skipif(
+    WINDOWS, reason="on Windows, a signal that is sent to a process ends it"
+)
+needs_timer_signals = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="Windows has no timer signals"
+)
+needs_memory_limits = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux bounds a process with RLIMIT_AS"
+)
+needs_getrusage = pytest.mark.skipif(WINDOWS, reason="Windows has no getrusage")
+needs_modes = pytest.mark.skipif(WINDOWS, reason="files have no mode bits on Windows")
+needs_free_names = pytest.mark.skipif(WINDOWS, reason="Windows has no file named with < or >")
+needs_shell = pytest.mark.skipif(WINDOWS, reason="the script is for a POSIX shell")
+needs_links = pytest.mark.skipif(not can_link(), reason="no symbolic links can be made here")
+needs_small_stacks = pytest.mark.skipif(
+    WINDOWS, reason="on Windows, no thread has a smaller stack than python.exe reserves"
+)
+
+
+# ---- what each system has in its own way
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was started with ``start_new_session``, and what it has started."""
+    if WINDOWS:
+        process.kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def interrupt_main() -> None:
+    """Interrupt the main thread as Ctrl-C would."""
+    if WINDOWS:
+        signal.raise_signal(signal.SIGINT)  # Ctrl-C comes on a thread of its own there
+    else:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def ended_by_crash(code: int) -> bool:
+    """Tell whether an exit code says that a signal, or an exception of Windows, ended the process."""
+    return code < 0 or code >= 0xC0000000
