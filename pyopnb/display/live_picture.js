@@ -151,7 +151,7 @@
         const rows = rowsOf(index);
         if (keep) {
           card.append(...rows.map((row) => element('button', {onclick: () => lead(row)}, `▸ ${titleOf(row)}`)));
-          card.append(element('button', {onclick: close, title: 'Esc'}, '✕'));
+          card.append(element('button', {onclick: close, title: 'Esc', ariaLabel: 'close'}, '✕'));
         } else if (rows.length) {
           card.append(element('div', {style: 'opacity:.7'}, `click: ${rows.length === 1 ? 'row' : 'rows'} in the tables`));
         }
@@ -351,9 +351,9 @@
     sizes.observe(svg);
 
     shadow.append(element('style', {}, STYLE), view, element('div', {className: 'tools'},
-      element('button', {onclick: farther, title: 'zoom out (-)'}, '−'),
-      element('button', {onclick: fit, title: 'fit (0)'}, '⤢'),
-      element('button', {onclick: nearer, title: 'zoom in (+); Ctrl and the wheel zoom as well'}, '+')), card);
+      element('button', {onclick: farther, title: 'zoom out (-)', ariaLabel: 'zoom out'}, '−'),
+      element('button', {onclick: fit, title: 'fit (0)', ariaLabel: 'fit the whole picture'}, '⤢'),
+      element('button', {onclick: nearer, title: 'zoom in (+); Ctrl and the wheel zoom as well', ariaLabel: 'zoom in'}, '+')), card);
     (image.parentElement === place ? image : image.parentElement).replaceWith(host);
   };
 

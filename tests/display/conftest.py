@@ -62,6 +62,7 @@ class _Kept(HTMLParser):
             assert kind in ("data:image/png", "data:image/svg+xml")
             self.pictures.append(base64.b64decode(data, validate=True))
             assert held["alt"], "a picture without words"
+            assert not set(held["alt"]) & set("▁▂▃▄▅▆▇█"), "blocks that a screen reader reads out"
             self.alts.append(held["alt"])
         elif tag != "br":
             self.open.append(tag)

@@ -233,7 +233,13 @@
         this.live?.dispose();
         this.live = this.part(rendermime, WIDGET, {model_id: id, version_major: 2, version_minor: 0}, true);
         // It is empty or a text until its model is found, possibly after a kernel has started, and once its widget is closed.
-        this.watcher = new MutationObserver(() => this.choose());
+        this.watcher = new MutationObserver(() => {
+          this.choose();
+          // ipywidgets gives the handles of its sliders no name.
+          for (const handle of this.live?.node.querySelectorAll('[role=slider]:not([aria-label])') || []) {
+            handle.setAttribute('aria-label', handle.closest('.jupyter-widgets')?.querySelector('label')?.textContent || 'value');
+          }
+        });
         this.watcher.observe(this.live.node, {childList: true, subtree: true, attributes: true, attributeFilter: ['class']});
       }
 

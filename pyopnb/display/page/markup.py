@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import html
+import re
 from collections.abc import Iterable
 
 from pyopnb.common import messages, plural, sanitize
@@ -37,6 +38,7 @@ WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word"
 """Lines are wrapped between words; JupyterLab breaks lines of a ``<pre>`` inside words."""
 
 _LONGEST_LINE = 2_000
+_BLOCKS = re.compile("[ \u2580-\u259f]+")
 _BORDER = "1px solid rgba(128,128,128,0.35)"
 _PLAIN = "font-family:monospace;background:none;color:inherit"
 _PRE = f"{_PLAIN};margin:0;{WRAP}"
@@ -76,7 +78,9 @@ def image(data: bytes | str, alt: str, *, max_height: int | None = None) -> str:
     if max_height:
         style = "max-width:none"
     address = f"data:{mime};base64,{base64.b64encode(raw).decode()}"
-    element = f'<img src="{address}" alt="{escape(alt, 1000)}" style="{style}">'
+    # A screen reader would read out every block of a histogram.
+    words = escape(_BLOCKS.sub(" ", alt), 1000)
+    element = f'<img src="{address}" alt="{words}" style="{style}">'
     if max_height:
         # The border shows where the picture is cut, also where scroll bars are hidden.
         box = f"overflow:auto;max-height:{max_height}px;border:{_BORDER}"

@@ -136,9 +136,8 @@ def _control(
 
 
 def _widget(kind: str, name: str, value: Any, **options: Any) -> Any:
-    """Make a widget with its whole name beside it."""
-    style = {"description_width": "initial"}
-    return getattr(ipywidgets, kind)(value=value, description=name, style=style, **options)
+    """Make a widget with its name beside it."""
+    return getattr(ipywidgets, kind)(value=value, description=name, **options)
 
 
 def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:

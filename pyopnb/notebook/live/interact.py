@@ -87,7 +87,10 @@ class Interact(LiveOutput):
                 output.refresh()
 
         self._pin_button.on_click(on_pin)
+        # All controls begin at one place, behind the longest name.
+        width = f"{max(map(len, self.controls), default=0)}ch"
         for control in self.controls.values():
+            control.widget.style.description_width = width
             control.widget.observe(on_move, names=["value"])
         self.refresh()
 

@@ -37,6 +37,12 @@ def test_moving_a_slider_shows_the_result_and_builds_nothing(clip, session):
     assert panel.session.attrs == {"y": {"limit": 3.0}}
 
 
+def test_all_controls_begin_at_one_place_behind_the_longest_name(clip, session):
+    panel = clip.run('pyopnb.interact(session, x=x, **{"SoftClip.limit": (0.5, 6.0)})')
+    widths = {control.widget.style.description_width for control in panel.controls.values()}
+    assert widths == {f"{len('SoftClip.limit')}ch"}
+
+
 def test_the_session_that_others_watch_is_left_alone(clip, session):
     clip.run("w = pyopnb.watch(session, x=x)\nw")
     panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
