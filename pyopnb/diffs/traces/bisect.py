@@ -189,6 +189,8 @@ class _Model:
             info = graph.output.add(name=name)
             info.MergeFromString(self.declared.get(name, b""))
         arrays = self.run(self.trace.model, [self.trace.feeds])[0]
+        # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
+        self.trace.values = arrays
         return Side(self.trace, self.graph, arrays)
 
 

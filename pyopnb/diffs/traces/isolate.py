@@ -228,7 +228,6 @@ class Isolation:
 
     def _fed(self, name: str) -> Any:
         """Return an input in the precision that this trace recorded it in."""
-        # A run that recorded no tensors, as in a bisection, has them as they are.
         if name not in self.trace:
             return self.given[name]
         return as_fed(self.given[name], self.trace[name])

@@ -113,3 +113,22 @@ def test_first_divergence_takes_rounding_for_no_difference(turned):
     feeds = {"x": np.linspace(0.1, 1.5, 20, dtype=np.float32)}
     diff = pyopnb.first_divergence(*(reversed(pair) if turned else pair), feeds, on="reference")
     assert diff.ok and diff.origin is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Mul(IN, IN)  OUT = Sqrt(a)",
+        "a = Exp(IN)  OUT = Neg(a)",
+        "k = Neg(IN)  l = Neg(k)  a = Mul(l, k)  b = Neg(a)  OUT = Sqrt(b)",
+    ],
+)
+def test_first_divergence_on_the_reference_says_what_the_traces_say(body):
+    wide, half = models(body, 10)
+    x = np.float32([1, 2, 300]) if "Mul" in body else np.float32([1, 12])
+    with np.errstate(all="ignore"):
+        sides = [pyopnb.trace(model, x=x, on="reference") for model in (wide, half)]
+    found = pyopnb.first_divergence(wide, half, {"x": x}, on="reference")
+    expected = pyopnb.diff(*sides).origin
+    assert found.origins and found.origin.name == expected.name
+    assert any("overflows float16" in change for change in found.origin.changes)
