@@ -10,6 +10,7 @@ import numpy as np
 
 from pyopnb.batches import Sweep
 from pyopnb.common import messages, sanitize
+from pyopnb.diffs import diff
 from pyopnb.display.array_curve import curve_of
 from pyopnb.display.array_look import ArrayLook, squeeze
 from pyopnb.display.array_sheets import sheet_of
@@ -49,6 +50,8 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
         charts = []
     else:
         charts = list(_charts(thing, name))
+        if _is_constant(thing, name):
+            parts.append(note(f"{name} is the same in all runs, within the tolerance of its dtype"))
     return charts_view(thing, title, repr(thing), charts, parts)
 
 
@@ -81,8 +84,14 @@ def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
         yield picture
     # In an interrupted sweep, the last names were not varied for every value of the first.
     first_values = next(iter(thing.axes.values()))
-    if thing.is_complete and len(first_values) > 1:
+    if thing.is_complete and len(first_values) > 1 and not _is_constant(thing, name):
         yield _plot(thing, name)
+
+
+def _is_constant(thing: Sweep, name: str) -> bool:
+    """Tell whether an output differs between the runs by rounding alone, which is no trend."""
+    results = [run.result[name] for run in thing if run.result is not None]
+    return len(results) == len(thing) and all(diff(result, results[0]).ok for result in results)
 
 
 def _picture(thing: Sweep, name: str) -> Chart | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
-from pyopnb.common import Table, plural, sanitize
+from pyopnb.common import Table, messages, plural, sanitize
 from pyopnb.display.budget import graph_view, table_within
 from pyopnb.display.page.bars import bar_of
 from pyopnb.display.page.markup import details, escape, note
@@ -171,7 +171,7 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 
 def _times_table(times: Times) -> str:
     ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
-    head = ("node", "op", "µs", "share", "", "in kernels", "in Python", "crossing")
+    head = ("node", "op", "µs", "share", "", "in kernels", "in Python", "calling it")
     rows, keys = [], []
     for name, time in ranked[:_TIMED]:
         row = [time.node, time.op_type, f"{time.total:,.0f}"]
@@ -187,18 +187,19 @@ def _times_table(times: Times) -> str:
         sums = {f"{len(ranked) - _TIMED:,} faster ones": faster, **sums}
     for name, total in sums.items():
         rows.append([name, "", f"{total:,.0f}", times.share(total), "", "", "", ""])
-    title = f"times: a run of {times.total:,.0f} µs, timed once"
+    title = f"times: a run of {messages.duration(times.total / 1e6)}, timed once"
     about = note(" ".join(_about_times(times)))
     return details(title, Table(head, rows, keys=keys)._repr_html_() + about, open=True)
 
 
 def _about_times(times: Times) -> Iterator[str]:
-    yield "Timed with the trace's tensors exposed. Nodes joined by + ran as one."
-    yield "The ONNX Runtime profile counts whole microseconds, and itself takes some for each node."
-    if times.unprofiled is not None:
-        yield f"A run without it, nothing exposed, took {times.unprofiled:,.0f} µs."
+    yield "Timed while every tensor was kept. Nodes joined by + ran as one."
+    yield "ONNX Runtime times in whole microseconds, and timing itself takes some for each node."
+    # The first run of a session is slower than any later one, and says nothing of the trace.
+    if times.unprofiled is not None and times.unprofiled < times.total:
+        yield f"A normal run of the session took {messages.duration(times.unprofiled / 1e6)}."
     if times.looking:
         yield (
-            f"The trace's own looks at tensors took {times.looking:,.0f} µs, "
-            "which are not in the table."
+            f"Looking at the tensors took {messages.duration(times.looking / 1e6)}, "
+            "which is not in the table."
         )

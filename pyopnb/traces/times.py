@@ -56,11 +56,11 @@ class NodeTime:
         return max(0.0, self.kernel - self.python)
 
     def __str__(self) -> str:
-        text = f"{self.total:.0f} µs"
+        text = messages.duration(self.total / 1e6)
         if len(self.outputs) > 1:
             text += f" ({self.node})"
         if self.python is not None:
-            text += f" ({self.python:.0f} in Python)"
+            text += f" ({messages.duration(self.python / 1e6)} in Python)"
         return text
 
 
@@ -136,8 +136,9 @@ class Times(dict[str, NodeTime]):
         return f"{100 * time / (self.total or 1.0):.1f} %"
 
     def __str__(self) -> str:
-        unattributed = f"{self.unattributed:,.0f} µs ({self.share(self.unattributed)})"
-        return f"the run took {self.total:,.0f} µs, {unattributed} of them not attributed to a node"
+        rest = f"{messages.duration(self.unattributed / 1e6)} ({self.share(self.unattributed)})"
+        total = messages.duration(self.total / 1e6)
+        return f"the run took {total}, {rest} of them not attributed to a node"
 
 
 def times_of(

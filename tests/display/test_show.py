@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import re
@@ -167,7 +168,7 @@ def test_trace(survives: Any) -> None:
     assert (
         text.count("█")
         and "in Python" in text
-        and "crossing" in text
+        and "calling it" in text
         and "demo::Soft, version 1" in text
     )
     assert "not attributed to a node" in text and "the whole run" in text and "100.0 %" in text
@@ -350,3 +351,37 @@ def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
         pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"
     ):
         pyopnb.show(X).plot()
+
+
+def test_a_scale_says_its_kind_and_one_node_has_its_color() -> None:
+    a = np.random.default_rng(0).random((40, 40))
+    wide = 10.0 ** np.random.default_rng(1).uniform(-6, 0, a.shape)
+    assert ">log<" in pyopnb.show(pyopnb.diff(a, a + wide)).svg
+    assert ">linear<" in pyopnb.show(pyopnb.diff(a, a + 0.1 * wide**0)).svg
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }")
+    seen = pyopnb.show(model, colors={"y": 3.0}, legend="cost")
+    (legend,) = re.findall(r"base64,([^\"]+)", seen.svg)
+    with Image.open(io.BytesIO(base64.b64decode(legend))) as strip:
+        red, green, blue, opacity = strip.convert("RGBA").getpixel((0, 0))
+    color = "".join(
+        f"{round(part * opacity / 255 + 255 - opacity):02x}" for part in (red, green, blue)
+    )
+    assert re.search(f'fill="#{color}"', seen.svg)
+
+
+@pytest.mark.parametrize("shape", [(300, 10), (10, 300), (300, 40), (2000, 3)])
+def test_the_picture_of_a_long_difference_is_no_sliver(shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(0).random(shape)
+    svg = pyopnb.show(pyopnb.diff(a, a + 0.01)).svg
+    sizes = re.findall(r'<image[^>]* width="([\d.]+)" height="([\d.]+)"', svg)
+    (width, height) = map(float, sizes[0])
+    assert min(width, height) >= 30
+    assert f"{shape[0]:,} rows × {shape[1]:,} columns." in svg
+
+
+def test_rounding_is_no_trend_of_a_sweep() -> None:
+    model = pyopnb.parse("(float[N] x, float k) => (float[N] y) { a = Mul(x, k)  y = Div(a, k) }")
+    session = pyopnb.Session(model)
+    x, values = np.float32([1, 3]), np.float32(np.linspace(0.3, 7, 9))
+    same = pyopnb.show(pyopnb.sweep(session, x=x, k=[np.float32(k) for k in values]), output="y")
+    assert "y is the same in all runs" in same.body and "against k" not in same.svg

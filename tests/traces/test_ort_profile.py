@@ -137,6 +137,6 @@ def test_a_crossing_is_never_negative():
     )
     assert (
         str(NodeTime("n", "Op", 6, 5)) == "6 µs"
-        and str(NodeTime("n", "Op", 20, 19, 6)) == "20 µs (6 in Python)"
+        and str(NodeTime("n", "Op", 20, 19, 6)) == "20 µs (6 µs in Python)"
     )
     assert Times({}, 0).share(0) == "0.0 %"

@@ -11,6 +11,7 @@ from pyopnb.errors import PyopError, sanitize
 
 __all__ = [
     "closest",
+    "duration",
     "hide_internal_frames",
     "level_of_user",
     "moved",
@@ -49,6 +50,21 @@ def plural(count: int, noun: str) -> str:
     ('1 node', '2,000 nodes')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time with three digits and a prefix.
+
+    Examples
+    --------
+    >>> duration(1.214398), duration(0.0042), duration(55e-6)
+    ('1.21 s', '4.2 ms', '55 µs')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        # Three digits of 0.9996 are 1.
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return f"{seconds * 1e6:.3g} µs"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -24,6 +24,8 @@ _TITLE, _CAPTION = 22, 16
 _GAP, _PADDING = 28, 8
 # A special color and its name take this many pixels.
 _SWATCH = 46
+# And so do the words beside a strip.
+_KIND = 32
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def frame(x: float, y: float, width: float, height: float) -> Rectangle:
 def scale_strip(
     scale: ColorScale, x: float, y: float, width: float, special: Sequence[str] = ()
 ) -> Iterator[Shape]:
-    """Draw the colors of a scale with its numbers, 20 pixels high, and beside it special colors.
+    """Draw the colors of a scale with its numbers, and beside it its kind and special colors.
+
+    It is 20 pixels high.
 
     Parameters
     ----------
@@ -104,7 +108,7 @@ def scale_strip(
         Keys of `SPECIAL`; another has no color.
     """
     right = x + width
-    width -= _SWATCH * len(special)
+    width -= _SWATCH * len(special) + _KIND
     values = [scale.value_at(at) for at in np.linspace(0, 1, 128).tolist()]
     yield Cells(x, y, width, 8, scale.pixels(np.array([values])))
     yield frame(x, y, width, 8)
@@ -112,9 +116,11 @@ def scale_strip(
     yield small_text(x, y + 19, low)
     if scale.low < scale.high:
         # A narrow strip has no room for three numbers.
-        if sum(text_width(text, SMALL) + 4 for text in (low, middle, high)) < width:
+        ends = max(text_width(low, SMALL), text_width(high, SMALL))
+        if ends + text_width(middle, SMALL) / 2 + 4 < width / 2:
             yield small_text(x + width / 2, y + 19, middle, "middle")
         yield small_text(x + width, y + 19, high, "end")
+        yield small_text(x + width + 5, y + 8, "log" if scale.log else "linear")
     swatch_x = right - _SWATCH * len(special) + 10
     for name in special:
         color = "none"

@@ -138,10 +138,6 @@ class ColorScale(ChartAxis):
         """Return the opaque color of a number, as ``#rrggbb``; infinities have the color of NaN."""
         if not math.isfinite(value):
             return hex_color(SPECIAL["NaN"])
-        # Where all numbers are equal, they are in the middle of a scale with two sides, and at the
-        # beginning of others.
-        if not self.low < self.high and self.kind != "diverging":
-            return hex_color(palette(self.kind)[0])
         return hex_color(palette(self.kind)[int(self._shades(np.array(value)))])
 
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
@@ -165,6 +161,10 @@ class ColorScale(ChartAxis):
     def _shades(self, values: np.ndarray) -> np.ndarray:
         """Return the index of the color of each number."""
         positions = np.nan_to_num(self.positions(values), nan=0.0, posinf=1.0, neginf=0.0)
+        # Where all numbers are equal, they are in the middle of a scale with two sides, and at the
+        # beginning of others.
+        if not self.low < self.high and self.kind != "diverging":
+            positions = np.zeros_like(positions)
         shades: np.ndarray = np.rint((_SHADES - 1) * np.clip(positions, 0, 1)).astype(np.intp)
         return shades
 

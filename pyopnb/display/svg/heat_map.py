@@ -14,11 +14,11 @@ from pyopnb.display.svg.text_width import fit
 __all__ = ["heat_maps", "size_on_page"]
 
 # A longer matrix is drawn higher than its proportions say.
-_MOST_STRETCHED = 8
+_MOST_STRETCHED = 4
 # A single row is drawn this many pixels high.
 _THINNEST = 24
-# A cell has at most this many pixels.
-_LARGEST_CELL = 16
+# A cell has at most this many pixels, and one across a long matrix at least so many.
+_LARGEST_CELL, _LEAST_CELL = 16, 10
 # Pixels between matrices, and for the text above each of them.
 _GAP, _LABEL = 8, 13
 _LEAST_WIDTH, _WIDEST_LEGEND = 200, 300
@@ -39,8 +39,9 @@ def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float]:
     cell: float = min(_LARGEST_CELL, most // longer) if longer <= most else most / longer
     if longer <= _MOST_STRETCHED * min(shape):
         return columns * cell, rows * cell
+    least = max(_THINNEST, min(most / 2, _LEAST_CELL * min(shape)))
     cell = max(1, cell)
-    return max(min(most, columns * cell), _THINNEST), max(min(most, rows * cell), _THINNEST)
+    return max(min(most, columns * cell), least), max(min(most, rows * cell), least)
 
 
 def heat_maps(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyopnb.common import messages
 from pyopnb.diffs import Diff, diff
 from pyopnb.display import SteadyColors, markup, to_html
 from pyopnb.notebook.live.run import Run
@@ -124,9 +125,7 @@ def _head(run: Run) -> str:
     ops = [f"{name} version {version.number}" for name, version in run.versions.items()]
     words = [", ".join(ops) or "no ops"]
     words += [f"{name} = {value}" for name, value in run.settings.items()]
-    duration = f"{run.seconds:.3g} s"
-    if run.seconds < 1:
-        duration = f"{run.seconds * 1e3:.3g} ms"
+    duration = messages.duration(run.seconds)
     words.append(f"stopped after {duration}" if run.interrupted else duration)
     words.append(_clock(run.ended))
     return " · ".join(words)

@@ -28,7 +28,7 @@ def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
     assert clip.updates == 1
     assert watch.result["y"].tolist() == [-2, 0, 1, 2]
     assert watch.diff.verdict == "different"
-    assert "demo::SoftClip version 2" in clip.text and " ms" in clip.text
+    assert "demo::SoftClip version 2" in clip.text and "s · " in clip.text
     for text in ("version 1 → 2", "different", "np.clip"):
         assert text in clip.html, text
     assert re.search(r"^\+ *return np.clip", clip.text, re.MULTILINE)
