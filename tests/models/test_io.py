@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_data_beside_the_model_and_below_it(tmp_path: Path) -> None:
 def test_threads_that_edit_models_of_many_folders_at_once() -> None:
     def edit(thread: int) -> None:
         for number in range(600):
-            folder = f"/data/{thread}/{number}"
+            folder = os.path.abspath(f"/data/{thread}/{number}")
             edited = to_model(ModelSource(external("w.bin"), folder))
             assert read_model(edited, data=False).folder == folder
 

@@ -40,7 +40,11 @@ __all__ = [
 ]
 
 
-_SIGNATURE = re.compile(r".*(OpKernelInfo&\)|<lambda\(\)>|\[with [^]]*\])", re.DOTALL)
+_SIGNATURE = re.compile(
+    # GCC and clang print the whole signature, MSVC the name alone.
+    r".*(OpKernelInfo ?&\)|<lambda\(\)>|\[(?:with )?\w+ = [^]]*\])|^\S+:\d+ \S+(?= )",
+    re.DOTALL,
+)
 """In a text of the runtime, the file and the function that raised."""
 
 

@@ -171,6 +171,25 @@ def test_a_kernel_that_refuses_an_attr():
     assert told(one(norm, {"x": "float32[2,3]"}, opset=13)) == []
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/src/lp_norm.h:30 onnxruntime::LpNorm<T>::LpNorm(const onnxruntime::OpKernelInfo&) [with T = float]",
+        "/src/lp_norm.h:30 onnxruntime::LpNorm<float>::LpNorm(const OpKernelInfo &) [T = float]",
+        r"N:\_work\1\s\onnxruntime\core/providers/cpu/nn/lp_norm.h:30 onnxruntime::LpNorm<float>::LpNorm",
+    ],
+    ids=["GCC", "clang", "MSVC"],
+)
+def test_what_a_compiler_says_of_a_function_is_left_out(monkeypatch, place):
+    def refuse(*_, **__):
+        raise RuntimeError(f"Exception during initialization: {place} p_ == 1 was false. ")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", refuse)
+    norm = pyopnb.node("LpNormalization", "x", "y", p=3)
+    reason = missing(one(norm, {"x": "float32[2,3]"}, opset=13))[0].reason
+    assert reason == "its kernel refuses it: p_ == 1 was false"
+
+
 def test_the_function_of_an_operator_stands_in_for_a_kernel():
     assert told(one(pyopnb.node("Bernoulli", "x", "y"), {"x": "float64[N]"}, opset=20)) == []
     model = one(pyopnb.node("HardSwish", "x", "y"), {"x": "bfloat16[N]"}, opset=22)
