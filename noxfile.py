@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 def installed_pythons() -> dict[str, str]:
     """Return the Pythons of this machine that have venv and headers, by version."""
+    if sys.platform == "win32":
+        return {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
     lines = subprocess.run(
         [ROOT / "tests/lanes/pythons.sh"], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -271,6 +274,86 @@ def compilers(session: nox.Session, compiler: str) -> None:
     pytest(session, *(session.posargs or ["tests/compile"]), env={"CXX": command})
 
 
+# ---- other systems -----------------------------------------------------------------------------
+
+# What a system may change, by folder: a crash ends the tests of one.
+SYSTEM_FOLDERS = ["runtime", "border", "ops", "models", "onnx_reference", "catalog", "diffs"]
+SYSTEM_FOLDERS += ["traces", "display", "testing", "threads", "reload", "notebook", "command_line"]
+SYSTEM_FOLDERS += ["lowering", "grad", "training", "processes", "ortx", "mistakes"]
+# qemu takes ten times as long.
+EMULATED_FOLDERS = ["border", "runtime", "ops", "models", "diffs"]
+SYSTEMS = Path(os.environ.get("PYOPNB_SYSTEMS", Path.home() / ".cache/pyopnb-systems"))
+"""Where the chroot, and what runs in it, are kept."""
+
+
+@nox.session(python=LAST)
+def windows(session: nox.Session) -> None:
+    """Run the tests on Windows, or in Wine on Linux; `-- short` only uses what a notebook does."""
+    if sys.platform == "win32":
+        native(session)
+    else:
+        emulated(session, SYSTEM_FOLDERS)
+
+
+@nox.session(python=LAST)
+def aarch64(session: nox.Session) -> None:
+    """Run the tests on Linux on aarch64, or in qemu; `-- short` only uses what a notebook does."""
+    if platform.machine() == "aarch64":
+        native(session)
+    else:
+        emulated(session, EMULATED_FOLDERS)
+
+
+@nox.session(python=LAST)
+def macos(session: nox.Session) -> None:
+    """Run the tests on macOS."""
+    if sys.platform != "darwin":
+        session.skip("macOS runs on no other machine")
+    native(session)
+
+
+def native(session: nox.Session) -> None:
+    """Run the folders of another system on such a machine."""
+    install_wheel(session)
+    pytest(session, *(session.posargs or [f"tests/{folder}" for folder in SYSTEM_FOLDERS]))
+
+
+def emulated(session: nox.Session, folders: list[str]) -> None:
+    """Run the folders in Wine or qemu, each in a process of its own."""
+    script = str(ROOT / f"tests/lanes/systems/{session.name.partition('-')[0]}.sh")
+    made = subprocess.run([script, SYSTEMS, "make"], stdout=subprocess.PIPE, text=True)
+    if made.returncode == 77:
+        session.skip(made.stdout.strip())
+    if made.returncode:
+        session.error(f"the environment in {SYSTEMS} could not be made")
+    python = [script, str(SYSTEMS), "python", "-P"]
+    if session.posargs == ["short"]:
+        session.run(*python, "tests/lanes/used_wheel.py", "--no-compiler", external=True)
+        return
+    failed = []
+    for folder in session.posargs or [f"tests/{folder}" for folder in folders]:
+        command = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not everywhere"]
+        # Its Python has no package index.
+        command += ["--deselect", "tests/traces/test_elsewhere.py", folder]
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace"
+        )
+        lines = done.stdout.splitlines()
+        told = [line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))]
+        counts = [line for line in lines if " passed" in line or " failed" in line]
+        print(
+            folder,
+            *(told if done.returncode else ()),
+            *(counts or lines)[-1:],
+            sep="\n  ",
+            flush=True,
+        )
+        if done.returncode not in (0, 5):  # 5: no test was chosen
+            failed.append(folder)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
 @nox.session(python=PYTHONS)
 def wheels(session: nox.Session) -> None:
     """Repair the wheel of one Python, and use it where there is no compiler."""
@@ -316,7 +399,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=FIRST)
 def lock(session: nox.Session) -> None:
-    """Write binder/requirements.txt with the newest version of everything."""
+    """Write the lists of packages with digests, with the newest version of everything."""
     install(session, "uv")
     session.run(
         *("uv", "pip", "compile", "-q", "--upgrade", "--generate-hashes", "--no-annotate"),
@@ -324,6 +407,26 @@ def lock(session: nox.Session) -> None:
         *("-o", "binder/requirements.txt", "pyproject.toml", "binder/requirements.in"),
         env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
     )
+    # What runs in Wine and qemu: wheels of other systems, whose Python is 3.13.
+    folder = "tests/lanes/systems"
+    wheels = ["--only-binary=:all:", "--python-version=3.13"]
+    windows_only = ["--python-platform=x86_64-pc-windows-msvc", f"{folder}/windows.in"]
+    for name, arguments in {
+        "windows": [*wheels, "--group=test", *windows_only, "pyproject.toml"],
+        "aarch64": [
+            *wheels,
+            "--group=test",
+            "--python-platform=aarch64-manylinux_2_28",
+            "pyproject.toml",
+        ],
+        "python": ["--no-deps", f"{folder}/python.in"],
+        "tools": ["--only-binary=:all:", "--python-version=3.11", f"{folder}/tools.in"],
+    }.items():
+        session.run(
+            *("uv", "pip", "compile", "-q", "--upgrade", "--generate-hashes", "--no-annotate"),
+            *("-o", f"{folder}/{name}.txt", *arguments),
+            env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
+        )
 
 
 @nox.session(venv_backend="none")
@@ -362,7 +465,15 @@ def test(session: nox.Session) -> None:
         [["lint"]],
     ]
     if EVERYWHERE:
-        lanes += [[["compilers"]], [["corpus"]], *([[f"wheels-{version}"]] for version in PYTHONS)]
+        lanes += [
+            [["windows"]],
+            [["aarch64"]],
+            [["compilers"]],
+            [["corpus"]],
+            *([[f"wheels-{version}"]] for version in PYTHONS),
+        ]
+    elif (SYSTEMS / "windows/digest").exists():
+        lanes += [[["windows", "--", "short"]]]
     if PINNED in PYTHONS:
         lanes += [[["binder"]], [["repo2docker"]]]
     else:

@@ -4,6 +4,7 @@ The sanitizers' lanes compile the ops for them as well, by ``$CXXFLAGS``.
 """
 
 import pytest
+from systems import needs_compiler
 
 pytestmark = pytest.mark.one_python  # compilers take long
 
@@ -94,6 +95,7 @@ print("removed", len(results), all((y == 2 * X).all() or (y == 3 * X).all() for 
 '''
 
 
+@needs_compiler
 def test_ops_in_cpp_at_the_border(fresh, tmp_path, monkeypatch):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
     fresh(SCRIPT).clean(

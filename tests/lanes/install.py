@@ -91,7 +91,7 @@ def reachable(arguments: list[str]) -> list[str]:
 def main(environment: str, *given: str) -> int:
     """Install, or build a wheel after ``--wheel``, and return the exit code."""
     arguments = reachable(list(given))
-    python = f"{environment}/bin/python"
+    python = f"{environment}/Scripts/python.exe" if os.name == "nt" else f"{environment}/bin/python"
     told = words(configured()) if importlib.util.find_spec("uv") else None
     if arguments[0] == "--wheel":
         return build_wheel(python, told, arguments[1:])

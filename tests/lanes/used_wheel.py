@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,17 @@ def check_bare(model: object, x: np.ndarray) -> None:
     np.testing.assert_array_equal(bare.run(None, {"x": x})[0], -np.clip(x, -2, 2))
 
 
+def check_missing(x: np.ndarray) -> None:
+    """A node without a kernel is named, and computed by the ONNX reference."""
+    node = pyopnb.node("LpNormalization", "x", "y", p=3, axis=0)
+    model = pyopnb.model(node, {"x": "float32[N]"}, {"y": "float32[N]"})
+    assert [row.kind for row in pyopnb.missing(model)] == ["no kernel"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it names what it replaced
+        found = pyopnb.run(pyopnb.fill(model), {"x": x})["y"]
+    np.testing.assert_allclose(found, x / np.cbrt((np.abs(x) ** 3).sum()), rtol=1e-5)
+
+
 def check_refusal(shell: InteractiveShell) -> None:
     """An op in C++ is refused in words that say what is missing, and what to type."""
     found = [path for path in map(shutil.which, COMPILERS) if path]
@@ -98,6 +110,7 @@ def main() -> None:
     shell = InteractiveShell.instance()
     check_notebook(shell, x)
     check_bare(shell.user_ns["clipper"], x)
+    check_missing(x)
     if sys.argv[1:] == ["--no-compiler"]:
         check_refusal(shell)
     print(

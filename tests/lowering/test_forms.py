@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from systems import needs_compiler
 
 import pyopnb
 
@@ -66,6 +67,7 @@ def test_a_form_that_is_not_there_says_why(define):
     assert "a condition that depends on values" in forms._repr_html_()
 
 
+@needs_compiler
 def test_versions_in_other_languages_are_forms(clip):
     pyopnb.cpp_op(
         """
@@ -97,6 +99,7 @@ def test_versions_in_other_languages_are_forms(clip):
         pyopnb.forms("demo::Copy")
 
 
+@needs_compiler
 def test_a_form_that_does_not_take_the_example_says_why(define):
     define(
         '@pyopnb.pyop("demo::Twice")\nclass Twice:\n    def compute(self, x):\n        return x * 2\n'

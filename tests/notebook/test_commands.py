@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from IPython.core.completer import provisionalcompleter
 from small_ops import soft_clip_source
+from systems import needs_free_names
 
 import pyopnb
 from pyopnb import registry
@@ -218,6 +221,7 @@ def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
     assert "expected a Python file, got no such file" in run("%pyop load none.py").out
 
 
+@needs_free_names
 def test_a_path_of_windows_keeps_its_backslashes(monkeypatch, run, soft_clip, tmp_path):
     # There, a backslash is a part of a path; on this system, it is in the name of the file.
     monkeypatch.setattr(arguments, "_ESCAPE", "")
@@ -239,12 +243,12 @@ def test_a_path_of_windows_keeps_its_backslashes(monkeypatch, run, soft_clip, tm
     [
         ("%pyop check d", ["demo::SoftClip"]),
         ("%pyop diff demo::SoftClip ", ["1"]),
-        ("%pyop missing ", ["m", "sub/", "m.onnx"]),
+        ("%pyop missing ", ["m", f"sub{os.sep}", "m.onnx"]),
         ("%pyop missing m --", ["--cells"]),
         ("%pyop missing m ", ["--cells"]),
         ("%pyop skeleton m ", ["Abs", "first", "y"]),
         ("%pyop skeleton m.onnx f", ["first"]),
-        ("%pyop load ", ["sub/", "ops.py"]),
+        ("%pyop load ", [f"sub{os.sep}", "ops.py"]),
         ("%pyop load sub/", ["sub/more.py"]),
         ("%pyop load ops.py ", ["--watch"]),
         ("%pyop save ops.py ", ["demo::SoftClip"]),

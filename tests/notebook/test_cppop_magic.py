@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from systems import needs_compiler
 
 import pyopnb
 
-pytestmark = pytest.mark.one_python  # a compiler runs for each cell
+# A compiler runs for each cell.
+pytestmark = [pytest.mark.one_python, needs_compiler]
 
 CELL = """\
 %%cppop{line}

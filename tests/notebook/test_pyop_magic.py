@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html.parser import HTMLParser
 
@@ -165,7 +166,7 @@ def clipper(shell, tmp_path, monkeypatch):
     ("fragment", "matches"),
     [
         ("cl", ["clip.onnx", "clipper"]),
-        ("s", ["sub/"]),
+        ("s", [f"sub{os.sep}"]),
         ("sub/", ["sub/clip.onnx"]),
         ("sub/clip.o", ["sub/clip.onnx"]),
     ],

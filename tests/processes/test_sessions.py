@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import remote_work
+from systems import needs_compiler
 
 import pyopnb
 from pyopnb.engine.ops.class_texts import class_source
@@ -364,6 +365,7 @@ def test_a_gradient_op_comes_with_its_op(run, remote):
     )
 
 
+@needs_compiler
 def test_an_op_in_cpp_is_compiled_there(remote):
     pyopnb.cpp_op(
         "void Half(Input<float> x, Output<float> y, float by = 0.5f) {\n  y.allocate(x.shape());\n"

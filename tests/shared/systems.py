@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +40,13 @@ needs_memory_limits = pytest.mark.skipif(
 )
 needs_getrusage = pytest.mark.skipif(WINDOWS, reason="Windows has no getrusage")
 needs_modes = pytest.mark.skipif(WINDOWS, reason="files have no mode bits on Windows")
-needs_free_names = pytest.mark.skipif(WINDOWS, reason="Windows has no file named with < or >")
+needs_free_names = pytest.mark.skipif(
+    WINDOWS, reason="names of files have no <, > or \\ on Windows"
+)
+needs_compiler = pytest.mark.skipif(
+    WINDOWS and not any(map(shutil.which, ("g++", "clang++", "c++", "zig"))),
+    reason="no C++ compiler on this Windows, and no system brings one with Python",
+)
 needs_shell = pytest.mark.skipif(WINDOWS, reason="the script is for a POSIX shell")
 needs_links = pytest.mark.skipif(not can_link(), reason="no symbolic links can be made here")
 needs_small_stacks = pytest.mark.skipif(

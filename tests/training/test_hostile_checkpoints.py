@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from systems import needs_memory_limits
 
 import pyopnb
 from pyopnb.errors import InputError, NotFinite
@@ -170,6 +171,7 @@ print("fine")
 """
 
 
+@needs_memory_limits
 def test_a_small_file_that_would_take_all_memory(tmp_path):
     command = [sys.executable, "-P", "-c", MEMORY, str(tmp_path / "run.npz")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
