@@ -32,7 +32,10 @@ def test_no_op_comes_out_wrong_beside_one_without_a_form(capsys):
     # An op that stays in torch must not hide the wrong form of another.
     count = None if COUNT == "all" else 5
     cases = [(*case, True) for case in op_db_sweep.some(count, 1) if case[2] == "float32"]
-    rows = list(sweeps.sweep(cases, op_db_sweep.judged))
+    if count is None:
+        rows = list(sweeps.sweep(cases, op_db_sweep.judged))
+    else:
+        rows = [op_db_sweep.judged(*case) for case in cases]
     with capsys.disabled():
         print(f"\n{op_db_sweep.table(rows)}")
     assert [row for row in rows if row["verdict"] == "wrong"] == []
