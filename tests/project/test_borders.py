@@ -1,6 +1,7 @@
 """What engine objects keep to themselves, no other room touches."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pyopnb
@@ -97,3 +98,27 @@ def test_a_private_attribute_of_the_engine_is_noticed():
     )
     found = uses(ast.parse("\n".join(lines)), engine_attributes())
     assert sorted(map(ast.unparse, found)) == ["protos._array", "session._state"]
+
+
+def names_of_door(stub):
+    """List what a door offers: its ``from .module import name as name``."""
+    imports = [
+        node
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    return [alias.name for node in imports for alias in node.names]
+
+
+def test_each_room_has_a_small_door_and_a_contract():
+    contracts = tomllib.loads(
+        (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    )
+    contracts = contracts["tool"]["importlinter"]["contracts"]
+    protected = {name for each in contracts for name in each.get("protected_modules", ())}
+    doors = sorted(PACKAGE.glob("*/__init__.pyi"))
+    assert len(doors) > 15
+    for stub in doors:
+        room = stub.parent.name
+        assert len(names_of_door(stub)) <= (60 if room == "engine" else 15), room
+        assert f"pyopnb.{room}.*" in protected, room
