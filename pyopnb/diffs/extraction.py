@@ -72,7 +72,7 @@ def extract(
     ------
     InputError
         There is no such tensor, no node makes it, its type is unknown without a trace, the trace
-        does not have it, or the outputs depend on none of the inputs.
+        does not have it, or inputs and outputs are in each other's place.
     ModelError
         The model cannot be used.
 
@@ -109,8 +109,8 @@ def cut_out(
     cuts = _checked("inputs", inputs, known, graph.inputs, proto)
     results = _checked("outputs", outputs, list(graph.producer), graph.outputs, proto)
     segment = graph.between(results, cuts)
-    if inputs is not None and segment.ends and set(cuts).isdisjoint(segment.ends):
-        raise _unused(graph, cuts, results)
+    if inputs is not None and set(cuts).isdisjoint(segment.ends):
+        _refuse_reversed(graph, cuts, results)
     # In the order in which they were asked for.
     names = [name for name in cuts if name in segment.ends]
     names += [name for name in segment.ends if name not in cuts]
@@ -183,16 +183,16 @@ def _checked(
     return list(dict.fromkeys(names))
 
 
-def _unused(graph: TraceGraph, cuts: list[str], results: list[str]) -> InputError:
-    """Make the error for inputs of which no output depends, most likely typed in reverse."""
+def _refuse_reversed(graph: TraceGraph, cuts: list[str], results: list[str]) -> None:
+    """Raise if the inputs depend on the outputs, which were typed in their place."""
     made = [name for name in cuts if name in graph.producer]
-    is_reversed = not set(graph.between(made, results).ends).isdisjoint(results)
-    before, after = (results, cuts) if is_reversed else (None, results)
-    return InputError(
+    if set(graph.between(made, results).ends).isdisjoint(results):
+        return
+    raise InputError(
         "extract, inputs",
         expected=f"tensors that {', '.join(results)} depends on",
         got=", ".join(cuts),
-        next=f"extract(model, inputs={before}, outputs={after})",
+        next=f"extract(model, inputs={results}, outputs={cuts})",
     )
 
 
