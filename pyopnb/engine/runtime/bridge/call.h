@@ -346,8 +346,9 @@ class Call {
   void write(size_t output, PyArrayObject* array) {
     ort::Value* out = nullptr;
     const Dtype& dtype = *dtype_of(state_.outputs[output]);
-    // The __array__ of a later result may have changed it since it was checked.
-    if (state_.outputs.size() > 1 && !has_dtype(array, dtype))
+    // Since it was checked, another result's __array__ or, without the GIL, another thread may have
+    // changed it.
+    if ((!kWithGil || state_.outputs.size() > 1) && !has_dtype(array, dtype))
       fail(PyExc_RuntimeError, "result %zu got another dtype while it was delivered", output);
     auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
     check(api.KernelContext_GetOutput(context_, output, dims, PyArray_NDIM(array), &out));
