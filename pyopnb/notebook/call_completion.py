@@ -86,7 +86,7 @@ def _texts(function: Any, parameter: Parameter | None, model: Any, fragment: str
     if parameter.name in ("op", "ops") or (
         isinstance(owner, Registry) and parameter.name == "name"
     ):
-        ops = [op.name for op in registry]
+        ops = [op.name for op in registry if not op.is_generated]
         # ONNX has many operators: where most calls are of ops, after the first letter.
         if function in (pyopnb.node, pyopnb.reference) or (function is pyopnb.call and fragment):
             ops += onnx_ops()

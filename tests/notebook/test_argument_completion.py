@@ -152,3 +152,9 @@ def test_a_completion_replaces_what_is_typed(offered, shell):
             if match.text == "other="
         ]
     assert (match.start, match.end) == (13, 15)
+
+
+def test_ops_that_wrap_made_are_not_offered(offered, define):
+    define('wrapped = pyopnb.wrap(model, "Abs", print)')
+    assert any(op.is_generated for op in pyopnb.registry)
+    assert offered('pyopnb.check("') == OPS
