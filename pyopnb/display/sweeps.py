@@ -49,8 +49,9 @@ def view_sweep(thing: Sweep, *, output: str | int | None = None) -> View:
     if name is None:
         charts = []
     else:
-        charts = list(_charts(thing, name))
-        if _is_constant(thing, name):
+        is_constant = _is_constant(thing, name)
+        charts = list(_charts(thing, name, plotted=not is_constant))
+        if is_constant:
             parts.append(note(f"{name} is the same in all runs, within the tolerance of its dtype"))
     return charts_view(thing, title, repr(thing), charts, parts)
 
@@ -78,13 +79,13 @@ def _is_number(value: Any) -> bool:
     return is_array and value.dtype.kind not in "OUT" and value.size > 0
 
 
-def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
+def _charts(thing: Sweep, name: str, *, plotted: bool) -> Iterator[Chart]:
     picture = _picture(thing, name)
     if picture is not None:
         yield picture
     # In an interrupted sweep, the last names were not varied for every value of the first.
     first_values = next(iter(thing.axes.values()))
-    if thing.is_complete and len(first_values) > 1 and not _is_constant(thing, name):
+    if thing.is_complete and len(first_values) > 1 and plotted:
         yield _plot(thing, name)
 
 

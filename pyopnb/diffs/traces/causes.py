@@ -52,9 +52,7 @@ def find_causes(
     if protos.full_name(node_a) == protos.full_name(node_b):
         yield from _attribute_causes(node_a, node_b, (a.trace.model, b.trace.model))
         if protos.bodies(node_a):
-            yield from _body_causes(
-                *(_alone(side, name) for side, name in zip((a, b), names, strict=True))
-            )
+            yield from _body_causes(_alone(a, names[0]), _alone(b, names[1]))
     yield from _weight_causes(_weights(a, segments[0]), _weights(b, segments[1]))
     for name in dict.fromkeys(protos.full_name(b.graph.nodes[p]) for p in segments[1].nodes):
         old = a.trace.versions.get(name)
