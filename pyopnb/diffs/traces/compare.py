@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from pyopnb.common import messages, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
@@ -25,7 +27,7 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.engine import protos
+from pyopnb.engine import dtype, protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace
 
@@ -146,6 +148,10 @@ class TraceComparison:
         run on these numbers.
     coarse : dict, optional
         The coarser dtypes on the way to tensors, by the names in b.
+    half : str
+        The dtype if b is a model that `in_half` made of a.
+    lossy : set of int
+        The nodes of a that make or read a tensor in which an origin lost numbers to half precision.
     segments : dict
         For each compared tensor of b the nodes that make it from other compared ones.
     """
@@ -156,6 +162,8 @@ class TraceComparison:
     arrays_side: int | None = None
     integers: Collection[str] = ()
     coarse: dict[str, str] | None = None
+    half: str = ""
+    lossy: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.a, self.b = self.sides
@@ -364,6 +372,15 @@ class TraceComparison:
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         names = twins[0], outputs[0].b
+        if self.half:
+            # The nodes of b are the ones of a and casts.
+            return replace(
+                step,
+                name=step.a,
+                op=protos.full_name(a.nodes[a.producer[twins[0]]]),
+                between=tuple(a.names(segment_a, without=[a.producer[twins[0]]])),
+                changes=tuple(self._half_causes(step, segment_b)),
+            )
         causes = find_causes(self.a, self.b, (segment_a, segment_b), names)
         remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
@@ -372,12 +389,28 @@ class TraceComparison:
         """Yield the effects of half precision on inputs or outputs of the first differing node."""
         causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
-            causes += half_causes(tensor.b, self.a.arrays[tensor.a], self.b.arrays[tensor.b])
+            values = self.a.arrays.get(tensor.a, self.a.trace.feeds.get(tensor.a))
+            found = self._half_losses(tensor.b, values, self.b.arrays.get(tensor.b))
+            if found:
+                self.lossy.update(self.a.graph.around(tensor.a))
+            causes += found
+        for name in segment.weights if self.half else ():
+            found = self._half_losses(name, self.a.weight(name), None)
+            if found:
+                self.lossy.update(map(self.a.graph.producer.get, (x.a for x in step.outputs)))
+            causes += found
         ops = {self.b.graph.nodes[position].op_type for position in segment.nodes}
         if not causes and ops & SUMS:
             for tensor in step.outputs:
                 causes += self._lost_terms(tensor)
         yield from causes
+
+    def _half_losses(self, name: str, a: Any, b: Any) -> list[str]:
+        if self.half and isinstance(a, np.ndarray) and a.dtype == np.float32:
+            # Also a tensor that is in float32 where it was recorded.
+            with np.errstate(over="ignore", under="ignore"):
+                b = a.astype(dtype(self.half).numpy)
+        return list(half_causes(name, b, a))
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the wider run's node on the half-precision inputs, and compare the sums."""

@@ -67,6 +67,12 @@ class TraceDiff(NamedItems, ToleranceDiff):
         ones whose own scale loses most.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
+    node_block_list : tuple of str
+        Names of the nodes to keep in float32, as ``node_block_list`` of onnxconverter-common and
+        ONNX Runtime takes them, if `first_divergence` ran a model in half precision. A node without
+        a name has that of its first output, which you can give it.
+    with_block_list : str
+        The verdict with these nodes in float32.
     models : tuple of ModelProto, or None
         The models that ran, for drawing; not in the JSON, and not compared.
     partners : dict
@@ -88,6 +94,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
     exposed: tuple[str, ...] = ()
     quantization: tuple[QuantizedTensor, ...] = ()
     runs: int | None = None
+    node_block_list: tuple[str, ...] = ()
+    with_block_list: str = ""
     models: tuple[Any, Any] | None = field(default=None, compare=False)
     partners: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -254,6 +262,9 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for remark, names in remarks.items():
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
+        if self.node_block_list:
+            names = ", ".join(f"{sanitize(name, 80)!r}" for name in self.node_block_list)
+            lines.append(f"with node_block_list=[{names}]: {self.with_block_list}")
         # The runtimes, and the tolerance relative to whole tensors.
         line = f"a: {self.a}; b: {self.b}"
         if self.a == self.b:

@@ -14,9 +14,9 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import SCALED, is_float
 from pyopnb.engine import dtype
 
-__all__ = ["SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
+__all__ = ["HALVES", "SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
 
-_HALVES = ("float16", "bfloat16")
+HALVES = ("float16", "bfloat16")
 
 SUMS = frozenset(
     [
@@ -58,7 +58,7 @@ def narrower(a: Any, b: Any) -> str:
     if not is_float(a) or not is_float(b) or a.dtype.itemsize == b.dtype.itemsize:
         return ""
     name = dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
-    if name in _HALVES:
+    if name in HALVES:
         return name
     return ""
 
