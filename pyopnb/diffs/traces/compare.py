@@ -151,7 +151,7 @@ class TraceComparison:
     half : str
         The dtype if b is a model that `in_half` made of a.
     lossy : set of int
-        The nodes of a that make or read a tensor in which an origin lost numbers to half precision.
+        The nodes of a that make or read a tensor of an origin, if possible one that lost numbers.
     segments : dict
         For each compared tensor of b the nodes that make it from other compared ones.
     """
@@ -388,29 +388,33 @@ class TraceComparison:
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
         """Yield the effects of half precision on inputs or outputs of the first differing node."""
         causes: list[str] = []
-        for tensor in (*step.inputs, *step.outputs):
-            values = self.a.arrays.get(tensor.a, self.a.trace.feeds.get(tensor.a))
-            found = self._half_losses(tensor.b, values, self.b.arrays.get(tensor.b))
+        names = [(tensor.a, tensor.b) for tensor in (*step.inputs, *step.outputs)]
+        if self.half:
+            # Also weights, and the feeds, which are not compared.
+            names += [(name, name) for name in (*segment.weights, *segment.ends)]
+            names = list(dict.fromkeys(names))
+        lost = []
+        for name_a, name_b in names:
+            found = self._half_losses(name_a, name_b)
             if found:
-                self.lossy.update(self.a.graph.around(tensor.a))
-            causes += found
-        for name in segment.weights if self.half else ():
-            found = self._half_losses(name, self.a.weight(name), None)
-            if found:
-                self.lossy.update(map(self.a.graph.producer.get, (x.a for x in step.outputs)))
+                lost.append(name_a)
             causes += found
         ops = {self.b.graph.nodes[position].op_type for position in segment.nodes}
         if not causes and ops & SUMS:
             for tensor in step.outputs:
                 causes += self._lost_terms(tensor)
+        for name in lost or [name for name, _ in names]:
+            self.lossy.update(self.a.graph.around(name))
         yield from causes
 
-    def _half_losses(self, name: str, a: Any, b: Any) -> list[str]:
+    def _half_losses(self, name_a: str, name_b: str) -> list[str]:
+        a = self.a.arrays.get(name_a, self.a.trace.feeds.get(name_a, self.a.weight(name_a)))
+        b = self.b.arrays.get(name_b)
         if self.half and isinstance(a, np.ndarray) and a.dtype == np.float32:
-            # Also a tensor that is in float32 where it was recorded.
+            # Also a weight, and a tensor that is in float32 where it was recorded.
             with np.errstate(over="ignore", under="ignore"):
                 b = a.astype(dtype(self.half).numpy)
-        return list(half_causes(name, b, a))
+        return list(half_causes(name_b, b, a))
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the wider run's node on the half-precision inputs, and compare the sums."""

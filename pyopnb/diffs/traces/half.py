@@ -122,7 +122,7 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
 
 
 def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
-    """Yield that a sum in half precision lost small terms.
+    """Yield that a sum in half precision overflowed on the way, or lost small terms.
 
     Parameters
     ----------
@@ -135,7 +135,12 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     if not dtype_name or half.shape != wide.shape:
         return
     widened = half.astype(wide.dtype)
-    # Overflow was reported above.
+    overflowed = np.isinf(widened) & np.isfinite(wide)
+    if overflowed.any():
+        yield (
+            f"{sanitize(name, 80)} adds up beyond the range of {dtype_name}: the same inputs in "
+            f"{dtype(wide.dtype).name} give up to {format_number(float(abs(wide).max()))}"
+        )
     finite = np.isfinite(widened) & np.isfinite(wide)
     diff = compared(widened[finite], wide[finite], SCALED.widened(dtype_name))
     facts = diff.worst.facts

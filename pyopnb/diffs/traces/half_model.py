@@ -67,20 +67,23 @@ class _Rounding:
     def __init__(self, types: Types, half: int, kept: Collection[str]) -> None:
         self.types = types
         self.half = half
-        self.kept = kept
+        self.kept = set(kept)
         # What the reader of a tensor reads; tensors of graphs around a body are among them.
         self.rounded: dict[str, str] = {}
         # Tensors that nodes in float32 read as they are.
         self.wide: set[str] = set()
 
-    def round(self, graph: GraphProto, copy: GraphProto) -> None:
-        """Insert roundings into the copy of a graph."""
+    def round(self, graph: GraphProto, copy: GraphProto, *, kept: bool = False) -> None:
+        """Insert roundings into the copy of a graph, or of the body of a node that is kept."""
         nodes: list[NodeProto] = []
         weights = [tensor.name for tensor in graph.initializer]
         for name in dict.fromkeys([*weights, *(info.name for info in graph.input)]):
             if self._is_float(graph, name):
                 nodes += self._casts(name, name + _HALF, name)
         self.wide.update(weights)
+        if kept:
+            self.kept.update(map(protos.first_output, graph.node))
+            self.wide.update(info.name for info in graph.input)
         for node in graph.node:
             for name in self._results(graph, node):
                 self.rounded[name] = name + _ROUNDED
@@ -90,8 +93,9 @@ class _Rounding:
             for (_, body), (_, inner) in zip(
                 protos.named_bodies(node), protos.named_bodies(changed), strict=True
             ):
-                self.round(body, inner)
-                for info in inner.output:
+                is_kept = self._is_kept(node)
+                self.round(body, inner, kept=is_kept)
+                for info in () if is_kept else inner.output:
                     info.name = self.rounded.get(info.name, info.name)
             nodes += self._rounding_node(graph, node, changed)
         nodes = list(map(_copy, nodes))
