@@ -251,6 +251,8 @@ class _Search:
         Pairs of runs so far.
     lossy : set of int
         Nodes of a that make or read a tensor that half precision does not hold.
+    plain : tuple of ComparedTensor
+        The outputs, compared while nothing else was recorded.
     """
 
     a: _Model
@@ -264,6 +266,7 @@ class _Search:
     compared: dict[str, ComparedTensor] = field(default_factory=dict)
     runs: int = 0
     lossy: set[int] = field(default_factory=set)
+    plain: tuple[ComparedTensor, ...] = ()
 
     def __post_init__(self) -> None:
         self.graph = self.b.graph
@@ -297,6 +300,7 @@ class _Search:
             tensors = self.outputs()
             while tensors:
                 self.compare(tensors)
+                self.plain = self.plain or tuple(self.compared.values())
                 before, suspected = suspected, len(self.suspects())
                 progress.advance("nodes ruled out", before - suspected)
                 tensors = self.spread()
@@ -388,6 +392,7 @@ class _Search:
             tensors=tuple(self.compared[name] for name in b.order if name in self.compared),
             steps=tuple(steps),
             outputs=tuple(name for name in b.outputs if name in self.compared),
+            plain=self.plain,
             outputs_only_a=tuple(x for x in self.a.graph.outputs if x in alignment.only_a),
             outputs_only_b=tuple(x for x in b.outputs if x in alignment.only_b),
             runs=self.runs,

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.common import messages, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.tolerances import EXPOSED, SCALED, Tolerances
+from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
@@ -218,7 +218,7 @@ class TraceComparison:
             only_b=only_b,
             outputs_only_a=outputs_only_a,
             outputs_only_b=outputs_only_b,
-            exposed=tuple(self._exposed()),
+            plain=tuple(self._plain()),
             models=(self.a.trace.model, self.b.trace.model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
         )
@@ -237,11 +237,22 @@ class TraceComparison:
         ]
         return outputs, tuple(lone)
 
-    def _exposed(self) -> Iterator[str]:
-        """Yield the outputs that differ from a plain run by more than rounding, for each side."""
-        for side, (trace, _, _) in enumerate(self.sides):
-            if side != self.arrays_side and _is_more_than_rounding(trace):
-                yield f"{'ab'[side]}: {trace.exposure}"
+    def _plain(self) -> Iterator[ComparedTensor]:
+        """Compare the outputs that recording changed as normal runs give them."""
+        # Normal runs add up in another order where they fuse nodes.
+        tolerances = self.tolerances.or_scaled()
+        for pair in self.pairs:
+            values = [self.a.arrays[pair.a], self.b.arrays[pair.b]]
+            is_changed = False
+            for side, name in enumerate((pair.a, pair.b)):
+                exposure = self.sides[side].trace.exposure
+                if side != self.arrays_side and exposure is not None and name in exposure.plain:
+                    values[side] = exposure.plain[name]
+                    is_changed = True
+            if is_changed and pair.b not in self.integers:
+                diff = self._compared(pair, values[0], values[1], tolerances)
+                precision = self.precision(pair)
+                yield ComparedTensor(pair.a, pair.b, pair.by, diff, precision=precision)
 
     # ---- tensor by tensor
 
@@ -279,12 +290,14 @@ class TraceComparison:
 
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        a = as_made(self.a.arrays[pair.a])
-        b = as_made(self.b.arrays[pair.b])
+        arrays = self.a.arrays[pair.a], self.b.arrays[pair.b]
+        return self._compared(pair, *arrays, self.tolerances)
+
+    def _compared(self, pair: Pair, a: Any, b: Any, tolerances: Tolerances) -> Diff:
+        a, b = as_made(a), as_made(b)
         if self.arrays_side is None:
             a, b = in_one_precision(a, b)
-        tolerances = self.tolerances.widened(self.precision(pair))
-        return compared({pair.b: a}, {pair.b: b}, tolerances)
+        return compared({pair.b: a}, {pair.b: b}, tolerances.widened(self.precision(pair)))
 
     def _isolated(self) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on b's arrays."""
@@ -443,17 +456,3 @@ class TraceComparison:
                 for name in graph.nodes[position].output:
                     if name in trace.remarks:
                         yield trace.remarks[name]
-
-
-def _is_more_than_rounding(trace: Trace) -> bool:
-    """Tell whether an output differs from a plain run by a large part of its largest element."""
-    if trace.exposure is None:
-        return False
-    for name, most in trace.exposure.differing.items():
-        summary = trace.summaries[name]
-        largest = 0.0
-        if summary.least is not None:
-            largest = max(abs(summary.least), abs(summary.greatest))
-        if most is None or most > EXPOSED * largest:
-            return True
-    return False
