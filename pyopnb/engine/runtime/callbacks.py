@@ -6,6 +6,7 @@ while a session is built, `failed` when something raised, and the methods of `Ke
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -470,8 +471,16 @@ def _readable(read: Callable[[], Any], otherwise: Any) -> Any:
         return otherwise
 
 
+def _python_function(*names: str) -> int:
+    """Return the address of a function of CPython that its stable ABI lacks, by its first name."""
+    found = next(name for name in names if hasattr(ctypes.pythonapi, name))
+    return ctypes.cast(getattr(ctypes.pythonapi, found), ctypes.c_void_p).value or 0
+
+
 _bridge.configure(
-    sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried]
+    sys.modules[__name__],
+    [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried],
+    (_python_function("Py_IsFinalizing", "_Py_IsFinalizing"), _python_function("PyGILState_Check")),
 )
 
 

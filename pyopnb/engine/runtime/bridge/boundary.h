@@ -30,15 +30,11 @@ inline std::thread::id closer;
 // object.
 inline nb::ft_mutex tables;
 
-inline bool finalizing() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing();
-#else
-  return _Py_IsFinalizing();
-#endif
-}
+// Functions of CPython that its stable ABI lacks; the Python half finds them by name.
+inline int (*is_finalizing)();
+inline int (*holds_gil)();
 
-inline bool python_is_up() { return Py_IsInitialized() && !finalizing(); }
+inline bool python_is_up() { return Py_IsInitialized() && !is_finalizing(); }
 
 // For destructors, of which a call has many: the interpreter finalizes only after it has set
 // `closing`.
@@ -107,7 +103,7 @@ Ref error_of(Body body) {
 
 inline void restore(const Ref& error) {
   PyObject* value = error.ptr();
-  PyErr_Restore(Py_NewRef(Py_TYPE(value)), Py_NewRef(value), PyException_GetTraceback(value));
+  PyErr_Restore(error.type().inc_ref().ptr(), Py_NewRef(value), PyException_GetTraceback(value));
 }
 
 [[noreturn]] inline void raise(const Ref& error) {
@@ -156,8 +152,7 @@ auto survive_exit(Body body) {
 // the process. Such threads are daemons, which are not waited for. One that holds the GIL is making
 // a session and goes on.
 inline void stay_if_closing() {
-  if (!closing || std::this_thread::get_id() == closer || (python_is_up() && PyGILState_Check()))
-    return;
+  if (!closing || std::this_thread::get_id() == closer || (python_is_up() && holds_gil())) return;
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 

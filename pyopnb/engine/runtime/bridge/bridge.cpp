@@ -46,6 +46,7 @@
 #define PY_SSIZE_T_CLEAN
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -121,7 +122,7 @@ ort::Status* status_of(const Ref& error, const Where& where) {
   error_of([&] {
     text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOOO", or_none(where.kernel),
                                    or_none(where.state), types.ptr(), error.ptr()));
-    check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
+    check((utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), nullptr)) != nullptr);
   });
   return api.CreateStatus(ort::kFail, utf8 ? utf8 : "an exception that cannot be described");
 }
@@ -563,12 +564,15 @@ NB_MODULE(_bridge, module) {
 
   nb::class_<Attrs>(module, "Attrs").def("read", &Attrs::read, nb::arg("name"), nb::arg("kind"));
 
-  module.def("configure", [](nb::object half, std::vector<std::tuple<int, nb::object, int>> rows) {
+  module.def("configure", [](nb::object half, std::vector<std::tuple<int, nb::object, int>> rows,
+                             std::array<uintptr_t, 2> functions) {
     for (auto& [type, numpy, bits] : rows) {
       if (type <= 0 || type >= 64 || !PyArray_DescrCheck(numpy.ptr()))
         throw nb::value_error("no such dtype");
       dtypes[type] = {reinterpret_cast<PyArray_Descr*>(numpy.release().ptr()), bits};
     }
+    is_finalizing = reinterpret_cast<int (*)()>(functions[0]);
+    holds_gil = reinterpret_cast<int (*)()>(functions[1]);
     registry = nb::object(nb::getattr(half, "registry"));
     hooks = std::move(half);
   });

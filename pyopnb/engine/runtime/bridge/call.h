@@ -306,14 +306,14 @@ class Call {
   void deliver(Ref result) {
     size_t count = state_.outputs.size();
     bool is_tuple = PyTuple_Check(result.ptr());
-    size_t given = is_tuple                                    ? PyTuple_GET_SIZE(result.ptr())
+    size_t given = is_tuple                                    ? PyTuple_Size(result.ptr())
                    : (state_.results == 0 && result.is_none()) ? 0
                                                                : 1;
     if (given != state_.results) refuse("refuse_count", given, result);
     for (size_t i = 0; i < count; ++i)
       if (state_.outputs[i] != 0)
         work_.results[i] =
-            exact_array(i, is_tuple ? PyTuple_GET_ITEM(result.ptr(), i) : result.ptr());
+            exact_array(i, is_tuple ? PyTuple_GetItem(result.ptr(), i) : result.ptr());
     for (const Shape& row : state_.output_shapes) {
       if (row.port >= static_cast<int>(count) || !work_.results[row.port].is_valid()) continue;
       PyArrayObject* array = as_array(work_.results[row.port]);
@@ -400,7 +400,7 @@ class Call {
   }
 
   static bool is_held(const Ref& input) {
-    return input.is_valid() && PyArray_CheckExact(input.ptr()) && Py_REFCNT(input.ptr()) > 1;
+    return input.is_valid() && PyArray_CheckExact(input.ptr()) && count(input) > 1;
   }
 
   // … or may be in a moment, by a weak reference of another thread's.
@@ -435,7 +435,7 @@ class Call {
       if (!may_be_held(input) || PyArray_CHKFLAGS(as_array(input), NPY_ARRAY_OWNDATA)) continue;
       if (is_held(input)) {
         ++escapes;
-        if (!first) first = i, held = Py_REFCNT(input.ptr()) - 1;
+        if (!first) first = i, held = count(input) - 1;
       }
       const ort::Value* value = nullptr;
       Ref failure = error_of([&] {

@@ -221,7 +221,7 @@ class NativeCall : private pyopnb_call {
   Ref stand_in(int type, const int64_t* dims, size_t rank) {
     alignas(64) static char zeros[64];
     std::vector<npy_intp> strides(rank, 0), sizes(dims, dims + rank);
-    auto* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(pyopnb::dtype_of(type)->descr));
+    PyArray_Descr* descr = one_more(pyopnb::dtype_of(type)->descr);
     return own(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank), sizes.data(),
                                     strides.data(), zeros, 0, nullptr));
   }

@@ -17,13 +17,17 @@ constexpr bool kWithGil = false;
 constexpr bool kWithGil = true;
 #endif
 
+// The number of references. Of what the headers call the count, CPython 3.14 has flags in the upper
+// half, where a module built for the stable ABI of 3.12 would read them along.
+inline uint32_t count(nb::handle object) { return static_cast<uint32_t>(Py_REFCNT(object.ptr())); }
+
 // Whether nothing but the caller's reference, and weak ones, reaches the object; false as well
 // where that cannot be known.
 inline bool is_only_ours(nb::handle object) {
 #ifdef NB_FREE_THREADED
   return PyUnstable_Object_IsUniquelyReferenced(object.ptr());
 #else
-  return Py_REFCNT(object.ptr()) == 1;
+  return count(object) == 1;
 #endif
 }
 

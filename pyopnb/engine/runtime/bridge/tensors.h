@@ -33,12 +33,23 @@ inline PyArrayObject* as_array(nb::handle object) {
   return reinterpret_cast<PyArrayObject*>(object.ptr());
 }
 
+// One more reference to a dtype, for functions of NumPy that take it.
+inline PyArray_Descr* one_more(PyArray_Descr* descr) {
+  Py_INCREF(reinterpret_cast<PyObject*>(descr));
+  return descr;
+}
+
+// The array, or a copy of it whose elements lie in a row.
+inline Ref in_a_row(PyArrayObject* array) {
+  if (PyArray_IS_C_CONTIGUOUS(array)) return nb::borrow(reinterpret_cast<PyObject*>(array));
+  return own(PyArray_NewCopy(array, NPY_CORDER));
+}
+
 // An array of its own memory, or over foreign memory where `data` is not null.
 inline Ref new_array(const Dtype& dtype, size_t rank, const npy_intp* dims, void* data = nullptr,
                      int flags = 0) {
-  auto* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(dtype.descr));
-  return own(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank), dims, nullptr, data,
-                                  flags, nullptr));
+  return own(PyArray_NewFromDescr(&PyArray_Type, one_more(dtype.descr), static_cast<int>(rank),
+                                  dims, nullptr, data, flags, nullptr));
 }
 
 // ONNX Runtime packs 4- and 2-bit elements, the first in the lowest bits; ml_dtypes keeps one a
@@ -115,7 +126,7 @@ inline void read_strings(const ort::Value* value, PyArrayObject* out) {
   for (npy_intp i = 0; i < count; ++i) {
     Ref item =
         own(PyUnicode_DecodeUTF8(text.data() + ends[i], ends[i + 1] - ends[i], "surrogateescape"));
-    Py_XSETREF(slots[i], item.release().ptr());
+    Py_XDECREF(std::exchange(slots[i], item.release().ptr()));
   }
 }
 
@@ -180,15 +191,15 @@ inline void copy_out(void* memory, const void* from, npy_intp bytes) {
 }
 
 inline void write_strings(ort::Value* out, PyArrayObject* array) {
-  Ref contiguous = own(reinterpret_cast<PyObject*>(PyArray_GETCONTIGUOUS(array)));
+  Ref contiguous = in_a_row(array);
   auto** items = static_cast<PyObject**>(PyArray_DATA(as_array(contiguous)));
   for (npy_intp i = 0; i < PyArray_SIZE(array); ++i) {
     if (!items[i]) fail(PyExc_TypeError, "a string result has an empty slot");
     Ref bytes = own(PyUnicode_AsEncodedString(items[i], "utf-8", "surrogateescape"));
     char* buffer = nullptr;
-    size_t size = PyBytes_GET_SIZE(bytes.ptr());
+    size_t size = PyBytes_Size(bytes.ptr());
     check(api.GetResizedStringTensorElementBuffer(out, i, size, &buffer));
-    if (size) std::memcpy(buffer, PyBytes_AS_STRING(bytes.ptr()), size);
+    if (size) std::memcpy(buffer, PyBytes_AsString(bytes.ptr()), size);
   }
 }
 
@@ -203,7 +214,7 @@ inline void write_tensor(ort::Value* out, PyArrayObject* array, const Dtype& dty
   void* memory = memory_of(out);
   bool contiguous = PyArray_IS_C_CONTIGUOUS(array);
   if (dtype.bits < 8) {
-    Ref elements = own(contiguous ? Py_NewRef(array) : PyArray_NewCopy(array, NPY_CORDER));
+    Ref elements = in_a_row(array);
     pack(static_cast<uint8_t*>(PyArray_DATA(as_array(elements))), static_cast<uint8_t*>(memory),
          PyArray_SIZE(array), dtype.bits);
   } else if (contiguous) {
