@@ -26,6 +26,7 @@ import gallery
 import internal_links
 import messages
 import operators
+import plain_markdown
 import public_names
 import rooms
 from docutils import nodes
@@ -198,8 +199,9 @@ def _is_there(target: str, described: str) -> bool:
     return False
 
 
-def _show_as_executed(app: Sphinx, docname: str, source: list[str]) -> None:
+def _read_page(app: Sphinx, docname: str, source: list[str]) -> None:
     if not docname.startswith("tutorials/"):
+        source[0] = plain_markdown.to_myst(source[0], docname)
         return
     root, name = Path(app.srcdir).parent, Path(docname).name
     if executed.needs_torch(source[0]):
@@ -208,6 +210,17 @@ def _show_as_executed(app: Sphinx, docname: str, source: list[str]) -> None:
     else:
         source[0] = executed.with_claims(source[0], root / "tests" / "claims" / f"{name}.py")
     source[0] = executed.with_page_links(source[0])
+
+
+def _link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Link each public name in code to its entry in the reference."""
+    entries = {name: entry for name, *entry in app.env.get_domain("py").get_objects()}
+    for literal in list(doctree.findall(nodes.literal)):
+        entry = entries.get(literal.astext())
+        is_linked = isinstance(literal.parent, (nodes.reference, nodes.title))
+        if entry and not is_linked and entry[2] != docname:
+            link = make_refnode(app.builder, docname, entry[2], entry[3], literal.deepcopy())
+            literal.replace_self(link)
 
 
 def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:
@@ -234,7 +247,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("catalog", Catalog)
     app.add_directive("operators", Operators)
     app.add_directive("public-names", PublicNames)
-    app.connect("source-read", _show_as_executed)
+    app.connect("source-read", _read_page)
+    app.connect("doctree-resolved", _link_names)
     app.connect("doctree-resolved", gallery.add_pictures)
     app.connect("missing-reference", _link_by_last_part)
     app.connect("env-check-consistency", _refuse_absent_names)

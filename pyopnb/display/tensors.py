@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,7 +17,7 @@ from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.page.markup import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.colors import ColorScale
+from pyopnb.display.svg.colors import SPECIAL, palette
 from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
@@ -231,23 +232,30 @@ def _small_html(array: _ShownArray) -> str:
 
 
 def _table(matrix: np.ndarray) -> str:
-    """Write numbers on their heat map's colors, half as strong, so that digits can be read."""
+    """Write numbers on the colors of their sizes, through which the page is seen."""
     numbers = to_floats(matrix)
     most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    colors = ColorScale(-most, most, kind="diverging").pixels(numbers)
     body = ""
-    for values, row in zip(matrix, colors.tolist(), strict=True):
-        cells = [_cell(value, *color) for value, color in zip(values, row, strict=True)]
+    for values, row in zip(matrix, numbers.tolist(), strict=True):
+        cells = [_cell(value, number, most) for value, number in zip(values, row, strict=True)]
         body += f"<tr>{''.join(cells)}</tr>"
     table = f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'
     # A narrow page scrolls the table and not itself.
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
-def _cell(value: Any, red: int, green: int, blue: int, opacity: int) -> str:
+def _cell(value: Any, number: float, most: float) -> str:
     is_float = isinstance(value, (np.floating, np.complexfloating))
     text = escape(f"{value:.4g}" if is_float else value, 40)
-    color = f"rgba({red},{green},{blue},{opacity / 510:.2f})"
+    if math.isfinite(number):
+        end = 0 if number < 0 else -1
+        red, green, blue = palette("diverging")[end]
+        # Digits can be read on half of a color.
+        opacity = 0.5 * abs(number) / (most or 1.0)
+    else:
+        red, green, blue = SPECIAL[str(number).replace("nan", "NaN")]
+        opacity = 0.5
+    color = f"rgba({red},{green},{blue},{opacity:.2f})"
     return f'<td style="{_CELL};background-color:{color}">{text}</td>'
 
 

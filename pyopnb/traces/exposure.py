@@ -24,10 +24,13 @@ class Exposure:
         is no such number, as with strings, different shapes, or a NaN on one side.
     compared : int
         How many outputs were compared.
+    plain : dict
+        The differing outputs as the unexposed run gave them, by name.
     """
 
     differing: dict[str, float | None] = field(default_factory=dict)
     compared: int = 0
+    plain: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def same(self) -> bool:
@@ -59,7 +62,7 @@ def exposure_of(plain: Mapping[str, Any], exposed: Mapping[str, Any]) -> Exposur
     for name, value in plain.items():
         if not _same(value, exposed[name]):
             differing[name] = _largest(value, exposed[name])
-    return Exposure(differing, len(plain))
+    return Exposure(differing, len(plain), {name: plain[name] for name in differing})
 
 
 def _same(a: Any, b: Any) -> bool:

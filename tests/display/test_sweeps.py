@@ -70,7 +70,7 @@ def test_the_plot_has_the_numbers() -> None:
         re.findall(r">gain[^<]*<", view.svg)
     )
     slopes = []
-    for path in re.findall(r'<path d="M([^"]*)"[^>]*stroke="#(?:0077bb|ee7733)"', view.svg):
+    for path in re.findall(r'<path d="M([^"]*)"[^>]*stroke="#(?:0077bb|e47231)"', view.svg):
         steps = re.findall(r"l([\d.]+) ?(-[\d.]+)", path)
         slopes.append(float(steps[0][1]) / float(steps[0][0]))
     assert slopes[0] < 0 and slopes[1] == pytest.approx(2 * slopes[0], rel=0.02)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import numpy as np
 from judge import FLOATS, INTEGERS, Tally, nasty, run_body
@@ -68,7 +69,7 @@ def body_of(seed: int) -> tuple[str, list[tuple[np.ndarray, ...]]]:
     return text, draws
 
 
-def run_seeds(seeds: range) -> Tally:
+def run_seeds(seeds: Iterable[int]) -> Tally:
     """Lower the body of each seed, and judge it."""
     tally = Tally()
     for seed in seeds:

@@ -18,7 +18,7 @@ def story(pages):
 
 def blocks(text):
     """``(line number, source)`` of every Python block."""
-    fence = r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$"
+    fence = r"^```python(?: cell[\w -]*)?\n(.*?)^```$"
     found = re.finditer(fence, text, re.MULTILINE | re.DOTALL)
     return [(text.count("\n", 0, block.start(1)) + 1, block[1]) for block in found]
 

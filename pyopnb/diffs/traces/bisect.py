@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from onnx import ModelProto
 
 from pyopnb.common import progress, sanitize
 from pyopnb.diffs.tolerances import SCALED, Tolerances
-from pyopnb.diffs.traces.align import align
+from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.diffs.traces.half import HALVES
+from pyopnb.diffs.traces.half_model import in_half
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
@@ -27,6 +31,7 @@ from pyopnb.engine import (
     model_files,
     model_functions,
     node_plans,
+    protos,
     registry,
     to_model,
 )
@@ -52,8 +57,10 @@ def first_divergence(
 ) -> TraceDiff | OptimizerDiff:
     """Find where two models diverge, without holding more than a few of their tensors at a time.
 
-    ``first_divergence(model, feeds, over="optimizers")`` finds which of the ONNX Runtime optimizers
-    changed the numbers of one model.
+    ``first_divergence(model, "float16", feeds)`` finds where a float32 model leaves the range or
+    the precision of float16 or bfloat16: each tensor is rounded, as on an accelerator, and sums are
+    added up in float32. ``first_divergence(model, feeds, over="optimizers")`` finds which of the
+    ONNX Runtime optimizers changed the numbers of one model.
 
     Both models run repeatedly. Each pair of runs records a few tensors spread over the remaining
     suspects, and so narrows them down. `diff` of two traces says more, but keeps all tensors in
@@ -62,7 +69,8 @@ def first_divergence(
     Parameters
     ----------
     a, b : ModelProto, bytes or path
-        The models; they may be the same one, if ``on`` says how it runs in two ways.
+        The models; they may be the same one, if ``on`` says how it runs in two ways. As ``b``,
+        ``"float16"`` or ``"bfloat16"`` means ``a`` in that precision.
     feeds : mapping
         Arrays by the names of the inputs of ``a``. With ``over``, this is the second argument.
     over : {"optimizers"}, optional
@@ -80,7 +88,8 @@ def first_divergence(
     -------
     TraceDiff
         Its ``origin`` is a node whose inputs agree and whose outputs do not, in the last pair of
-        runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. With
+        runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. In half
+        precision, ``node_block_list`` names the nodes to keep in float32. With
         ``over``, an OptimizerDiff: ``optimizers``, the ``nodes`` that they fused or
         moved, ``diff`` and ``remaining`` (the outputs with and without them, against a run without
         any optimization), and ``workaround``, the line that disables them.
@@ -132,21 +141,46 @@ def first_divergence(
         raise InputError(
             "first_divergence, on", expected="two, for a and b", got=sanitize(on), next=advice
         )
-    models = _Model(a, names[0]), _Model(b, names[1])
-    tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
+    model_a = _Model(a, names[0])
     # Plain numbers and lists become arrays of the declared types once, for all runs.
-    arrays = reference_run.check_feeds(models[0].trace.model, feeds or {})
-    search = _Search(*models, arrays, tolerances, at_once)
-    suspected = len(models[1].graph.nodes)
-    with progress.tracking("nodes ruled out", suspected):
-        # Compare the outputs first; if they agree, no search is needed.
-        tensors = search.outputs()
-        while tensors:
-            search.compare(tensors)
-            before, suspected = suspected, len(search.suspects())
-            progress.advance("nodes ruled out", before - suspected)
-            tensors = search.spread()
-        return search.diff()
+    arrays = reference_run.check_feeds(model_a.trace.model, feeds or {})
+    if isinstance(b, str) and b in HALVES:
+        models = model_a, _Model(a, names[1])
+        return _search_in_half(models, b, arrays, tolerances.or_scaled(), at_once)
+    model_b = _Model(b, names[1])
+    tolerances = for_runtimes(tolerances, (model_a.trace.runtime, model_b.trace.runtime))
+    return _Search(model_a, model_b, arrays, tolerances, at_once).result()
+
+
+def _search_in_half(
+    models: tuple[_Model, _Model],
+    half: str,
+    feeds: Mapping[str, Any],
+    tolerances: Tolerances,
+    at_once: int,
+) -> TraceDiff:
+    """Find the first divergence in half precision, and the nodes to keep in float32."""
+    a, b = models
+    diffs = []
+    kept: dict[str, str] = {}
+    proto = b.trace.model
+    # Each search finds one origin: with its nodes in float32, the next one finds another.
+    while True:
+        b.set_model(in_half(proto, half, kept))
+        search = _Search(a, b, feeds, tolerances, at_once, half)
+        diffs.append(search.result())
+        found = {protos.first_output(a.graph.nodes[p]): p for p in sorted(search.lossy)}
+        if not found.keys() - kept:
+            break
+        for output, position in found.items():
+            kept[output] = a.graph.nodes[position].name or output
+    last = diffs[-1]
+    return replace(
+        diffs[0],
+        b=f"{last.b}, each tensor in {half}",
+        node_block_list=tuple(kept.values()),
+        with_block_list=last.verdict if kept else "",
+    )
 
 
 class _Model:
@@ -176,9 +210,14 @@ class _Model:
             runtime=runtime,
             other_python=elsewhere.other_python(on, proto) if is_elsewhere else None,
         )
+        self.run: Run = runner(self.trace)
+        self.set_model(proto)
+
+    def set_model(self, proto: ModelProto) -> None:
+        """Run another model from now on."""
+        self.trace.model = proto
         self.graph = TraceGraph(proto)
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
-        self.run: Run = runner(self.trace)
 
     def recorded(self, names: Sequence[str]) -> Side:
         """Run the model, and record some tensors."""
@@ -206,8 +245,14 @@ class _Search:
         Tensors of b known to agree.
     compared : dict
         Every comparison so far, by the name in b.
+    half : str
+        ``"float16"`` or ``"bfloat16"`` if b is a with its tensors in half precision.
     runs : int
         Pairs of runs so far.
+    lossy : set of int
+        Nodes of a that make or read a tensor that half precision does not hold.
+    plain : tuple of ComparedTensor
+        The outputs, compared while nothing else was recorded.
     """
 
     a: _Model
@@ -215,21 +260,30 @@ class _Search:
     feeds: Mapping[str, Any]
     tolerances: Tolerances
     at_once: int
+    half: str = ""
     bad: str | None = None
     good: set[str] = field(default_factory=set)
     compared: dict[str, ComparedTensor] = field(default_factory=dict)
     runs: int = 0
+    lossy: set[int] = field(default_factory=set)
+    plain: tuple[ComparedTensor, ...] = ()
 
     def __post_init__(self) -> None:
         self.graph = self.b.graph
         sides = [Side(x.trace, x.graph, {}) for x in (self.a, self.b)]
-        self.alignment = align(*sides)
+        if self.half:
+            pairs = tuple(Pair(name, name) for name in self.a.graph.order)
+            self.alignment = Alignment(pairs, (), ())
+        else:
+            self.alignment = align(*sides)
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         names = {pair.a: pair.b for pair in self.alignment.pairs}
         self.a.trace.feeds = dict(self.feeds)
         self.b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
         self.coarse: dict[str, str] = {}
-        if self.tolerances.by_dtype:
+        if self.half:
+            self.coarse = dict.fromkeys(self.pairs, self.half)
+        elif self.tolerances.by_dtype:
             in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in (self.a, self.b))
             # If only one model is in half precision, its rounding does not count as a difference.
             if bool(in_a) != bool(in_b):
@@ -237,6 +291,20 @@ class _Search:
             if self.tolerances == SCALED:
                 for name, pair in self.pairs.items():
                     self.coarse[name] = in_b.get(name) or in_a.get(pair.a, "")
+
+    def result(self) -> TraceDiff:
+        """Search until no suspected node is left to compare."""
+        suspected = len(self.graph.nodes)
+        with progress.tracking("nodes ruled out", suspected):
+            # Compare the outputs first; if they agree, no search is needed.
+            tensors = self.outputs()
+            while tensors:
+                self.compare(tensors)
+                self.plain = self.plain or tuple(self.compared.values())
+                before, suspected = suspected, len(self.suspects())
+                progress.advance("nodes ruled out", before - suspected)
+                tensors = self.spread()
+            return self.diff()
 
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
@@ -272,7 +340,9 @@ class _Search:
         pairs = [self.pairs[name] for name in names]
         sides = self.a.recorded([pair.a for pair in pairs]), self.b.recorded(names)
         self.runs += 1
-        comparison = TraceComparison(sides, pairs, self.tolerances, coarse=self.coarse)
+        comparison = TraceComparison(
+            sides, pairs, self.tolerances, coarse=self.coarse, half=self.half
+        )
         producer = self.graph.producer
         for pair in pairs:
             name = pair.b
@@ -312,6 +382,7 @@ class _Search:
             comparison.segments = {bad: comparison.segments[bad]}
             tensors = comparison.tensors()
             steps += comparison.steps(tensors)
+            self.lossy = comparison.lossy
             self.compared |= tensors
         alignment = self.alignment
         return TraceDiff(
@@ -321,6 +392,7 @@ class _Search:
             tensors=tuple(self.compared[name] for name in b.order if name in self.compared),
             steps=tuple(steps),
             outputs=tuple(name for name in b.outputs if name in self.compared),
+            plain=self.plain,
             outputs_only_a=tuple(x for x in self.a.graph.outputs if x in alignment.only_a),
             outputs_only_b=tuple(x for x in b.outputs if x in alignment.only_b),
             runs=self.runs,

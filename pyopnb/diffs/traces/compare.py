@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from pyopnb.common import messages, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.tolerances import EXPOSED, SCALED, Tolerances
+from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
@@ -25,7 +27,7 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
-from pyopnb.engine import protos
+from pyopnb.engine import dtype, protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace
 
@@ -146,6 +148,10 @@ class TraceComparison:
         run on these numbers.
     coarse : dict, optional
         The coarser dtypes on the way to tensors, by the names in b.
+    half : str
+        The dtype if b is a model that `in_half` made of a.
+    lossy : set of int
+        The nodes of a that make or read a tensor of an origin, if possible one that lost numbers.
     segments : dict
         For each compared tensor of b the nodes that make it from other compared ones.
     """
@@ -156,6 +162,8 @@ class TraceComparison:
     arrays_side: int | None = None
     integers: Collection[str] = ()
     coarse: dict[str, str] | None = None
+    half: str = ""
+    lossy: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.a, self.b = self.sides
@@ -210,7 +218,7 @@ class TraceComparison:
             only_b=only_b,
             outputs_only_a=outputs_only_a,
             outputs_only_b=outputs_only_b,
-            exposed=tuple(self._exposed()),
+            plain=tuple(self._plain()),
             models=(self.a.trace.model, self.b.trace.model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
         )
@@ -229,11 +237,22 @@ class TraceComparison:
         ]
         return outputs, tuple(lone)
 
-    def _exposed(self) -> Iterator[str]:
-        """Yield the outputs that differ from a plain run by more than rounding, for each side."""
-        for side, (trace, _, _) in enumerate(self.sides):
-            if side != self.arrays_side and _is_more_than_rounding(trace):
-                yield f"{'ab'[side]}: {trace.exposure}"
+    def _plain(self) -> Iterator[ComparedTensor]:
+        """Compare the outputs that recording changed as normal runs give them."""
+        # Normal runs add up in another order where they fuse nodes.
+        tolerances = self.tolerances.or_scaled()
+        for pair in self.pairs:
+            values = [self.a.arrays[pair.a], self.b.arrays[pair.b]]
+            is_changed = False
+            for side, name in enumerate((pair.a, pair.b)):
+                exposure = self.sides[side].trace.exposure
+                if side != self.arrays_side and exposure is not None and name in exposure.plain:
+                    values[side] = exposure.plain[name]
+                    is_changed = True
+            if is_changed and pair.b not in self.integers:
+                diff = self._compared(pair, values[0], values[1], tolerances)
+                precision = self.precision(pair)
+                yield ComparedTensor(pair.a, pair.b, pair.by, diff, precision=precision)
 
     # ---- tensor by tensor
 
@@ -271,12 +290,14 @@ class TraceComparison:
 
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        a = as_made(self.a.arrays[pair.a])
-        b = as_made(self.b.arrays[pair.b])
+        arrays = self.a.arrays[pair.a], self.b.arrays[pair.b]
+        return self._compared(pair, *arrays, self.tolerances)
+
+    def _compared(self, pair: Pair, a: Any, b: Any, tolerances: Tolerances) -> Diff:
+        a, b = as_made(a), as_made(b)
         if self.arrays_side is None:
             a, b = in_one_precision(a, b)
-        tolerances = self.tolerances.widened(self.precision(pair))
-        return compared({pair.b: a}, {pair.b: b}, tolerances)
+        return compared({pair.b: a}, {pair.b: b}, tolerances.widened(self.precision(pair)))
 
     def _isolated(self) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on b's arrays."""
@@ -364,6 +385,15 @@ class TraceComparison:
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         names = twins[0], outputs[0].b
+        if self.half:
+            # The nodes of b are the ones of a and casts.
+            return replace(
+                step,
+                name=step.a,
+                op=protos.full_name(a.nodes[a.producer[twins[0]]]),
+                between=tuple(a.names(segment_a, without=[a.producer[twins[0]]])),
+                changes=tuple(self._half_causes(step, segment_b)),
+            )
         causes = find_causes(self.a, self.b, (segment_a, segment_b), names)
         remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
@@ -371,13 +401,33 @@ class TraceComparison:
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
         """Yield the effects of half precision on inputs or outputs of the first differing node."""
         causes: list[str] = []
-        for tensor in (*step.inputs, *step.outputs):
-            causes += half_causes(tensor.b, self.a.arrays[tensor.a], self.b.arrays[tensor.b])
+        names = [(tensor.a, tensor.b) for tensor in (*step.inputs, *step.outputs)]
+        if self.half:
+            # Also weights, and the feeds, which are not compared.
+            names += [(name, name) for name in (*segment.weights, *segment.ends)]
+            names = list(dict.fromkeys(names))
+        lost = []
+        for name_a, name_b in names:
+            found = self._half_losses(name_a, name_b)
+            if found:
+                lost.append(name_a)
+            causes += found
         ops = {self.b.graph.nodes[position].op_type for position in segment.nodes}
         if not causes and ops & SUMS:
             for tensor in step.outputs:
                 causes += self._lost_terms(tensor)
+        for name in lost or [name for name, _ in names]:
+            self.lossy.update(self.a.graph.around(name))
         yield from causes
+
+    def _half_losses(self, name_a: str, name_b: str) -> list[str]:
+        a = self.a.arrays.get(name_a, self.a.trace.feeds.get(name_a, self.a.weight(name_a)))
+        b = self.b.arrays.get(name_b)
+        if self.half and isinstance(a, np.ndarray) and a.dtype == np.float32:
+            # Also a weight, and a tensor that is in float32 where it was recorded.
+            with np.errstate(over="ignore", under="ignore"):
+                b = a.astype(dtype(self.half).numpy)
+        return list(half_causes(name_b, b, a))
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the wider run's node on the half-precision inputs, and compare the sums."""
@@ -406,17 +456,3 @@ class TraceComparison:
                 for name in graph.nodes[position].output:
                     if name in trace.remarks:
                         yield trace.remarks[name]
-
-
-def _is_more_than_rounding(trace: Trace) -> bool:
-    """Tell whether an output differs from a plain run by a large part of its largest element."""
-    if trace.exposure is None:
-        return False
-    for name, most in trace.exposure.differing.items():
-        summary = trace.summaries[name]
-        largest = 0.0
-        if summary.least is not None:
-            largest = max(abs(summary.least), abs(summary.greatest))
-        if most is None or most > EXPOSED * largest:
-            return True
-    return False

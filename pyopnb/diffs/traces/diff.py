@@ -26,6 +26,7 @@ from pyopnb.diffs.traces.steps import (
     format_error,
     format_step,
     format_versions,
+    largest_error,
     same_values,
 )
 
@@ -60,13 +61,19 @@ class TraceDiff(NamedItems, ToleranceDiff):
         Tensors without a partner.
     outputs_only_a, outputs_only_b : tuple of str
         Outputs without a partner: with one of these the verdict is ``incomparable``.
-    exposed : tuple of str
-        The runs whose outputs differ from a plain run's by far more than rounding, and by how much.
+    plain : tuple of ComparedTensor
+        Outputs as normal runs give them, where recording the tensors changed them.
     quantization : tuple of QuantizedTensor
         If b is a quantized model and a the float one: every tensor and weight, first the
         ones whose own scale loses most.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
+    node_block_list : tuple of str
+        Names of the nodes to keep in float32, as ``node_block_list`` of onnxconverter-common and
+        ONNX Runtime takes them, if `first_divergence` ran a model in half precision. A node without
+        a name has that of its first output, which you can give it.
+    with_block_list : str
+        The verdict with these nodes in float32.
     models : tuple of ModelProto, or None
         The models that ran, for drawing; not in the JSON, and not compared.
     partners : dict
@@ -85,9 +92,11 @@ class TraceDiff(NamedItems, ToleranceDiff):
     only_b: tuple[str, ...] = ()
     outputs_only_a: tuple[str, ...] = ()
     outputs_only_b: tuple[str, ...] = ()
-    exposed: tuple[str, ...] = ()
+    plain: tuple[ComparedTensor, ...] = ()
     quantization: tuple[QuantizedTensor, ...] = ()
     runs: int | None = None
+    node_block_list: tuple[str, ...] = ()
+    with_block_list: str = ""
     models: tuple[Any, Any] | None = field(default=None, compare=False)
     partners: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -96,7 +105,17 @@ class TraceDiff(NamedItems, ToleranceDiff):
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every pair of arrays, as in a `Diff`."""
-        return tuple(part for tensor in (*self.feeds, *self.tensors) for part in tensor.diff.parts)
+        tensors = (*self.feeds, *self.tensors, *self.hidden)
+        return tuple(part for tensor in tensors for part in tensor.diff.parts)
+
+    @cached_property
+    def hidden(self) -> tuple[ComparedTensor, ...]:
+        """Return the outputs that differ in normal runs, and agree in the recorded ones."""
+        hidden = []
+        for tensor in self.plain:
+            if self[tensor.b].diff.ok and not tensor.diff.ok:
+                hidden.append(tensor)
+        return tuple(hidden)
 
     @cached_property
     def worst(self) -> Part:
@@ -170,8 +189,11 @@ class TraceDiff(NamedItems, ToleranceDiff):
                 if len(names) == 1:
                     noun = "output"
                 lone.append(f"only {side} has the {noun} {_join_names(names)}")
-        verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
-        lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
+        verdicts = {}
+        for tensor in (*self.feeds, *self.tensors, *self.hidden):
+            verdicts[tensor.b] = tensor.diff.verdict
+        counts = count_verdicts(iter(verdicts.values()), "tensor")
+        lines = [f"{self.verdict}: {'; '.join(lone) or counts}"]
         # Where all are within the tolerance, the first that is not the same to
         # the bit is of interest.
         step = self.origin or self.first
@@ -185,6 +207,13 @@ class TraceDiff(NamedItems, ToleranceDiff):
                     feeds.append(f"{sanitize(feed.b, 80)} {summarize(feed.diff.worst)}")
             lines.append(f"where: already in the feeds; {verb}")
             lines.append(f"how much: {'; '.join(feeds[:_MAX_TENSORS])}")
+        elif self.hidden and self.origin is None:
+            hidden = _join_names([tensor.b for tensor in self.hidden])
+            worst = max(self.hidden, key=lambda tensor: largest_error(tensor.diff))
+            lines += [
+                f"where: only in normal runs, where ONNX Runtime optimizes more: {hidden}",
+                f"how much: {sanitize(worst.b, 80)} {summarize(worst.diff.worst)}",
+            ]
         elif self.quantization:
             # Every node rounds to levels: the largest loss counts.
             lines.append(f"where: {self.quantization[0]}")
@@ -210,6 +239,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
         return f"{where} is the first outside the tolerance; isolation proves no node at fault"
 
     def _causes(self) -> Iterator[str]:
+        if self.hidden:
+            yield 'which optimizers: pyopnb.first_divergence(model, feeds, over="optimizers")'
         if self.quantization:
             yield from map(str, self.quantization[1:_MAX_QUANTIZED])
             return
@@ -254,6 +285,9 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for remark, names in remarks.items():
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
+        if self.node_block_list:
+            names = ", ".join(f"{sanitize(name, 80)!r}" for name in self.node_block_list)
+            lines.append(f"with node_block_list=[{names}]: {self.with_block_list}")
         # The runtimes, and the tolerance relative to whole tensors.
         line = f"a: {self.a}; b: {self.b}"
         if self.a == self.b:
@@ -265,7 +299,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
             )
         if self.runs is not None:
             line += f"; {plural(self.runs, 'pair')} of runs"
-        return [*lines, *self.exposed, line]
+        return [*lines, *self._normal_lines(), line]
 
     def _output_lines(self) -> Iterator[str]:
         """Describe the outputs, apart from one that the headline shows."""
@@ -278,6 +312,14 @@ class TraceDiff(NamedItems, ToleranceDiff):
             if not same_values(tensor.diff):
                 result = summarize(tensor.diff.worst)
             yield f"output {sanitize(tensor.b, 80)}: {result}"
+
+    def _normal_lines(self) -> Iterator[str]:
+        """Describe the outputs whose verdict is another in normal runs."""
+        # The headline says it of outputs that differ only there.
+        for tensor in self.plain if self.origin is not None else ():
+            if tensor.diff.ok != self[tensor.b].diff.ok:
+                name = sanitize(tensor.b, 80)
+                yield f"output {name} in normal runs, with nothing recorded: {tensor.diff.verdict}"
 
     def _amplification(self) -> Iterator[str]:
         amplifying = [step for step in self.steps if step.verdict == "amplifies"]
@@ -300,7 +342,14 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for step in self.steps:
             steps.append(replace(step, outputs=judge(step.outputs), inputs=judge(step.inputs)))
         feeds = judge(self.feeds)
-        return replace(self, feeds=feeds, tensors=judge(self.tensors), steps=tuple(steps))
+        scaled = tolerances.or_scaled()
+        return replace(
+            self,
+            feeds=feeds,
+            tensors=judge(self.tensors),
+            steps=tuple(steps),
+            plain=tuple(tensor.judged(scaled) for tensor in self.plain),
+        )
 
     @classmethod
     def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import SCALED, is_float
 from pyopnb.engine import dtype
 
-__all__ = ["SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
+__all__ = ["HALVES", "SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
 
-_HALVES = ("float16", "bfloat16")
+HALVES = ("float16", "bfloat16")
 
 SUMS = frozenset(
     [
@@ -58,7 +58,7 @@ def narrower(a: Any, b: Any) -> str:
     if not is_float(a) or not is_float(b) or a.dtype.itemsize == b.dtype.itemsize:
         return ""
     name = dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
-    if name in _HALVES:
+    if name in HALVES:
         return name
     return ""
 
@@ -122,7 +122,7 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
 
 
 def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
-    """Yield that a sum in half precision lost small terms.
+    """Yield that a sum in half precision overflowed on the way, or lost small terms.
 
     Parameters
     ----------
@@ -135,7 +135,12 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     if not dtype_name or half.shape != wide.shape:
         return
     widened = half.astype(wide.dtype)
-    # Overflow was reported above.
+    overflowed = np.isinf(widened) & np.isfinite(wide)
+    if overflowed.any():
+        yield (
+            f"{sanitize(name, 80)} adds up beyond the range of {dtype_name}: the same inputs in "
+            f"{dtype(wide.dtype).name} give up to {format_number(float(abs(wide).max()))}"
+        )
     finite = np.isfinite(widened) & np.isfinite(wide)
     diff = compared(widened[finite], wide[finite], SCALED.widened(dtype_name))
     facts = diff.worst.facts

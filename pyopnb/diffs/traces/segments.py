@@ -133,6 +133,12 @@ class TraceGraph:
         in_order = sorted(edges, key=lambda name: (self.producer.get(name, -1), name))
         return Segment(tuple(sorted(nodes)), tuple(in_order), tuple(weights))
 
+    def around(self, name: str) -> Iterator[int]:
+        """Yield the nodes that make or read a tensor."""
+        for position, node in enumerate(self.nodes):
+            if name in node.output or name in self.reads[position]:
+                yield position
+
     def names(self, segment: Segment, without: Collection[int]) -> Iterator[str]:
         """Name the nodes of a segment, without Constants and excluded ones."""
         for position in segment.nodes:

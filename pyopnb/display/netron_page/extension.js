@@ -1,6 +1,7 @@
 // The prebuilt JupyterLab extension. It is written without a bundler: the object at the end of this file is what a bundler would
 // generate around two small modules. The extension shows Netron for outputs and .onnx files, and tells the kernel which node was
-// clicked. It also shows the live outputs of pyopnb.watch and pyopnb.interact, or their saved HTML where they cannot be live.
+// clicked. It also shows the live outputs of pyopnb.watch and pyopnb.interact, or their saved HTML where they cannot be live, and
+// tells pictures whether the theme is dark.
 //
 // All files are loaded from the folder of this script, so it works behind any base URL, token or proxy.
 (() => {
@@ -14,6 +15,13 @@
   const HTML = 'text/html';
   const TARGET = 'pyopnb.netron';
   const HERE = document.currentScript.src.replace(/[^/]*$/, '');
+
+  // The pictures of an output ask for the color scheme of the place where they are, which the themes of JupyterLab do not declare.
+  const schemes = document.createElement('style');
+  for (const [isLight, scheme] of [['true', 'light'], ['false', 'dark']]) {
+    schemes.append(`[data-jp-theme-light="${isLight}"] .pyopnb-output img { color-scheme: ${scheme} }`);
+  }
+  document.head.append(schemes);
 
   let scope;  // the shared modules of JupyterLab
   let notebooks;  // the notebook tracker of JupyterLab; undefined in applications without notebooks

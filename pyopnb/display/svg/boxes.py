@@ -17,7 +17,7 @@ _MARKS = {
 }
 # A mark that begins with one of these is drawn like the word beside it.
 _SIGNS = {"+": "added", "-": "removed"}
-_UNKNOWN = ("#44546a", "")
+_UNKNOWN = ("#5d7290", "")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def mark_look(mark: str) -> tuple[str, str]:
     Examples
     --------
     >>> mark_look("+fused"), mark_look("slow")
-    (('#1a7f37', '+ fused'), ('#44546a', 'slow'))
+    (('#1a7f37', '+ fused'), ('#5d7290', 'slow'))
     """
     plain = plain_mark(mark)
     color, sign = _MARKS.get(plain, _UNKNOWN)

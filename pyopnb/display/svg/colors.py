@@ -3,9 +3,8 @@
 Lightness alone is monotonic along a palette, so it can be read in gray and by people who
 do not see its hues.
 
-An ``<img>`` does not know whether the page around it is light or dark. So pictures have no
-background, their words have a color that can be read on both, and pale cells are transparent: on
-white they are pale, on black they are dark.
+Pictures have no background, and the page around them may be light or dark. Lines can be seen on
+both; cells are opaque, so that they look the same on both.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ __all__ = [
     "INK",
     "LINE",
     "SPECIAL",
+    "THEMES",
     "ColorScale",
     "hex_color",
     "palette",
@@ -32,7 +32,19 @@ __all__ = [
 ]
 
 INK = "#757b82"
-"""Words on the page: a contrast of 4.2 or more to white and to the JupyterLab dark background."""
+"""Words on the page, where nothing is known of it: no color has more contrast to white and black.
+
+In an SVG they have the colors of `THEMES`.
+"""
+
+THEMES: Mapping[str, tuple[str, str]] = {
+    "light": ("#32383f", "#ffffff"),
+    "dark": ("#d0d7de", "#111111"),
+}
+"""Words and their halo, which has the color of the page.
+
+Where a browser takes a page for light that is dark, words can be read on their halo.
+"""
 
 DARK = "#1b1f24"
 """Words on a pale color."""
@@ -81,20 +93,6 @@ def palette(kind: str = "sequential") -> np.ndarray:
     return colors
 
 
-@cache
-def _translucent(kind: str) -> np.ndarray:
-    """Make a palette as transparent as possible with its look on white kept, uint8[250, 4]."""
-    colors = palette(kind).astype(np.float64)
-    opacity = 255 - colors.min(axis=1, keepdims=True)
-    # Pictures like photographs stay opaque.
-    if kind == "gray":
-        opacity[:] = 255
-    # White has no opacity, and no color to be seen.
-    channels = 255 - (255 - colors) * 255 / np.maximum(1, opacity)
-    translucent: np.ndarray = np.rint(np.hstack([channels, opacity])).astype(np.uint8)
-    return translucent
-
-
 def hex_color(color: Iterable[int]) -> str:
     """Write a color as ``#rrggbb``."""
     return "#{:02x}{:02x}{:02x}".format(*color)
@@ -135,22 +133,21 @@ class ColorScale(ChartAxis):
     unit: str = ""
 
     def color(self, value: float) -> str:
-        """Return the opaque color of a number, as ``#rrggbb``; infinities have the color of NaN."""
+        """Return the color of a number, as ``#rrggbb``; infinities have the color of NaN."""
         if not math.isfinite(value):
             return hex_color(SPECIAL["NaN"])
         return hex_color(palette(self.kind)[int(self._shades(np.array(value)))])
 
     def pixels(self, values: np.ndarray, *, blank_zero: bool = False) -> np.ndarray:
-        """Return the translucent colors of numbers, as uint8[…, 4].
-
-        NaN and infinities have separate colors.
+        """Return the colors of numbers, as uint8[…, 4]; NaN and infinities have separate ones.
 
         Parameters
         ----------
         blank_zero : bool
             Whether 0 is transparent instead of a color of the scale.
         """
-        colors: np.ndarray = _translucent(self.kind)[self._shades(values)]
+        shades = palette(self.kind)[self._shades(values)]
+        colors: np.ndarray = np.insert(shades, 3, 255, axis=-1)
         special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
         for color, hits in zip(SPECIAL.values(), special, strict=True):
             colors[hits] = (*color, 255)

@@ -88,8 +88,6 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
     top = _MARGIN
     if graph.scale:
         shapes.append(small_text(_MARGIN, 19, fit(graph.legend, SMALL, _LEGEND_WIDTH)))
-        # Boxes have opaque colors, so their scale needs white below it.
-        shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
         shapes += scale_strip(graph.scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
         top += _LEGEND_HEIGHT

@@ -17,14 +17,14 @@ from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["line_chart"]
 
-# Of medium lightness, and told apart without red and green (P. Tol, "Color
-# Schemes", 2021, vibrant).
+# Told apart without red and green (P. Tol, "Color Schemes", 2021, vibrant); two of them are darker,
+# so that each has a contrast of 3 to white and to black.
 _COLORS = (
     "#0077bb",
-    "#ee7733",
+    "#e47231",
     "#009988",
     "#cc3311",
-    "#33bbee",
+    "#2b9dc8",
     "#ee3377",
     "#888888",
     "#aa7744",

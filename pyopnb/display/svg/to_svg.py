@@ -12,10 +12,27 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
+from pyopnb.display.svg.colors import INK, THEMES
 from pyopnb.display.svg.shapes import Cells, Drawing, Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import FONT
 
 __all__ = ["to_svg"]
+
+
+def _themes() -> str:
+    """Style the words on the page for light and dark pages.
+
+    In an element of a page the root is the page's, and its words have the color of its text.
+    """
+    roots = []
+    for word, halo in THEMES.values():
+        roots.append(f":root{{--ink:{word};--page:{halo}}}")
+    light, dark = roots
+    halo = "stroke:var(--page,none);stroke-width:2.5px;stroke-linejoin:round;paint-order:stroke"
+    return (
+        f":root{{color-scheme:light dark}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+        f"text{{{halo}}}"
+    )
 
 
 def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
@@ -99,6 +116,10 @@ class _SvgPrinter:
     def _class(self, text: Text) -> str:
         """Return the class of a text's style."""
         style = f"font-size:{text.size:g}px;fill:{text.fill}"
+        if text.fill == INK:
+            style += ";fill:var(--ink,currentColor)"
+        else:
+            style += ";stroke:none"
         if text.anchor != "start":
             style += f";text-anchor:{text.anchor}"
         if text.bold:
@@ -109,7 +130,7 @@ class _SvgPrinter:
         """Write the classes of all texts that were printed."""
         rules = [f".{name}{{{style}}}" for style, name in self._classes.items()]
         if rules:
-            return f"<style>{''.join(rules)}</style>"
+            return f"<style>{_themes()}{''.join(rules)}</style>"
         return ""
 
 

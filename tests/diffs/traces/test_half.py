@@ -16,6 +16,7 @@ BODIES = {
     "overflow": "a = Mul(IN, IN)  b = Mul(a, a)  c = Sqrt(b)  OUT = Neg(c)",
     "flushed": "a = Mul(IN, IN)  b = Mul(a, a)  c = Neg(b)  OUT = Reciprocal(c)",
     "sum": "axis = Constant<value = int64 {0}>()  a = CumSum(IN, axis)  OUT = Sqrt(a)",
+    "mean": "a = ReduceMean(IN)  OUT = Sqrt(a)",
 }
 
 
@@ -57,6 +58,12 @@ def test_rounding_is_no_difference(to, turned):
             np.ones(3000),
             "a (CumSum)",
             r"a lost small terms of its sum: float16 keeps 11 bits",
+        ),
+        (
+            "mean",
+            np.linspace(2000, 3000, 64),
+            "a (ReduceMean)",
+            "a adds up beyond the range of float16: the same inputs in float32 give up to 2500",
         ),
     ],
 )
@@ -132,3 +139,77 @@ def test_first_divergence_on_the_reference_says_what_the_traces_say(body):
     expected = pyopnb.diff(*sides).origin
     assert found.origins and found.origin.name == expected.name
     assert any("overflows float16" in change for change in found.origin.changes)
+
+
+NETWORK = """<ir_version: 10, opset_import: ["": 21]>
+    net (float[N,4] x) => (float[N,4] y)
+    <float[4,4] w = {1000000, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, float least = {1e-8}> {
+        [first] h = Neg(x)
+        [second] k = Mul(h, h)
+        [third] l = Sqrt(k)
+        [fourth] m = Neg(l)
+        [fifth] n = BODY
+        [last] y = Neg(n)
+    }"""
+
+
+@pytest.mark.parametrize("on", ["onnxruntime", "reference"])
+@pytest.mark.parametrize(
+    ("body", "largest", "node", "words", "kept"),
+    [
+        (
+            "Neg(m)",
+            300.3,
+            "second (Mul)",
+            "k overflows float16 to infinity: 1 of",
+            {"second", "third"},
+        ),
+        (
+            "MatMul(m, w)",
+            3,
+            "fifth (MatMul)",
+            "w overflows float16 to infinity: 1 of",
+            {"fifth", "last"},
+        ),
+        (
+            "Div(m, least)",
+            3,
+            "fifth (Div)",
+            "least is flushed to zero in float16",
+            {"fifth", "last"},
+        ),
+    ],
+)
+def test_one_call_says_what_half_precision_loses(on, body, largest, node, words, kept):
+    model = pyopnb.parse(NETWORK.replace("BODY", body))
+    x = np.float32([[1, -1, 2, largest], [1 / 3, 1, 1, 2]])
+    found = pyopnb.first_divergence(model, "float16", {"x": x}, on=on)
+    assert found.origin.name == node and not found.ok
+    assert any(change.startswith(words) for change in found.origin.changes)
+    assert set(found.node_block_list) == kept and found.with_block_list == "close"
+    assert f"node_block_list=['{found.node_block_list[0]}'" in str(found)
+    assert type(found).from_json(found.to_json()) == found
+    assert model == pyopnb.parse(NETWORK.replace("BODY", body))
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_ordinary_numbers_lose_nothing_in_half_precision(half):
+    model = pyopnb.parse(NETWORK.replace("BODY", "Add(m, m)"))
+    found = pyopnb.first_divergence(model, half, {"x": np.ones((2, 4), np.float32) / 3})
+    assert found.ok and found.origin is None and found.node_block_list == ()
+    assert found["y"].diff.verdict == "close" and half in found.b
+
+
+def test_bodies_round_too():
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 21]>
+        net (float[N] x, bool c) => (float[N] y) {
+            a = Neg(x)
+            b = If(c) <then_branch = t () => (float[N] p) { q = Mul(a, a)  p = Sqrt(q) },
+                else_branch = e () => (float[N] p) { p = Abs(a) }>
+            y = Neg(b)
+        }""")
+    x = np.float32([1.1, 2, 300])
+    found = pyopnb.first_divergence(model, "float16", {"x": x, "c": np.array(True)})
+    assert found.origin.name == "b (If)"
+    assert "b" in found.node_block_list and found.with_block_list == "close"
+    assert pyopnb.first_divergence(model, "float16", {"x": x, "c": np.array(False)}).ok

@@ -85,17 +85,43 @@ def test_a_run_in_torch_is_held_to_a_part_of_the_largest_element() -> None:
     assert not diff(of_program({"y": off["y"]}, runtime="elsewhere"), trace(MODEL, x=X)).ok
 
 
-def test_a_trace_that_is_not_like_the_plain_run_says_so() -> None:
-    """ONNX Runtime leaves out a Dropout that drops, but not where its result is looked at."""
-    model = pyopnb.parse(
-        "(float[64] x) => (float[64] y) <float ratio = {0.5}, bool train = {1}> { d = Dropout(x, ratio, train)  y = Neg(d) }"
-    )
-    x = np.arange(1, 65, dtype=np.float32)
-    run = trace(model, x=x)
-    found = diff(run, {"y": -x})
-    assert len(found.exposed) == 1
-    assert found.exposed[0].startswith("a: recording the tensors changed y (by at most ")
-    assert f"  {found.exposed[0]}" in str(found).splitlines()
+INT4 = """
+    <ir_version: 10, opset_import: ["": 21]>
+    int4 (float[N, 32] x) => (float[N, 8] y) <float[1, 8] s = {SCALES}, int4[32, 8] w = {WEIGHTS}> {
+        f = DequantizeLinear<axis = 0, block_size = 32>(w, s)
+        y = MatMul(x, f)
+    }""".replace("SCALES", ", ".join(["0.1"] * 8)).replace(
+    "WEIGHTS", ", ".join(str(n % 15 - 7) for n in range(256))
+)
+
+
+def test_normal_runs_that_differ_are_found_where_the_recorded_ones_agree() -> None:
+    """ONNX Runtime fuses both nodes into one that rounds x to int8, unless the weight is recorded."""
+    model = pyopnb.parse(INT4)
+    x = np.sin(np.arange(96, dtype=np.float32)).reshape(3, 32)
+    reference = trace(model, x=x, on="reference")
+    assert not np.allclose(pyopnb.run(model, x=x)["y"], reference["y"], atol=1e-3)
+    traces = diff(trace(model, x=x), reference)
+    runs = pyopnb.first_divergence(model, model, {"x": x}, on=("onnxruntime", "reference"))
+    for found in (traces, runs, diff(trace(model, x=x), {"y": reference["y"]})):
+        assert not found.ok and found.origin is None and found["y"].diff.ok
+        assert [tensor.b for tensor in found.hidden] == ["y"]
+        lines = str(found).splitlines()
+        assert lines[1] == "where: only in normal runs, where ONNX Runtime optimizes more: y"
+        assert lines[3].endswith('first_divergence(model, feeds, over="optimizers")')
+        assert TraceDiff.from_json(found.to_json()).hidden == found.hidden
+        assert found.judged(atol=1).ok and not found.judged(atol=1e-3).ok
+    named = pyopnb.first_divergence(model, {"x": x}, over="optimizers")
+    assert named.optimizers == ("QDQSelectorActionTransformer",)
+
+
+def test_a_recorded_run_that_differs_says_that_the_normal_run_does_not() -> None:
+    model = pyopnb.parse(INT4)
+    x = np.sin(np.arange(96, dtype=np.float32)).reshape(3, 32)
+    normal = dict(pyopnb.run(model, x=x))
+    found = diff(normal, trace(model, x=x))
+    line = "output y in normal runs, with nothing recorded: bit-identical"
+    assert not found.ok and f"  {line}" in str(found).splitlines()
     assert TraceDiff.from_json(found.to_json()) == found
-    assert diff(trace(model, x=x, check=False), {"y": -x}).exposed == ()
-    assert diff(trace(MODEL, x=X), {"y": VALUES["y"]}).exposed == ()
+    assert diff(normal, trace(model, x=x, check=False)).plain == ()
+    assert diff(trace(MODEL, x=X), {"y": VALUES["y"]}).plain == ()

@@ -1,10 +1,14 @@
-"""The order of a scale can be seen, also without its hues."""
+"""The order of a scale can be seen, also without its hues, and pictures on light and dark pages."""
 
+import re
+
+import numpy as np
 import pytest
 
+import pyopnb
 from pyopnb.display.svg.colors import (
     DARK,
-    INK,
+    ColorScale,
     palette,
     text_color,
 )
@@ -34,6 +38,58 @@ def test_text_can_be_read_on_every_color(kind):
     assert text_color("#ffffff") == DARK and contrast("#ffffff", DARK) > 12
 
 
-@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
-def test_words_can_be_read_on_light_and_dark_pages(page):
-    assert contrast(page, INK) >= 4.2
+PAGES = {"light": "#ffffff", "dark": "#111111"}
+DIFFERENT = [np.linspace(-1, 1, 400).reshape(20, 20), np.zeros((20, 20))]
+
+
+def rules(svg):
+    """What the style sheet says of each selector, for pages that are light and dark."""
+    sheet = re.search(r"<style>(.*?)</style>", svg)[1]
+    media = r"@media\(prefers-color-scheme:dark\)\{(.*?\})\}"
+    pair = r"([^{}@]+)\{([^{}]*)\}"
+    light = re.findall(pair, re.sub(media, "", sheet))
+    dark = light + [rule for text in re.findall(media, sheet) for rule in re.findall(pair, text)]
+    return {"light": light, "dark": dark}
+
+
+def declared(pairs):
+    found = {}
+    for _, text in pairs:
+        found |= dict(item.split(":", 1) for item in text.split(";"))
+    return found
+
+
+def pictures():
+    yield pyopnb.show(np.linspace(-1, 1, 400).reshape(20, 20)).svg
+    yield pyopnb.show(np.random.default_rng(0).random((400, 8)).cumsum(axis=0)).svg
+    yield pyopnb.show(pyopnb.diff(*DIFFERENT)).svg
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x) b = Neg(a) y = Tanh(b) }")
+    yield pyopnb.show(model, marks={"a": "added", "b": "-fused", "y": "slow"}).svg
+
+
+@pytest.mark.parametrize("theme", PAGES)
+def test_words_and_lines_can_be_seen_on_light_and_dark_pages(theme):
+    page = PAGES[theme]
+    for svg in pictures():
+        themed = declared(rules(svg)[theme])
+        # Where a browser is wrong about the page, words are read on their halo.
+        assert contrast(themed["--ink"], themed["--page"]) >= 4.5
+        assert contrast(themed["--ink"], page) >= 4.5
+        for color in set(re.findall(r'stroke="(#\w{6})"', svg)):
+            assert contrast(color, page) >= 3, color
+        # Other words are on a color of their own.
+        words = [text for name, text in rules(svg)[theme] if re.fullmatch(r"\.t\d+", name)]
+        assert words
+        for text in words:
+            own = declared([("", text)])
+            assert own["fill"] == "var(--ink,currentColor)" or own["stroke"] == "none"
+
+
+def test_cells_look_the_same_on_light_and_dark_pages():
+    for kind in ("sequential", "diverging", "gray"):
+        scale = ColorScale(-1.0, 1.0, kind=kind)
+        pixels = scale.pixels(np.array([-1.0, 0.0, 0.5, np.nan, np.inf]))
+        assert (pixels[:, 3] == 255).all()
+        assert pixels[1, :3].tolist() == list(parts(scale.color(0.0)))
+    # An element without an error is no color, but the page.
+    assert scale.pixels(np.zeros(2), blank_zero=True)[:, 3].tolist() == [0, 0]
