@@ -54,6 +54,10 @@ TERMS: Mapping[str, str] = MappingProxyType(
             "Inputs and outputs are outside the tolerance, and the node adds no error of its own."
         ),
         "hides": "Inputs are outside the tolerance and outputs within.",
+        "absorbed": (
+            "Outputs are outside the tolerance, but everything computed from them agrees in the "
+            "end: the two models get there in different ways."
+        ),
         "unaffected": "Inputs and outputs are within the tolerance.",
         "paired by": (
             "Why two tensors are compared: the same computation (structure), equal values, "

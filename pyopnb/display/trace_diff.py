@@ -27,6 +27,7 @@ _VERDICTS = {
     "amplifies": "▲ amplifies",
     "propagates": "→ propagates",
     "hides": "▽ hides",
+    "absorbed": "○ absorbed",
     "same": "✓ unaffected",
 }
 

@@ -1,36 +1,40 @@
 """Pair the tensors of two runs.
 
 Inputs and outputs of one name are paired first. The graphs are matched without their values
-(`pyopnb.diffs.models.match`). Then one sweep over b in topological order decides tensor by tensor.
-The partner is the matched tensor, if its node has the same op. Otherwise, it is a tensor of a with
-the same values up to rounding, as after nodes that were fused or split. If there is none, it is the
-matched tensor after all.
+(`pyopnb.diffs.models.match`), which only orders the candidates: tensors are paired by their values
+up to rounding. Then the matched tensors that differ become pairs too, and the others are paired by
+name, and outputs by position.
 
 So structure finds nodes again under other names and in another order, and values find tensors again
-after a change. The others are paired by name, and outputs by position.
+after nodes were folded, fused or split. Between tensors that agree, a pair that differs is dropped
+unless the nodes there are the same: it is only two steps of two ways to one result.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 from onnx import TensorProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
-from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances
+from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances, is_float
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
 
-# The values of a tensor are compared with at most this many candidates of its type.
+# The values of a tensor are compared with at most this many that have its type and largest element.
 _MAX_CANDIDATES = 64
 # About how many elements of a large weight are compared.
 _SAMPLED = 2**14
@@ -79,8 +83,10 @@ def align(a: Side, b: Side) -> Alignment:
         return Alignment(tuple(Pair(name, name) for name in b.graph.order), (), ())
     aligner = _Aligner(a, b)
     aligner.pair_ends()
-    aligner.sweep()
+    aligner.pair_by_value()
+    aligner.pair_by_structure()
     aligner.pair_by_name()
+    aligner.drop_detours()
     pairs = aligner.pairs
     return Alignment(
         tuple(pairs[name] for name in b.graph.order if name in pairs),
@@ -113,17 +119,23 @@ class _Aligner:
         self.b = b.graph
         self.pairs: dict[str, Pair] = {}
         self.paired_a: set[str] = set()
+        # The tensors of b that agree with their partners; the inputs count as if they did.
+        self.right: set[str] = set(self.b.inputs)
         numbers = Numbers()
         graph_a, graph_b = (
             graph_of_model(side.trace.model, _TraceContents(numbers, side.trace)) for side in (a, b)
         )
-        self.matches = {y: x for x, y in Matching(graph_a, graph_b).values.items()}
+        self.back = Matching(graph_a, graph_b).values
+        self.matches = {y: x for x, y in self.back.items()}
         self.arrays_a = _arrays(a)
         self.arrays_b = _arrays(b)
-        self.of_type: dict[str, list[str]] = defaultdict(list)
-        for name in self.a.order:
+        self.by_peak: dict[str, list[tuple[float, int, str]]] = defaultdict(list)
+        for number, name in enumerate(self.a.order):
             if name in self.arrays_a:
-                self.of_type[self.arrays_a[name].type].append(name)
+                array = self.arrays_a[name]
+                self.by_peak[array.type].append((array.peak, number, name))
+        for rows in self.by_peak.values():
+            rows.sort()
 
     def pair(self, a: str, b: str, by: str) -> None:
         if a and b and a not in self.paired_a and b not in self.pairs:
@@ -138,36 +150,80 @@ class _Aligner:
             if name in self.a.outputs and name in self.a.producer and name in self.b.producer:
                 self.pair(name, name, "structure")
 
-    def sweep(self) -> None:
-        """Pair the results of b's nodes by structure, or by value."""
+    # ---- by value
+
+    def pair_by_value(self) -> None:
+        """Pair tensors of the same values: matched ones, then ones that are used or made alike."""
         for name in self.b.order:
             match = self.matches.get(name, "")
-            if match in self.a.producer and self._op(self.a, match) == self._op(self.b, name):
+            if self._same_op(match, name) and self._equal(match, name):
                 self.pair(match, name, "structure")
-            self._pair_by_value(name)
-            # Two nodes of different ops between the same tensors.
-            if match in self.a.producer and self._same_type(match, name):
-                self.pair(match, name, "structure")
+                self.right.add(name)
+        others = []
+        for name in self.b.order:
+            array = self.arrays_b.get(name)
+            # Tensors of one repeated element, such as masks, look like each other
+            # without being the same.
+            if array is not None and name not in self.pairs and not array.constant:
+                others.append(name)
+        for name in others:
+            uses = self.b.uses(name)
+            alike = (x for x in self._equals(name) if self.a.uses(x) == uses)
+            self._pair_equal(next(alike, ""), name)
+        for name in others:
+            # A node of the same op that reads the same is the partner, even if it differs.
+            if not self._same_op(self.matches.get(name, ""), name):
+                self._pair_equal(next(self._equals(name), ""), name)
 
-    def _op(self, graph: TraceGraph, name: str) -> str:
-        if name in graph.producer:
-            return protos.full_name(graph.nodes[graph.producer[name]])
-        return ""
+    def _pair_equal(self, a: str, b: str) -> None:
+        if a and b not in self.pairs:
+            self.pair(a, b, "value")
+            self.right.add(b)
 
-    def _pair_by_value(self, name: str) -> None:
-        array = self.arrays_b.get(name)
-        # Tensors of one repeated element, such as masks, look like each other
-        # without being the same.
-        if array is None or name in self.pairs or array.constant:
-            return
-        free = []
-        for x in self.of_type[array.type]:
-            if x not in self.paired_a:
-                free.append(x)
-        for candidate in free[:_MAX_CANDIDATES]:
+    def _equals(self, name: str) -> Iterator[str]:
+        """Yield the tensors of a without a partner that have the values of a tensor of b."""
+        array = self.arrays_b[name]
+        rows = self.by_peak[array.type]
+        start = bisect_left(rows, (array.peak - array.rounding,))
+        end = bisect_left(rows, (array.peak + array.rounding, math.inf))
+        free = [row[1:] for row in rows[start:end] if row[2] not in self.paired_a]
+        for _, candidate in sorted(free)[:_MAX_CANDIDATES]:
             if array.close_to(self.arrays_a[candidate]):
-                self.pair(candidate, name, "value")
-                return
+                yield candidate
+
+    def _equal(self, name_a: str, name_b: str) -> bool:
+        a = self.arrays_a.get(name_a)
+        b = self.arrays_b.get(name_b)
+        return a is not None and b is not None and a.type == b.type and b.close_to(a)
+
+    # ---- by structure and name
+
+    def pair_by_structure(self) -> None:
+        """Pair matched tensors that differ, or whose values nobody recorded."""
+        for name in self.b.order:
+            match = self.matches.get(name, "")
+            if match not in self.a.producer or name in self.pairs:
+                continue
+            if self._same_op(match, name) and self.a.uses(match) != self.b.uses(name):
+                # A node before or behind it was folded into it: the tensor that is used alike
+                # corresponds to it.
+                here = _read_alike(self.b, self.a, name, self.matches)
+                there = _read_alike(self.a, self.b, match, self.back)
+                if here and self._same_type(here, name):
+                    match = here
+                elif there and there not in self.pairs and self._same_type(match, there):
+                    self.pair(match, there, "structure")
+                    continue
+            # Two nodes of different ops may lie between the same tensors.
+            if self._same_op(match, name) or self._same_type(match, name):
+                self.pair(match, name, "structure")
+
+    def _same_op(self, name_a: str, name_b: str) -> bool:
+        """Tell whether nodes of one op make two tensors."""
+        if name_a not in self.a.producer or name_b not in self.b.producer:
+            return False
+        nodes = (self.a.nodes[self.a.producer[name_a]], self.b.nodes[self.b.producer[name_b]])
+        return protos.full_name(nodes[0]) == protos.full_name(nodes[1])
 
     def pair_by_name(self) -> None:
         """Pair the remaining tensors by name, and outputs by position if there are as many."""
@@ -186,6 +242,61 @@ class _Aligner:
         b = self.arrays_b.get(name_b)
         return a is None or b is None or a.type == b.type
 
+    # ---- two ways to one result
+
+    def drop_detours(self) -> None:
+        """Drop the pairs that differ between tensors that agree, if the nodes there differ too."""
+        names = {pair.a: name for name, pair in self.pairs.items()}
+        right_b = self.right
+        for name, pair in self.pairs.items():
+            if name not in right_b and self._equal(pair.a, name):
+                right_b.add(name)
+        if right_b.issuperset(self.pairs):
+            return
+        right_a = {self.pairs[name].a for name in right_b if name in self.pairs}
+        kept = right_b.union(self.b.outputs)
+        for name in self.b.order:
+            if name not in right_b or name not in self.b.producer:
+                continue
+            inside: set[str] = set()
+            for position in self.b.between(name, right_b).nodes:
+                inside.update(x for x in self.b.nodes[position].output if x in self.pairs)
+            detour = inside - kept
+            if detour and not self._is_same_way(name, right_a, right_b, names):
+                for x in detour:
+                    self.paired_a.remove(self.pairs.pop(x).a)
+
+    def _is_same_way(
+        self, name: str, right_a: set[str], right_b: set[str], names: dict[str, str]
+    ) -> bool:
+        """Tell whether the nodes before a tensor are the same and read the same in both graphs."""
+        ways = []
+        for graph, end, known, called in (
+            (self.a, self.pairs[name].a, right_a, names),
+            (self.b, name, right_b, {}),
+        ):
+            way = set()
+            for position in graph.between(end, known).nodes:
+                node = graph.nodes[position]
+                reads = (called.get(x, x) for x in graph.reads[position] if x not in graph.weights)
+                made = (called.get(x, x) for x in node.output)
+                way.add((protos.full_name(node), frozenset(reads), frozenset(made)))
+            ways.append(way)
+        return ways[0] == ways[1]
+
+
+def _read_alike(graph: TraceGraph, other: TraceGraph, name: str, matches: dict[str, str]) -> str:
+    """Return what the partner of a tensor's reader reads in its place; empty if that is unclear."""
+    for position in graph.readers.get(name, ()):
+        reader = graph.nodes[position]
+        twin = other.producer.get(matches.get(protos.first_output(reader), ""))
+        if twin is not None and name in reader.input:
+            inputs = other.nodes[twin].input
+            slot = list(reader.input).index(name)
+            if slot < len(inputs) and inputs[slot] in other.producer:
+                return str(inputs[slot])
+    return ""
+
 
 class _Array:
     """A tensor's array, with its largest and first elements, which tell most arrays apart."""
@@ -199,12 +310,31 @@ class _Array:
             self.type = f"{array.dtype}{array.shape}"
 
     @cached_property
-    def sample(self) -> tuple[float, ...]:
-        """Return the largest element and the first few of a float array."""
-        if self.array.dtype.kind != "f":
-            return (0.0,)
-        peak = np.abs(self.array).max(initial=0.0)
-        return (float(peak), *map(float, self.array.flat[:4]))
+    def peak(self) -> float:
+        """Return the largest finite magnitude of a float array; 0 for others."""
+        if not is_float(self.array):
+            return 0.0
+        sizes = np.abs(self.array)
+        peak = float(sizes.max(initial=0.0))
+        if not math.isfinite(peak):
+            peak = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+        return peak
+
+    @cached_property
+    def rounding(self) -> float:
+        """Return how far apart arrays of the same values may be: `SAME_VALUES_ULPS`."""
+        if not is_float(self.array):
+            return 0.0
+        # Dtypes of few digits would let everything pass.
+        epsilon = float(finfo(self.array.dtype).eps)  # type: ignore[no-untyped-call]
+        return self.peak * min(SAME_VALUES_ULPS * epsilon, EXPOSED)
+
+    @cached_property
+    def sample(self) -> list[float]:
+        """Return the first few elements of a float array."""
+        if not is_float(self.array):
+            return []
+        return [float(x) for x in self.array.flat[:4]]
 
     @cached_property
     def constant(self) -> bool:
@@ -212,17 +342,14 @@ class _Array:
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
 
     def close_to(self, other: _Array) -> bool:
-        """Tell whether two arrays of one type hold the same up to `SAME_VALUES_ULPS`."""
-        dtype = self.array.dtype
-        relative = 0.0
-        if dtype.kind == "f":
-            # Dtypes of few digits would let everything pass.
-            relative = min(SAME_VALUES_ULPS * float(np.finfo(dtype).eps), EXPOSED)
-        most = relative * max(self.sample[0], other.sample[0])
+        """Tell whether two arrays of one type hold the same up to rounding."""
+        most = max(self.rounding, other.rounding)
         # A few numbers tell most arrays apart, without a look at millions of others.
-        for x, y in zip(self.sample, other.sample, strict=True):
+        for x, y in zip([self.peak, *self.sample], [other.peak, *other.sample], strict=True):
             if abs(x - y) > most:
                 return False
+        if np.array_equal(self.array, other.array):
+            return True
         return compared(self.array, other.array, Tolerances(0.0, most)).ok
 
 

@@ -6,7 +6,7 @@ It takes a few runs, which record few tensors each.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -239,8 +239,8 @@ class _Search:
 
     Attributes
     ----------
-    bad : str or None
-        The earliest tensor of b known to differ.
+    differing : set of str
+        Tensors of b known to differ.
     good : set of str
         Tensors of b known to agree.
     compared : dict
@@ -261,7 +261,7 @@ class _Search:
     tolerances: Tolerances
     at_once: int
     half: str = ""
-    bad: str | None = None
+    differing: set[str] = field(default_factory=set)
     good: set[str] = field(default_factory=set)
     compared: dict[str, ComparedTensor] = field(default_factory=dict)
     runs: int = 0
@@ -343,7 +343,6 @@ class _Search:
         comparison = TraceComparison(
             sides, pairs, self.tolerances, coarse=self.coarse, half=self.half
         )
-        producer = self.graph.producer
         for pair in pairs:
             name = pair.b
             diff = comparison.compare(pair)
@@ -351,25 +350,68 @@ class _Search:
             self.compared[name] = ComparedTensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)
-            elif self.bad is None or producer[name] < producer[self.bad]:
-                self.bad = name
+            else:
+                self.differing.add(name)
         return comparison
+
+    def on_the_way(self) -> tuple[int, ...]:
+        """Return the nodes between the tensors that agree and the outputs that differ."""
+        ends = [name for name in self.graph.outputs if name in self.differing]
+        return self.graph.between(ends, self.good).nodes
+
+    @property
+    def bad(self) -> str | None:
+        """Return the earliest tensor that differs and leads to an output that differs.
+
+        What differs before tensors that agree is another way to the same numbers.
+        """
+        for position in self.on_the_way():
+            for name in self.graph.nodes[position].output:
+                if name in self.differing:
+                    return str(name)
+        return None
 
     def suspects(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the one that differs, if one does."""
-        if self.bad is None:
+        bad = self.bad
+        if bad is None:
             return ()
-        return self.graph.between(self.bad, self.good).nodes
+        return self.graph.between(bad, self.good).nodes
 
-    def spread(self) -> list[str]:
-        """Choose tensors that are spread evenly over the suspected nodes."""
+    def _open(self, positions: Collection[int]) -> list[str]:
+        """List the tensors that nodes make and that are still to be compared."""
         candidates = []
-        for position in self.suspects():
+        for position in positions:
             for name in self.graph.nodes[position].output:
                 if name in self.pairs and name not in self.compared:
                     candidates.append(name)
+        return candidates
+
+    def spread(self) -> list[str]:
+        """Choose tensors that are spread evenly over the suspected nodes."""
+        candidates = self._open(self.suspects()) or self._behind()
         count = min(self.at_once, len(candidates))
         return [candidates[(2 * k + 1) * len(candidates) // (2 * count)] for k in range(count)]
+
+    def _behind(self) -> list[str]:
+        """List the next tensors behind the one that differs, if it may belong to another way.
+
+        If these agree, it differs only because nodes were folded or written in another way.
+        """
+        bad = self.bad
+        if bad is None or self.a.graph.uses(self.pairs[bad].a) == self.graph.uses(bad):
+            return []
+        inside = set(self.on_the_way())
+        waiting = [bad]
+        behind: dict[str, None] = {}
+        while waiting:
+            for position in inside.intersection(self.graph.readers.get(waiting.pop(), ())):
+                inside.remove(position)
+                made = [name for name in self.graph.nodes[position].output if name]
+                behind |= dict.fromkeys(self._open([position]))
+                if not any(name in self.pairs for name in made):
+                    waiting += made
+        return list(behind)
 
     def diff(self) -> TraceDiff:
         """Build the result, after a last pair of runs for the inputs of the node at fault."""
@@ -381,7 +423,7 @@ class _Search:
             comparison = self._run([*(name for name in reads if name in b.producer), bad])
             comparison.segments = {bad: comparison.segments[bad]}
             tensors = comparison.tensors()
-            steps += comparison.steps(tensors)
+            steps += map(comparison.explained, comparison.steps(tensors))
             self.lossy = comparison.lossy
             self.compared |= tensors
         alignment = self.alignment

@@ -207,7 +207,7 @@ class TraceComparison:
                 results.append(tensor)
             else:
                 feeds.append(tensor)
-        return TraceDiff(
+        diff = TraceDiff(
             runtimes[0],
             runtimes[1],
             feeds=tuple(feeds),
@@ -221,7 +221,8 @@ class TraceComparison:
             plain=tuple(self._plain()),
             models=(self.a.trace.model, self.b.trace.model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
-        )
+        ).followed()
+        return replace(diff, steps=tuple(map(self.explained, diff.steps)))
 
     def _unpaired(self, side: int, alignment: Alignment) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """List a side's outputs without a partner, and other tensors that only it recorded."""
@@ -365,13 +366,12 @@ class TraceComparison:
         # Between the compared inputs and this node there may be others, as after a fusion.
         segment_b = b.between([tensor.b for tensor in outputs], set(self.names_in_b.values()))
         twins = [tensor.a for tensor in outputs if tensor.a in a.producer]
-        segment_a = a.between(twins, self.names_in_b)
         versions: tuple[int | None, int | None] = (None, None)
         if self.arrays_side is None:
             versions = op_versions(self.a, self.b, node)
         sources = [self.a.trace.sources.get(tensor.a) for tensor in outputs]
         sources += [self.b.trace.sources.get(tensor.b) for tensor in outputs]
-        step = ComparedStep(
+        return ComparedStep(
             called(node),
             protos.full_name(node),
             called(a.nodes[a.producer[twins[0]]]) if twins else "",
@@ -381,12 +381,19 @@ class TraceComparison:
             versions,
             source=next(filter(None, sources), ""),
         )
-        # Causes are looked for only at the nodes that introduce a difference.
+
+    def explained(self, step: ComparedStep) -> ComparedStep:
+        """Add the causes to a step that introduces a difference."""
+        twins = [tensor.a for tensor in step.outputs if tensor.a in self.a.graph.producer]
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
-        names = twins[0], outputs[0].b
+        segment_a = self.a.graph.between(twins, self.names_in_b)
+        known = set(self.names_in_b.values())
+        segment_b = self.b.graph.between([tensor.b for tensor in step.outputs], known)
+        names = twins[0], step.outputs[0].b
         if self.half:
             # The nodes of b are the ones of a and casts.
+            a = self.a.graph
             return replace(
                 step,
                 name=step.a,

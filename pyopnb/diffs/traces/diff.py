@@ -22,6 +22,7 @@ from pyopnb.diffs.traces.steps import (
     EFFECTS,
     ComparedStep,
     ComparedTensor,
+    follow_back,
     for_runtimes,
     format_error,
     format_step,
@@ -152,7 +153,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
         if self.feeds_differ:
             return None
         # Isolation may prove nothing of any node: then the first that is off is the best answer.
-        over = (step for step in self.steps if step.verdict not in ("same", "hides"))
+        over = (step for step in self.steps if step.verdict in ("amplifies", "propagates"))
         return next(over, None)
 
     @property
@@ -165,6 +166,13 @@ class TraceDiff(NamedItems, ToleranceDiff):
             if any(tensor.diff.verdict != "bit-identical" for tensor in step.outputs):
                 return step
         return None
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Tell whether every output is within the tolerance, whatever is inside."""
+        if self.outputs_only_a or self.outputs_only_b or self.hidden:
+            return False
+        return bool(self.outputs) and all(self[name].diff.ok for name in self.outputs)
 
     @property
     def feeds_differ(self) -> bool:
@@ -193,6 +201,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for tensor in (*self.feeds, *self.tensors, *self.hidden):
             verdicts[tensor.b] = tensor.diff.verdict
         counts = count_verdicts(iter(verdicts.values()), "tensor")
+        if self.outputs_agree and not self.ok:
+            lone.append("the outputs agree, only tensors inside differ")
         lines = [f"{self.verdict}: {'; '.join(lone) or counts}"]
         # Where all are within the tolerance, the first that is not the same to
         # the bit is of interest.
@@ -341,15 +351,27 @@ class TraceDiff(NamedItems, ToleranceDiff):
         steps = []
         for step in self.steps:
             steps.append(replace(step, outputs=judge(step.outputs), inputs=judge(step.inputs)))
-        feeds = judge(self.feeds)
         scaled = tolerances.or_scaled()
-        return replace(
+        changed = replace(
             self,
-            feeds=feeds,
+            feeds=judge(self.feeds),
             tensors=judge(self.tensors),
             steps=tuple(steps),
             plain=tuple(tensor.judged(scaled) for tensor in self.plain),
         )
+        return changed.followed()
+
+    def followed(self) -> TraceDiff:
+        """Find the steps whose difference reaches an output, or else the last tensors."""
+        if self.runs is not None:
+            # A search compares only what leads to an output that differs.
+            return self
+        ends = set(self.outputs)
+        if not ends or "arrays" in (self.a, self.b):
+            # Arrays from elsewhere need not contain the outputs.
+            read = {tensor.b for step in self.steps for tensor in step.inputs}
+            ends.update(tensor.b for tensor in self.tensors if tensor.b not in read)
+        return replace(self, steps=follow_back(self.steps, ends))
 
     @classmethod
     def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:
@@ -372,6 +394,7 @@ _EFFECTS = {
     "amplifies": "amplifying",
     "propagates": "propagating",
     "hides": "hiding",
+    "absorbed": "absorbed",
     "same": "unaffected",
 }
 

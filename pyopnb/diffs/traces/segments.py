@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,14 +94,17 @@ class TraceGraph:
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
+        self.readers: dict[str, list[int]] = {}
         self.producer: dict[str, int] = {}
         self.constants: set[int] = set()
         for position, node in enumerate(self.nodes):
             self.producer |= {name: position for name in node.output if name}
             if protos.is_constant(node):
                 self.constants.add(position)
+            for name in self.reads[position]:
+                self.readers.setdefault(name, []).append(position)
 
-    @property
+    @cached_property
     def order(self) -> list[str]:
         """List every tensor: inputs, then outputs of nodes in order, then outputs of the model.
 
@@ -111,6 +115,11 @@ class TraceGraph:
             if position not in self.constants:
                 results.append(x)
         return list(dict.fromkeys([*self.inputs, *results, *self.outputs]))
+
+    def uses(self, name: str) -> list[str]:
+        """List the ops of the nodes that read a tensor, and "" if it is an output."""
+        ops = [protos.full_name(self.nodes[position]) for position in self.readers.get(name, ())]
+        return sorted([*ops, *[""] * (name in self.outputs)])
 
     def between(self, names: str | Collection[str], known: Collection[str]) -> Segment:
         """Return the nodes that compute one or several tensors from known ones."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "EFFECTS",
     "ComparedStep",
     "ComparedTensor",
+    "follow_back",
     "for_runtimes",
     "format_error",
     "format_step",
@@ -27,7 +29,7 @@ __all__ = [
     "same_values",
 ]
 
-EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
+EFFECTS = ("origin", "amplifies", "propagates", "hides", "absorbed", "same")
 """The effects of a node on a difference, the most interesting first."""
 
 AMPLIFIES = 10.0
@@ -126,6 +128,8 @@ class ComparedStep:
         How the node of b differs from the node of a: attributes, weights, lines of source.
     source : str
         The line of the user's program that the node comes from, where a trace knows it.
+    counts : bool
+        Whether its difference reaches a tensor at the end that differs.
     """
 
     name: str
@@ -137,6 +141,7 @@ class ComparedStep:
     versions: tuple[int | None, int | None] = (None, None)
     changes: tuple[str, ...] = ()
     source: str = ""
+    counts: bool = True
 
     @property
     def accumulated(self) -> float:
@@ -189,6 +194,8 @@ class ComparedStep:
           `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,
         - ``hides``: its inputs are over the tolerance and its outputs within,
+        - ``absorbed``: its outputs are over the tolerance, but all that is computed from them
+          agrees in the end: the two models only get there in different ways,
         - ``same``: inputs and outputs are within the tolerance, or the same to the bit, even if
           it differs in isolation.
         """
@@ -197,7 +204,7 @@ class ComparedStep:
             # In isolation, the runtime may run it in another dtype or unfused:
             # that is no difference.
             return "same"
-        if any(tensor.introduced for tensor in self.outputs):
+        if self.counts and any(tensor.introduced for tensor in self.outputs):
             return "origin"
         # Decide by the tensors over the tolerance before and after the node.
         bad_inputs = not all(tensor.diff.ok for tensor in self.inputs)
@@ -206,6 +213,8 @@ class ComparedStep:
             if bad_inputs:
                 return "hides"
             return "same"
+        if not self.counts:
+            return "absorbed"
         if bad_inputs:
             if (self.amplification or 0.0) >= AMPLIFIES:
                 return "amplifies"
@@ -234,6 +243,21 @@ class ComparedStep:
         inputs = [tensor.b for tensor in self.inputs]
         fields = write_fields(replace(self, outputs=(), inputs=()))
         return {**fields, "verdict": self.verdict, "outputs": outputs, "inputs": inputs}
+
+
+def follow_back(steps: Sequence[ComparedStep], ends: Collection[str]) -> tuple[ComparedStep, ...]:
+    """Find the steps that matter: the ones from which only differing tensors lead to an end.
+
+    A difference before tensors that agree is no fault: another way led to the same numbers.
+    """
+    reached = set(ends)
+    followed = []
+    for step in reversed(steps):
+        counts = any(tensor.b in reached and not tensor.diff.ok for tensor in step.outputs)
+        if counts:
+            reached.update(tensor.b for tensor in step.inputs)
+        followed.append(replace(step, counts=counts))
+    return tuple(reversed(followed))
 
 
 def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
