@@ -20,8 +20,9 @@ outputs.
 `nox -s torch docs` executes it and builds the pages again.
 ```"""
 
-# Jupyter follows the name of a file, and a page is found by its own.
-_LINK = re.compile(r"\[([^\[\]]+)\]\((\d\d_\w+)\.ipynb\)")
+# Jupyter follows the path of a file, and a page is found by its own.
+_NOTEBOOK = re.compile(r"\[([^\[\]]+)\]\((\d\d_\w+)\.ipynb\)")
+_PAGE = re.compile(r"\]\(\.\./docs/([\w/]+\.md)")
 
 
 def needs_torch(text: str) -> bool:
@@ -62,8 +63,8 @@ def with_claims(text: str, claims: Path) -> str:
 
 
 def with_page_links(text: str) -> str:
-    """Return the text of a notebook whose links to other notebooks lead to their pages."""
-    return _LINK.sub(r"{doc}`\1 </tutorials/\2>`", text)
+    """Return the text of a notebook whose links to files of the repository lead to their pages."""
+    return _PAGE.sub(r"](/\1", _NOTEBOOK.sub(r"{doc}`\1 </tutorials/\2>`", text))
 
 
 def _lines(cell: dict[str, Any]) -> list[str]:

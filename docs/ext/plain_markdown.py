@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tomllib
 from pathlib import Path
 
-__all__ = ["CONTENTS", "address", "listed", "to_myst"]
+from addresses import repository
+
+__all__ = ["CONTENTS", "listed", "to_myst"]
 
 CONTENTS = (
     "index",
@@ -26,7 +27,6 @@ CONTENTS = (
 )
 """Pages whose list items begin with links to the pages below them."""
 
-_ROOT = Path(__file__).parents[2]
 _FRONT = """---
 file_format: mystnb
 kernelspec:
@@ -38,19 +38,13 @@ kernelspec:
 _CELL = re.compile(r"^```python cell ?([\w -]*)\n", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^<!-- (\{[\w-]+\}[^\n]*) -->$", re.MULTILINE)
 _ITEM = re.compile(r"^- (?:\*\*)?\[[^\]]+\]\(([^)#]+\.(?:md|ipynb))\)", re.MULTILINE)
-_OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(((?:\.\./)+[^)\s]+)\)")
+_OUTSIDE = re.compile(r"(?<!!)\[([^\[\]]+)\]\(((?:\.\./)+[^)\s]+)\)")
 _PICTURE = re.compile(r'"(?:\.\./)+notebooks/pictures/')
 _INCLUDED = {
     "CHANGELOG.md": "/changelog",
     "CONTRIBUTING.md": "/contributing",
     "SECURITY.md": "/security_policy",
 }
-
-
-def address() -> str:
-    """Return the address of the repository, or nothing as long as pyproject.toml has none."""
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project.get("urls", {}).get("Repository", ""))
 
 
 def to_myst(text: str, docname: str) -> str:
@@ -99,7 +93,7 @@ def _link(title: str, target: str, folder: str) -> str:
         return f"[{title}](/{path.removeprefix('docs/')}{'#' if anchor else ''}{anchor})"
     if page := _page(path):
         return f"{{doc}}`{title} <{page}>`"
-    return f"[{title}]({address()}/blob/HEAD/{path})" if address() else title
+    return f"[{title}]({repository()}/blob/HEAD/{path})" if repository() else title
 
 
 def _cell(match: re.Match[str]) -> str:

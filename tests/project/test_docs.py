@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "pyopnb"
 DOORS = {"pyopnb.torch"}  # what is in them is imported where their framework is
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+README = ROOT / "README.md"
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "binder/README.md", *DOCS.rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def paths_in(text):
@@ -67,32 +70,93 @@ def test_that_a_wrong_path_and_a_wrong_name_are_seen():
     assert not any(map(is_unknown, ["pyopnb.Session.run", "pyopnb.sklearn.convert"]))
 
 
+# ---- what a hosting site shows ------------------------------------------------------------------------------------------------
+
+INCLUDED = {DOCS / "changelog.md", DOCS / "contributing.md", DOCS / "security_policy.md"}
+FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
+HOSTED = [page for page in PAGES if page not in INCLUDED]
+"""Pages that are read on a hosting site: the others only make pages of Sphinx of files beside README.md."""
+
+
 def anchors(text):
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(
-        r"^#+ (.+)$",
-        re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL),
-        re.MULTILINE,
-    )
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def broken_links(page):
-    """Relative links of a page on GitHub that lead nowhere; links inside docs/ are for ``make docs``."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+def broken_links(text, folder):
+    """Relative links and pictures of a Markdown text in a folder of the repository that lead nowhere."""
+    text = re.sub(r"`[^`\n]+`", "", FENCED.sub("", text))
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    targets += re.findall(r'\b(?:src|srcset|href)="([^"]+)"', text)
+    for target in targets:
         parts = urlsplit(target)
         if parts.scheme or parts.netloc:
             continue
-        file = page.parent / unquote(parts.path) if parts.path else page
-        if not file.exists() or (
-            parts.fragment and parts.fragment not in anchors(file.read_text(encoding="utf-8"))
-        ):
+        file = folder / unquote(parts.path)
+        if not file.exists():
             yield target
+        elif parts.fragment:
+            there = file.read_text(encoding="utf-8") if parts.path else text
+            if parts.fragment not in anchors(there):
+                yield target
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    assert list(broken_links(page)) == []
+@pytest.mark.parametrize("page", HOSTED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_of_the_repository(page):
+    assert list(broken_links(page.read_text(encoding="utf-8"), page.parent)) == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_of_notebooks_lead_to_files_of_the_repository(notebook):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert list(broken_links(text, notebook.parent)) == []
+
+
+def test_a_link_that_leads_nowhere_is_seen():
+    text = "# A page\n[a](README.md) [b](#a-page) [c](docs/index.md#install) `[d](no.md)`\n"
+    assert list(broken_links(text, ROOT)) == []
+    text += '[e](no.md) [f](#no) [g](docs/index.md#no) ![h](no.png) <img src="no.gif">'
+    assert list(broken_links(text, ROOT)) == [
+        "no.md",
+        "#no",
+        "docs/index.md#no",
+        "no.png",
+        "no.gif",
+    ]
+
+
+# What only Sphinx understands: roles, and blocks that are directives.
+SPHINX = re.compile(r"(?<!`)\{[a-z:]+\}`|^(?:`{3,}|:{3,}) ?\{", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in HOSTED if page.parent.name != "reference"],  # made from docstrings
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_pages_are_plain_markdown(page):
+    assert SPHINX.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_that_sphinx_in_a_page_is_seen():
+    for text in ("see {doc}`index`", "```{toctree}\n```", "::: {note}\n:::", "{py:func}`x`"):
+        assert SPHINX.search(text)
+    assert not SPHINX.search("`{name}` means a value, `f'{x}'`\n```python cell\n```")
+
+
+def test_readme_has_the_addresses_of_pyproject_toml(ext):
+    with_addresses, text = ext("addresses").with_addresses, README.read_text(encoding="utf-8")
+    assert with_addresses(text) == text, "type: python docs/ext/addresses.py"
+    bare = with_addresses(text, {})
+    assert not re.search(r"git clone|mybinder|tutorials\.html", bare)
+    urls = {"Repository": "https://host.example/one/two", "Documentation": "https://pages.example"}
+    told = with_addresses(text, urls)
+    assert "git clone https://host.example/one/two && cd two && make lab" in told
+    assert "(https://mybinder.org/v2/gh/one/two/HEAD?urlpath=lab/tree/notebooks/00_" in told
+    assert "(https://pages.example/tutorials.html)" in told
+    assert with_addresses(told, {}) == bare
 
 
 def test_every_room_is_in_the_page_on_architecture():
