@@ -19,6 +19,7 @@ __all__ = ["CONTENTS", "listed", "to_myst"]
 CONTENTS = (
     "index",
     "tutorials",
+    "upstream",
     "how_to/index",
     "architecture/index",
     "architecture/engine",

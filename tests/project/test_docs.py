@@ -18,6 +18,7 @@ PACKAGE = ROOT / "pyopnb"
 DOORS = {"pyopnb.torch"}  # what is in them is imported where their framework is
 README = ROOT / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "binder/README.md", *DOCS.rglob("*.md")])
+HOW_TO = sorted(page for page in (DOCS / "how_to").glob("*.md") if page.stem != "index")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -146,6 +147,25 @@ def test_that_sphinx_in_a_page_is_seen():
     assert not SPHINX.search("`{name}` means a value, `f'{x}'`\n```python cell\n```")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_short(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 250, "split it: what is longer is not read to its end"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_a_how_to_page_begins_with_a_question(page):
+    """The words that people type into a search engine, or the message that they copy."""
+    title, question, *_ = page.read_text(encoding="utf-8").split("\n\n")
+    assert title.startswith("# ")
+    assert question.startswith("> ") and question.endswith("?")
+
+
+@pytest.mark.parametrize("path", [*HOW_TO, *NOTEBOOKS], ids=lambda path: path.stem)
+def test_users_are_told_of_no_lane_of_ours(path):
+    assert not re.search(r"\bmake [a-z]+`|\bnox\b", path.read_text(encoding="utf-8"))
+
+
 def test_readme_has_the_addresses_of_pyproject_toml(ext):
     with_addresses, text = ext("addresses").with_addresses, README.read_text(encoding="utf-8")
     assert with_addresses(text) == text, "type: python docs/ext/addresses.py"
@@ -176,7 +196,7 @@ def test_every_notebook_and_how_to_page_is_listed_with_a_sentence():
     )
     assert sorted(told) == notebooks
     index = (DOCS / "how_to" / "index.md").read_text(encoding="utf-8")
-    pages = sorted(path.stem for path in (DOCS / "how_to").glob("*.md") if path.stem != "index")
+    pages = [page.stem for page in HOW_TO]
     told = re.findall(r"^- \*\*\[.+\]\((\w+)\.md\)\*\* .+\.$", index, re.MULTILINE)
     assert sorted(told) == pages
 
