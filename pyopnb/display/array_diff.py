@@ -174,13 +174,16 @@ def _error_map(facts: array_diffs.ArrayStats | None, limits: Limits | None) -> l
     # Division that rounds up: the last cell may cover fewer elements.
     rows = -(-facts.matrix[0] // sizes.shape[0])
     columns = -(-facts.matrix[1] // sizes.shape[1])
-    height, width = facts.matrix
-    below = f"{height:,} rows × {width:,} columns."
+    below = ""
     if rows * columns > 1:
-        below += f" One cell: the largest of {rows:,} × {columns:,} elements."
+        below = f"One cell: the largest of {rows:,} × {columns:,} elements."
     size = size_on_page(facts.matrix, 256)
     title = "where: largest |a-b|"
-    return [heat_maps([sizes], scale, size, title=title, caption=below, blank_zero=True)]
+    shape = facts.matrix
+    picture = heat_maps(
+        [sizes], scale, size, shape=shape, title=title, caption=below, blank_zero=True
+    )
+    return [picture]
 
 
 # ---- tables

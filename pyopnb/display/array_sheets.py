@@ -117,6 +117,7 @@ def sheet_of(
             scale,
             size,
             names=names,
+            shape=shape,
             in_row=in_row or columns,
             title=title,
             caption=" ".join(filter(None, sentences)),

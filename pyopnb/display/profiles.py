@@ -58,7 +58,7 @@ def view_profile(thing: Profile, **options: Any) -> View:
 @view.register(trace_diffs.ProfileDiff)
 def view_profile_diff(thing: trace_diffs.ProfileDiff) -> View:
     """Show a diff of two profiles."""
-    head = ("", "node", "op", "a: median µs (middle half)", "b", "b / a", "µs more")
+    head = ("", "node", "op", "a: median (middle half)", "b", "b / a", "longer by")
     title = f"{len(thing.nodes):,} nodes"
     table = table_within(title, head, thing.rows(), most=_BYTES, open=True)
     body = join([headline_html(thing), table, note(_ABOUT_DIFF)])
@@ -71,18 +71,15 @@ def _op_types_table(thing: Profile) -> str:
         spread = Spread.of(totals)
         share = f"{100 * thing.share(totals):.1f} %"
         rows.append((op_type, Spread.write(spread.median), spread.range, share))
-    table = Table(("op", "median µs", "middle half", "share"), rows)._repr_html_()
+    table = Table(("op", "median", "middle half", "share"), rows)._repr_html_()
     return details(plural(len(thing.op_types), "op type"), table)
 
 
 def _about(thing: Profile) -> Iterator[str]:
-    yield "Shares use the mean over the middle half of the runs, and add up; medians do not."
+    yield "A share is of the mean of the middle half of the runs: shares add up, medians do not."
     outside = Spread.write(thing.mean(thing.walls - thing.sessions))
-    yield f"Of the time of no node, {outside} µs passed outside ONNX Runtime."
-    yield "Nodes joined by + ran as one. What is in a body is part of its node's time."
+    yield f"Of the time of no node, {outside} passed before and after ONNX Runtime."
+    yield "Nodes joined by + ran as one. The time of a Loop, Scan or If includes its body."
     if thing.unprofiled is not None:
-        yield (
-            "The ONNX Runtime profile itself takes time for each node: "
-            f"a run without it took {thing.unprofiled}."
-        )
-    yield "ONNX Runtime counts whole microseconds."
+        yield f"Timing takes some time for each node: a run without it took {thing.unprofiled}."
+    yield "ONNX Runtime times nodes in whole microseconds."

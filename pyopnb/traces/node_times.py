@@ -305,10 +305,10 @@ class Profile(NamedItems, Displayable):
         text = f"a run: {self.wall}"
         if self.unprofiled is not None:
             # The profile itself costs some microseconds for each node.
-            text += f", {Spread.write(self.unprofiled.median)} µs without the profile"
+            text += f", {Spread.write(self.unprofiled.median)} without the profile"
         if self._has_ops:
             share = _percent(self.share(self.pythons))
-            text += f"; in Python {Spread.write(self.python.median)} µs, {share}"
+            text += f"; in Python {Spread.write(self.python.median)}, {share}"
         return text
 
     @property
@@ -342,7 +342,7 @@ class Profile(NamedItems, Displayable):
             python = self.python if values is self.walls else None
             times = self._times(self.share(values), Spread.of(values), python)
             rows.append([label, "", *times])
-        head = ["node", "op", "share", "median µs", "middle half", "least", "in Python"]
+        head = ["node", "op", "share", "median", "middle half", "least", "in Python"]
         width = len(head) if self._has_ops else len(head) - 1
         keys = [node.outputs for node in shown]
         return Table(head[:width], [row[:width] for row in rows], keys=keys)

@@ -7,6 +7,8 @@ from statistics import quantiles
 
 import numpy as np
 
+from pyopnb.common import messages
+
 __all__ = ["Spread"]
 
 
@@ -27,7 +29,7 @@ class Spread:
     --------
     >>> spread = Spread.of(np.array([10.0, 12, 11, 90, 13]))
     >>> spread, spread.range
-    (Spread(median=12.0, low=11.0, high=13.0, least=10.0), '11 – 13')
+    (Spread(median=12.0, low=11.0, high=13.0, least=10.0), '11 µs – 13 µs')
     """
 
     median: float
@@ -62,17 +64,15 @@ class Spread:
         return f"{self.write(self.low)} – {self.write(self.high)}"
 
     def __str__(self) -> str:
-        return f"{self.write(self.median)} µs ({self.range})"
+        return f"{self.write(self.median)} ({self.range})"
 
     @staticmethod
     def write(value: float) -> str:
-        """Write a number of microseconds, with a decimal where there are few.
+        """Write a number of microseconds with three digits and a prefix.
 
         Examples
         --------
         >>> Spread.write(3.25), Spread.write(0.0), Spread.write(12345.6)
-        ('3.2', '0', '12,346')
+        ('3.25 µs', '0 µs', '12.3 ms')
         """
-        if abs(value) >= 10 or value == round(value):
-            return f"{value:,.0f}"
-        return f"{value:.1f}"
+        return messages.duration(value / 1e6)

@@ -53,17 +53,17 @@ def plural(count: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time with three digits and a prefix.
+    """Write a time, or a difference of times, with three digits and a prefix.
 
     Examples
     --------
-    >>> duration(1.214398), duration(0.0042), duration(55e-6)
-    ('1.21 s', '4.2 ms', '55 µs')
+    >>> duration(1.214398), duration(-0.0042), duration(55e-6), duration(0)
+    ('1.21 s', '-4.2 ms', '55 µs', '0 µs')
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         # Three digits of 0.9996 are 1.
-        if seconds >= 0.9995 * size:
-            return f"{seconds / size:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+        if abs(seconds) >= 0.9995 * size:
+            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 1000 else f"{seconds:,.0f} s"
     return f"{seconds * 1e6:.3g} µs"
 
 

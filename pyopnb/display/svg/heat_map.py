@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pyopnb.display.svg.chart import SMALL, Chart, frame, scale_strip, small_text
 from pyopnb.display.svg.colors import ColorScale
 from pyopnb.display.svg.shapes import Cells, Shape
-from pyopnb.display.svg.text_width import fit
+from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["heat_maps", "size_on_page"]
 
@@ -21,6 +21,8 @@ _THINNEST = 24
 _LARGEST_CELL, _LEAST_CELL = 16, 10
 # Pixels between matrices, and for the text above each of them.
 _GAP, _LABEL = 8, 13
+# And for the numbers of rows beside one.
+_ROW_LABEL = 70
 _LEAST_WIDTH, _WIDEST_LEGEND = 200, 300
 
 
@@ -50,6 +52,7 @@ def heat_maps(
     size: tuple[float, float],
     *,
     names: Sequence[str] = (),
+    shape: tuple[int, int] | None = None,
     in_row: int = 1,
     title: str = "",
     caption: str = "",
@@ -66,6 +69,8 @@ def heat_maps(
         Width and height of each in pixels.
     names : sequence of str
         The text above each; unused if there is one.
+    shape : (int, int), optional
+        Numbers the rows and columns of a single matrix, of which its cells may be means.
     in_row : int
         How many are side by side.
     blank_zero : bool
@@ -92,6 +97,10 @@ def heat_maps(
         shapes.append(Cells(x, y, *size, pixels))
         shapes.append(frame(x, y, *size))
     height = step * -(-len(matrices) // in_row) + 4
+    if scale and shape and not head:
+        shapes += _axis_labels(shape, size)
+        width = max(width, size[0] + _ROW_LABEL)
+        height += _LABEL
     if scale:
         numbers = np.stack(matrices)
         special = {
@@ -104,3 +113,17 @@ def heat_maps(
         shapes += scale_strip(scale, 0, height, min(width, _WIDEST_LEGEND), names)
         height += 26
     return Chart(width, height, shapes, title, caption)
+
+
+def _axis_labels(shape: tuple[int, int], size: tuple[float, float]) -> Iterator[Shape]:
+    """Write the first and the last row and column beside a matrix, where there is room."""
+    last_row, last_column = f"row {shape[0] - 1:,}", f"column {shape[1] - 1:,}"
+    right, bottom = size
+    if text_width("column 0" + last_column, SMALL) + _GAP < right:
+        yield small_text(0, bottom + 12, "column 0")
+        yield small_text(right, bottom + 12, last_column, "end")
+    else:
+        yield small_text(0, bottom + 12, last_column)
+    if bottom >= 2 * _LABEL:
+        yield small_text(right + 5, 9, "row 0")
+    yield small_text(right + 5, bottom, last_row)
