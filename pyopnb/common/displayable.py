@@ -29,7 +29,8 @@ class Displayable:
         ----------
         path : path
             The suffix is the format: ``.html``, ``.svg``, ``.png``, ``.json`` where it can be read
-            back, or ``.csv`` of a training.
+            back, ``.nodes.json`` with the numbers and colors of a graph's nodes for Model Explorer,
+            or ``.csv`` of a training.
 
         Raises
         ------
@@ -39,6 +40,21 @@ class Displayable:
             ``.png`` needs ``pip install pyopnb[plot]``.
         """
         handed_down("display").save(self, path)
+
+    def explore(self) -> None:
+        """Open its graph in Google's Model Explorer; a diff has both graphs side by side.
+
+        It serves until the process ends. Needs
+        ``pip install ai-edge-model-explorer model-explorer-onnx``.
+
+        Raises
+        ------
+        InputError
+            It has no graph.
+        PyopError
+            Model Explorer is not installed.
+        """
+        handed_down("display").explore(self)
 
     def plot(self) -> Any:
         """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.

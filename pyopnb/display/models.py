@@ -174,7 +174,7 @@ def _canvas(proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle) -> Ca
                 if style.notes.get(name):
                     about.append(f"{name}: {style.notes[name].strip()}")
             if color or about:
-                nodes.append((node, color, text_lines(about)))
+                nodes.append((node, value, color, text_lines(about)))
     return Canvas(proto, tuple(nodes), scale, style.legend)
 
 

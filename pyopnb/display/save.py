@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyopnb.common import file_writes, sanitize
+from pyopnb.display.model_explorer import node_data
 from pyopnb.display.page.markup import document
 from pyopnb.display.svg.to_matplotlib import figure_png
 from pyopnb.display.views import View
@@ -14,6 +15,8 @@ from pyopnb.engine import argument_checks
 from pyopnb.errors import InputError
 
 __all__ = ["write"]
+
+_NODES = ".nodes.json"
 
 
 def write(view: View, path: str | os.PathLike[str]) -> None:
@@ -35,7 +38,9 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         )
     path = Path(path)
     suffix = path.suffix.lower()
-    drawing, thing = view.draw, view.thing
+    if path.name.lower().endswith(_NODES):
+        suffix = _NODES
+    drawing, thing, canvas = view.draw, view.thing, view.canvas
     writers: dict[str, Callable[[], str | bytes]] = {
         ".html": lambda: document(view.title, view.body)
     }
@@ -47,6 +52,8 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         method = getattr(thing, f"to_{ending[1:]}", None)
         if method is not None:
             writers[ending] = method
+    if canvas is not None:
+        writers[_NODES] = lambda: node_data(canvas)
     if suffix not in writers:
         where = f"save, {type(thing).__name__}"
         expected = f"a name that ends in {', '.join(writers)}"

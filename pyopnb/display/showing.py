@@ -12,13 +12,14 @@ from typing import Any
 
 from pyopnb import display
 from pyopnb.common import messages
+from pyopnb.display.model_explorer import explore as explore_view
 from pyopnb.display.save import write
 from pyopnb.display.tensors import view_arrays
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
 
-__all__ = ["plot", "save", "show", "to_html"]
+__all__ = ["explore", "plot", "save", "show", "to_html"]
 
 # Each module registers its views when it is imported; none of them imports anything heavy.
 for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
@@ -113,6 +114,11 @@ def to_html(thing: Any) -> str:
 def save(thing: Any, path: str | os.PathLike[str]) -> None:
     """Write a `Displayable` to a file."""
     write(view(thing), path)
+
+
+def explore(thing: Any) -> None:
+    """Open the graph of a `Displayable` in Model Explorer."""
+    explore_view(view(thing))
 
 
 def plot(thing: Any) -> Any:

@@ -42,15 +42,15 @@ class Canvas:
 
     Attributes
     ----------
-    nodes : tuple of (NodeProto, str, str)
-        Nodes of it with their colors as ``#rrggbb``, which may be empty, and the text of their
-        cards.
+    nodes : tuple of (NodeProto, float or None, str, str)
+        Nodes of it with their numbers, their colors as ``#rrggbb``, which may be empty, and the
+        text of their cards.
     scale : ColorScale or None
         What the colors mean; ``legend`` says which quantity they show.
     """
 
     model: ModelProto
-    nodes: tuple[tuple[NodeProto, str, str], ...]
+    nodes: tuple[tuple[NodeProto, float | None, str, str], ...]
     scale: ColorScale | None
     legend: str
 

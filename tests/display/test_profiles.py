@@ -35,7 +35,7 @@ def test_tables_and_a_graph_in_the_colors_of_times(found):
     text = text_of(view.body)
     assert "not attributed to a node" in text and "3 op types" in text and "<img" in view.body
     assert re.search(r"the whole run 100\.0 %", text)
-    colors = {node.output[0]: color for node, color, _ in view.canvas.nodes}
+    colors = {node.output[0]: color for node, _, color, _ in view.canvas.nodes}
     assert (
         set(colors) >= {"a", "i", "y"}
         and all(colors[name] for name in "aiy")

@@ -50,7 +50,8 @@ def in_half(model: ModelProto, half: str, kept: Collection[str] = ()) -> ModelPr
     if types.failure:
         where = f"first_divergence, {half}"
         expected = "a model whose tensors have types"
-        raise ModelError(where, expected=expected, got=types.failure)
+        next_ = "onnx.checker.check_model(model, full_check=True)"
+        raise ModelError(where, expected=expected, got=types.failure, next=next_)
     copy = ModelProto()
     copy.CopyFrom(model)
     # The types of the results change.

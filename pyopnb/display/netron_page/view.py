@@ -167,7 +167,7 @@ def _colors(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     # Netron knows the nodes by their names in the copy, and the canvas by the original names.
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
-    for node, color, about in canvas.nodes:
+    for node, _, color, about in canvas.nodes:
         if id(node) in names:
             painted[names[id(node)]] = (color, text_color(color) if color else "", about)
     scale = canvas.scale
