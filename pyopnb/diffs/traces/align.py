@@ -21,14 +21,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from ml_dtypes import finfo
 from onnx import TensorProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
-from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances, is_float
-from pyopnb.diffs.traces.segments import Side, TraceGraph
+from pyopnb.diffs.tolerances import Tolerances, is_float
+from pyopnb.diffs.traces.forms import Form, find_form, largest, rounding
+from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op, turned_otherwise
 from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
 
@@ -49,12 +49,15 @@ class Pair:
     a, b : str
         Their names.
     by : str
-        The evidence: ``"structure"``, ``"value"``, ``"name"`` or ``"output"``.
+        The evidence: ``"structure"``, ``"value"``, ``"form"``, ``"name"`` or ``"output"``.
+    form : Form or None
+        What turns the first into the form of the second, if that is known already.
     """
 
     a: str
     b: str
     by: str = "structure"
+    form: Form | None = None
 
 
 @dataclass(frozen=True)
@@ -129,17 +132,19 @@ class _Aligner:
         self.matches = {y: x for x, y in self.back.items()}
         self.arrays_a = _arrays(a)
         self.arrays_b = _arrays(b)
-        self.by_peak: dict[str, list[tuple[float, int, str]]] = defaultdict(list)
+        # By type, for equal tensors, and by size, for tensors in another form.
+        self.by_peak: dict[str | int, list[tuple[float, int, str]]] = defaultdict(list)
         for number, name in enumerate(self.a.order):
             if name in self.arrays_a:
                 array = self.arrays_a[name]
                 self.by_peak[array.type].append((array.peak, number, name))
+                self.by_peak[array.array.size].append((array.peak, number, name))
         for rows in self.by_peak.values():
             rows.sort()
 
-    def pair(self, a: str, b: str, by: str) -> None:
+    def pair(self, a: str, b: str, by: str, form: Form | None = None) -> None:
         if a and b and a not in self.paired_a and b not in self.pairs:
-            self.pairs[b] = Pair(a, b, by)
+            self.pairs[b] = Pair(a, b, by, form)
             self.paired_a.add(a)
 
     def pair_ends(self) -> None:
@@ -156,10 +161,10 @@ class _Aligner:
         """Pair tensors of the same values: matched ones, then ones that are used or made alike."""
         for name in self.b.order:
             match = self.matches.get(name, "")
-            if self._same_op(match, name) and self._equal(match, name):
+            if same_op(self.a, match, self.b, name) and self._equal(match, name):
                 self.pair(match, name, "structure")
                 self.right.add(name)
-        others = []
+        others: list[str] = []
         for name in self.b.order:
             array = self.arrays_b.get(name)
             # Tensors of one repeated element, such as masks, look like each other
@@ -172,8 +177,30 @@ class _Aligner:
             self._pair_equal(next(alike, ""), name)
         for name in others:
             # A node of the same op that reads the same is the partner, even if it differs.
-            if not self._same_op(self.matches.get(name, ""), name):
+            if not same_op(self.a, self.matches.get(name, ""), self.b, name):
                 self._pair_equal(next(self._equals(name), ""), name)
+        for name in others:
+            self._pair_by_form(name)
+
+    def _pair_by_form(self, name: str) -> None:
+        """Pair a tensor with one that has its numbers in another order of axes or shape."""
+        if name in self.pairs:
+            return
+        array = self.arrays_b[name]
+        found: dict[str, Form] = {}
+        for candidate in self._near(name, array.array.size):
+            form = array.form_of(self.arrays_a[candidate])
+            if form is not None:
+                found[candidate] = form
+        uses = self.b.uses(name)
+        match = self.matches.get(name, "")
+        for candidate, form in found.items():
+            if candidate == match or self.a.uses(candidate) == uses:
+                if turned_otherwise(self.a, candidate, self.b, name):
+                    continue
+                self.pair(candidate, name, "form", form)
+                self.right.add(name)
+                return
 
     def _pair_equal(self, a: str, b: str) -> None:
         if a and b not in self.pairs:
@@ -183,18 +210,27 @@ class _Aligner:
     def _equals(self, name: str) -> Iterator[str]:
         """Yield the tensors of a without a partner that have the values of a tensor of b."""
         array = self.arrays_b[name]
-        rows = self.by_peak[array.type]
+        for candidate in self._near(name, array.type):
+            if array.close_to(self.arrays_a[candidate]):
+                yield candidate
+
+    def _near(self, name: str, kind: str | int) -> list[str]:
+        """List the tensors of a without a partner whose largest elements are as in one of b."""
+        array = self.arrays_b[name]
+        rows = self.by_peak[kind]
         start = bisect_left(rows, (array.peak - array.rounding,))
         end = bisect_left(rows, (array.peak + array.rounding, math.inf))
         free = [row[1:] for row in rows[start:end] if row[2] not in self.paired_a]
-        for _, candidate in sorted(free)[:_MAX_CANDIDATES]:
-            if array.close_to(self.arrays_a[candidate]):
-                yield candidate
+        return [candidate for _, candidate in sorted(free)[:_MAX_CANDIDATES]]
 
     def _equal(self, name_a: str, name_b: str) -> bool:
         a = self.arrays_a.get(name_a)
         b = self.arrays_b.get(name_b)
-        return a is not None and b is not None and a.type == b.type and b.close_to(a)
+        if a is None or b is None:
+            return False
+        if a.type != b.type:
+            return b.form_of(a) is not None and not turned_otherwise(self.a, name_a, self.b, name_b)
+        return b.close_to(a)
 
     # ---- by structure and name
 
@@ -204,7 +240,7 @@ class _Aligner:
             match = self.matches.get(name, "")
             if match not in self.a.producer or name in self.pairs:
                 continue
-            if self._same_op(match, name) and self.a.uses(match) != self.b.uses(name):
+            if same_op(self.a, match, self.b, name) and self.a.uses(match) != self.b.uses(name):
                 # A node before or behind it was folded into it: the tensor that is used alike
                 # corresponds to it.
                 here = _read_alike(self.b, self.a, name, self.matches)
@@ -215,15 +251,8 @@ class _Aligner:
                     self.pair(match, there, "structure")
                     continue
             # Two nodes of different ops may lie between the same tensors.
-            if self._same_op(match, name) or self._same_type(match, name):
+            if same_op(self.a, match, self.b, name) or self._same_type(match, name):
                 self.pair(match, name, "structure")
-
-    def _same_op(self, name_a: str, name_b: str) -> bool:
-        """Tell whether nodes of one op make two tensors."""
-        if name_a not in self.a.producer or name_b not in self.b.producer:
-            return False
-        nodes = (self.a.nodes[self.a.producer[name_a]], self.b.nodes[self.b.producer[name_b]])
-        return protos.full_name(nodes[0]) == protos.full_name(nodes[1])
 
     def pair_by_name(self) -> None:
         """Pair the remaining tensors by name, and outputs by position if there are as many."""
@@ -240,7 +269,7 @@ class _Aligner:
     def _same_type(self, name_a: str, name_b: str) -> bool:
         a = self.arrays_a.get(name_a)
         b = self.arrays_b.get(name_b)
-        return a is None or b is None or a.type == b.type
+        return a is None or b is None or a.type == b.type or self._equal(name_a, name_b)
 
     # ---- two ways to one result
 
@@ -261,10 +290,13 @@ class _Aligner:
             inside: set[str] = set()
             for position in self.b.between(name, right_b).nodes:
                 inside.update(x for x in self.b.nodes[position].output if x in self.pairs)
-            detour = inside - kept
+            detour = {x for x in inside - kept if self._are_recorded(x)}
             if detour and not self._is_same_way(name, right_a, right_b, names):
                 for x in detour:
                     self.paired_a.remove(self.pairs.pop(x).a)
+
+    def _are_recorded(self, name: str) -> bool:
+        return name in self.arrays_b and self.pairs[name].a in self.arrays_a
 
     def _is_same_way(
         self, name: str, right_a: set[str], right_b: set[str], names: dict[str, str]
@@ -311,23 +343,11 @@ class _Array:
 
     @cached_property
     def peak(self) -> float:
-        """Return the largest finite magnitude of a float array; 0 for others."""
-        if not is_float(self.array):
-            return 0.0
-        sizes = np.abs(self.array)
-        peak = float(sizes.max(initial=0.0))
-        if not math.isfinite(peak):
-            peak = float(sizes[np.isfinite(sizes)].max(initial=0.0))
-        return peak
+        return largest(self.array)
 
     @cached_property
     def rounding(self) -> float:
-        """Return how far apart arrays of the same values may be: `SAME_VALUES_ULPS`."""
-        if not is_float(self.array):
-            return 0.0
-        # Dtypes of few digits would let everything pass.
-        epsilon = float(finfo(self.array.dtype).eps)  # type: ignore[no-untyped-call]
-        return self.peak * min(SAME_VALUES_ULPS * epsilon, EXPOSED)
+        return rounding(self.array)
 
     @cached_property
     def sample(self) -> list[float]:
@@ -340,6 +360,10 @@ class _Array:
     def constant(self) -> bool:
         """Tell whether all elements are equal; True for empty arrays."""
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
+
+    def form_of(self, other: _Array) -> Form | None:
+        """Find the form in which another array holds the same."""
+        return find_form(other.array, self.array, max(self.rounding, other.rounding))
 
     def close_to(self, other: _Array) -> bool:
         """Tell whether two arrays of one type hold the same up to rounding."""

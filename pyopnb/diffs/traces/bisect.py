@@ -23,6 +23,7 @@ from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
+from pyopnb.diffs.traces.side_feeds import feed_both
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.engine import (
     argument_checks,
@@ -37,7 +38,7 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models import lacking
-from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime, reference_run
+from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime
 
 __all__ = ["first_divergence"]
 
@@ -46,7 +47,7 @@ __all__ = ["first_divergence"]
 def first_divergence(
     a: Any,
     b: Any,
-    feeds: Mapping[str, Any] | None = None,
+    feeds: Mapping[str, Any] | tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     *,
     over: str | None = None,
     rtol: float | None = None,
@@ -71,8 +72,11 @@ def first_divergence(
     a, b : ModelProto, bytes or path
         The models; they may be the same one, if ``on`` says how it runs in two ways. As ``b``,
         ``"float16"`` or ``"bfloat16"`` means ``a`` in that precision.
-    feeds : mapping
-        Arrays by the names of the inputs of ``a``. With ``over``, this is the second argument.
+    feeds : mapping or tuple of two mappings
+        Arrays by the names of the inputs; a tuple has one mapping for ``a`` and one for ``b``. In
+        one mapping, the names of one model's inputs go to that model, and inputs that are not named
+        get what the corresponding input gets: ``{"x": x, "images": np.moveaxis(x, 1, -1)}`` for
+        images as NCHW and as NHWC. With ``over``, this is the second argument.
     over : {"optimizers"}, optional
         Compare one model with itself without optimizations, and find the fewest optimizers to
         disable so that the numbers are the same.
@@ -126,7 +130,6 @@ def first_divergence(
         argument_checks.check_by_name(b, "first_divergence, feeds", '{"x": x}')
         # Fused kernels add up in another order, as in two traces at different levels.
         return find_optimizers(a, b, tolerances.or_scaled())
-    argument_checks.check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
     if at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError(
@@ -142,12 +145,12 @@ def first_divergence(
             "first_divergence, on", expected="two, for a and b", got=sanitize(on), next=advice
         )
     model_a = _Model(a, names[0])
+    is_half = isinstance(b, str) and b in HALVES
+    model_b = _Model(a if is_half else b, names[1])
     # Plain numbers and lists become arrays of the declared types once, for all runs.
-    arrays = reference_run.check_feeds(model_a.trace.model, feeds or {})
-    if isinstance(b, str) and b in HALVES:
-        models = model_a, _Model(a, names[1])
-        return _search_in_half(models, b, arrays, tolerances.or_scaled(), at_once)
-    model_b = _Model(b, names[1])
+    arrays = feed_both(model_a.trace.model, model_b.trace.model, feeds)
+    if is_half:
+        return _search_in_half((model_a, model_b), b, arrays, tolerances.or_scaled(), at_once)
     tolerances = for_runtimes(tolerances, (model_a.trace.runtime, model_b.trace.runtime))
     return _Search(model_a, model_b, arrays, tolerances, at_once).result()
 
@@ -155,7 +158,7 @@ def first_divergence(
 def _search_in_half(
     models: tuple[_Model, _Model],
     half: str,
-    feeds: Mapping[str, Any],
+    feeds: tuple[dict[str, Any], dict[str, Any]],
     tolerances: Tolerances,
     at_once: int,
 ) -> TraceDiff:
@@ -257,7 +260,7 @@ class _Search:
 
     a: _Model
     b: _Model
-    feeds: Mapping[str, Any]
+    feeds: tuple[dict[str, Any], dict[str, Any]]
     tolerances: Tolerances
     at_once: int
     half: str = ""
@@ -270,16 +273,16 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.graph = self.b.graph
-        sides = [Side(x.trace, x.graph, {}) for x in (self.a, self.b)]
+        self.a.trace.feeds, self.b.trace.feeds = self.feeds
+        # The outputs that have no name in common: only their values tell which correspond.
+        self.renamed: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         if self.half:
             pairs = tuple(Pair(name, name) for name in self.a.graph.order)
             self.alignment = Alignment(pairs, (), ())
         else:
-            self.alignment = align(*sides)
+            self._record_renamed_outputs()
+            self.alignment = align(*self._with_arrays(self.renamed))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
-        names = {pair.a: pair.b for pair in self.alignment.pairs}
-        self.a.trace.feeds = dict(self.feeds)
-        self.b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
         self.coarse: dict[str, str] = {}
         if self.half:
             self.coarse = dict.fromkeys(self.pairs, self.half)
@@ -338,8 +341,7 @@ class _Search:
     def _run(self, names: Sequence[str]) -> TraceComparison:
         """Record some tensors in both models."""
         pairs = [self.pairs[name] for name in names]
-        sides = self.a.recorded([pair.a for pair in pairs]), self.b.recorded(names)
-        self.runs += 1
+        sides = self._sides(pairs)
         comparison = TraceComparison(
             sides, pairs, self.tolerances, coarse=self.coarse, half=self.half
         )
@@ -347,12 +349,41 @@ class _Search:
             name = pair.b
             diff = comparison.compare(pair)
             precision = comparison.precision(pair)
-            self.compared[name] = ComparedTensor(pair.a, name, pair.by, diff, precision=precision)
+            self.compared[name] = ComparedTensor(
+                pair.a, name, pair.by, diff, precision=precision, form=comparison.form(pair)
+            )
             if diff.ok:
                 self.good.add(name)
             else:
                 self.differing.add(name)
         return comparison
+
+    def _with_arrays(self, arrays: tuple[dict[str, Any], dict[str, Any]]) -> tuple[Side, Side]:
+        a, b = self.a, self.b
+        return Side(a.trace, a.graph, arrays[0]), Side(b.trace, b.graph, arrays[1])
+
+    def _record_renamed_outputs(self) -> None:
+        models = self.a, self.b
+        own = []
+        for model, other in (models, models[::-1]):
+            graph = model.graph
+            own.append(
+                [x for x in graph.producer if x in graph.outputs and x not in other.graph.outputs]
+            )
+        if len(own[0]) < 2 or len(own[1]) < 2:
+            return
+        for start in range(0, max(map(len, own)), self.at_once):
+            for model, names, arrays in zip(models, own, self.renamed, strict=True):
+                arrays.update(model.recorded(names[start : start + self.at_once]).arrays)
+            self.runs += 1
+
+    def _sides(self, pairs: Sequence[Pair]) -> tuple[Side, Side]:
+        """Record both tensors of pairs."""
+        names_a, names_b = [pair.a for pair in pairs], [pair.b for pair in pairs]
+        if self.renamed[0].keys() >= set(names_a) and self.renamed[1].keys() >= set(names_b):
+            return self._with_arrays(self.renamed)
+        self.runs += 1
+        return self.a.recorded(names_a), self.b.recorded(names_b)
 
     def on_the_way(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the outputs that differ."""

@@ -14,6 +14,7 @@ from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.diffs.traces.forms import Form, find_form, rounding
 from pyopnb.diffs.traces.half import (
     SUMS,
     as_fed,
@@ -25,7 +26,7 @@ from pyopnb.diffs.traces.half import (
 from pyopnb.diffs.traces.isolate import Isolated, Isolation, as_made
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
-from pyopnb.diffs.traces.segments import Segment, Side, called
+from pyopnb.diffs.traces.segments import Segment, Side, called, turned_otherwise
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.engine import dtype, protos
 from pyopnb.errors import InputError
@@ -171,6 +172,7 @@ class TraceComparison:
         self.names_in_b = {pair.a: pair.b for pair in self.pairs}
         paired = set(self.names_in_b.values())
         self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
+        self._put_in_one_form()
         self.is_half = any(map(self._narrower, self.pairs))
         if self.is_half:
             # Wider tensors after a rounding to half precision keep its error.
@@ -186,10 +188,54 @@ class TraceComparison:
                 for pair in self.pairs:
                     self.coarse[pair.b] = in_b.get(pair.b) or in_a.get(pair.a, "")
 
-    def _narrower(self, pair: Pair) -> str:
+    def _put_in_one_form(self) -> None:
+        """Put the tensors of a into the forms of b, or given arrays into the forms of the run."""
+        # By the names in b.
+        self.values: dict[str, tuple[Any, Any]] = {}
+        self.forms: dict[str, Form] = {}
+        unclear = []
+        for pair in self.pairs:
+            values = as_made(self.a.arrays[pair.a]), as_made(self.b.arrays[pair.b])
+            if pair.form is not None:
+                self.forms[pair.b] = pair.form
+            elif self._may_have_forms(pair, values):
+                types = {(value.shape, str(value.dtype)) for value in values}
+                form = None
+                if len(types) == 2:
+                    ends = values[::-1] if self.arrays_side == 1 else values
+                    form = find_form(*ends, max(map(rounding, values)))
+                    unclear.append(pair.b)
+                if form is not None:
+                    self.forms[pair.b] = form
+            self.values[pair.b] = self._in_one_form(pair.b, *values)
+        # A tensor that differs is turned as another one that agrees.
+        axes = {form.axes: form for form in self.forms.values()}
+        for name in unclear:
+            for form in axes.values() if name not in self.forms else ():
+                a, b = self.values[name]
+                moved, other = (b, a) if self.arrays_side == 1 else (a, b)
+                if form.turns(moved.shape) == other.shape:
+                    self.forms[name] = Form(form.axes, other.shape)
+                    self.values[name] = self._in_one_form(name, a, b)
+                    break
+
+    def _may_have_forms(self, pair: Pair, values: tuple[Any, Any]) -> bool:
+        if not all(isinstance(value, np.ndarray) for value in values):
+            return False
         if self.arrays_side is not None:
-            return ""
-        return narrower(self.a.arrays[pair.a], self.b.arrays[pair.b])
+            return True
+        return not turned_otherwise(self.a.graph, pair.a, self.b.graph, pair.b)
+
+    def _in_one_form(self, name: str, a: Any, b: Any) -> tuple[Any, Any]:
+        form = self.forms.get(name)
+        if form is None:
+            return a, b
+        if self.arrays_side == 1:
+            return a, form.of(b)
+        return form.of(a), b
+
+    def _narrower(self, pair: Pair) -> str:
+        return narrower(*self.values[pair.b])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
         """Compare everything, and list the tensors without a partner."""
@@ -251,7 +297,8 @@ class TraceComparison:
                     values[side] = exposure.plain[name]
                     is_changed = True
             if is_changed and pair.b not in self.integers:
-                diff = self._compared(pair, values[0], values[1], tolerances)
+                formed = self._in_one_form(pair.b, *values)
+                diff = self._compared(pair, *formed, tolerances)
                 precision = self.precision(pair)
                 yield ComparedTensor(pair.a, pair.b, pair.by, diff, precision=precision)
 
@@ -281,6 +328,7 @@ class TraceComparison:
                     result.steady,
                     tuple(offsets.get(pair.b, ())),
                     self.precision(pair),
+                    self.form(pair),
                 )
                 progress.advance("comparisons", 1)
         return tensors
@@ -289,15 +337,20 @@ class TraceComparison:
         """Name the coarser dtype whose tolerance applies to a pair; empty for its own dtype."""
         return (self.coarse or {}).get(pair.b) or self._narrower(pair)
 
+    def form(self, pair: Pair) -> str:
+        """Describe what puts a tensor into the form of its partner; empty if nothing has to."""
+        form = self.forms.get(pair.b)
+        if form is None:
+            return ""
+        moved = self.b.arrays[pair.b] if self.arrays_side == 1 else self.a.arrays[pair.a]
+        return form.text(moved.shape)
+
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        arrays = self.a.arrays[pair.a], self.b.arrays[pair.b]
-        return self._compared(pair, *arrays, self.tolerances)
+        return self._compared(pair, *self.values[pair.b], self.tolerances)
 
     def _compared(self, pair: Pair, a: Any, b: Any, tolerances: Tolerances) -> Diff:
-        a, b = as_made(a), as_made(b)
-        if self.arrays_side is None:
-            a, b = in_one_precision(a, b)
+        a, b = in_one_precision(a, b)
         return compared({pair.b: a}, {pair.b: b}, tolerances.widened(self.precision(pair)))
 
     def _isolated(self) -> dict[str, Isolated]:
@@ -309,7 +362,7 @@ class TraceComparison:
         precisions = {}
         for pair in self.pairs:
             # If b is arrays, it has the names of a.
-            feeds[pair.b] = self.sides[1 if self.arrays_side == 1 else 0].arrays[pair.a]
+            feeds[pair.b] = self.values[pair.b][int(self.arrays_side == 1)]
             if self.is_half:
                 # The nodes that run alone also round to half precision.
                 precisions[pair.b] = self.precision(pair)
@@ -447,6 +500,8 @@ class TraceComparison:
         trace, graph, recorded = self.sides[side]
         feeds = dict(trace.feeds)
         for pair in self.pairs:
+            if pair.b in self.forms:
+                continue
             ends = pair.a, pair.b
             value = self.sides[1 - side].arrays[ends[1 - side]]
             feeds[ends[side]] = as_fed(value, recorded[ends[side]])

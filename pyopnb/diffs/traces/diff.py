@@ -289,6 +289,11 @@ class TraceDiff(NamedItems, ToleranceDiff):
             "nondeterministic (random or stateful)": [
                 step.name for step in self.steps if step.nondeterministic
             ],
+            "in another form": [
+                f"{tensor.b} = {tensor.a} ({tensor.form})"
+                for tensor in (*self.feeds, *self.tensors)
+                if tensor.form
+            ],
             "not compared, only in a": self.only_a,
             "not compared, only in b": self.only_b,
         }

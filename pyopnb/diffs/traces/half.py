@@ -45,7 +45,7 @@ SUMS = frozenset(
 
 
 def narrower(a: Any, b: Any) -> str:
-    """Name the half-precision dtype of one array if the other is a wider float; empty otherwise.
+    """Name the dtype of the narrower of two floats; empty if they are equally wide.
 
     Examples
     --------
@@ -57,10 +57,7 @@ def narrower(a: Any, b: Any) -> str:
         return ""
     if not is_float(a) or not is_float(b) or a.dtype.itemsize == b.dtype.itemsize:
         return ""
-    name = dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
-    if name in HALVES:
-        return name
-    return ""
+    return dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
 
 
 def in_one_precision(a: Any, b: Any) -> tuple[Any, Any]:

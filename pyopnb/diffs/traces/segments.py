@@ -17,7 +17,11 @@ from pyopnb.common import sanitize
 from pyopnb.engine import GraphIndex, protos
 from pyopnb.traces import Trace
 
-__all__ = ["Segment", "Side", "TraceGraph", "called"]
+__all__ = ["Segment", "Side", "TraceGraph", "called", "same_op", "turned_otherwise"]
+
+
+# Nodes that give the same numbers in another form.
+_TURNING_OPS = ("DepthToSpace", "Flatten", "Reshape", "SpaceToDepth", "Squeeze", "Transpose")
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,24 @@ class TraceGraph:
 def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
     """Return the values of the graph that a node or a body in it reads, each once."""
     return tuple(dict.fromkeys(name for _, name in graph.reads(index) if graph.defines(name)))
+
+
+def same_op(a: TraceGraph, name_a: str, b: TraceGraph, name_b: str) -> bool:
+    """Tell whether nodes of one op make two tensors."""
+    if name_a not in a.producer or name_b not in b.producer:
+        return False
+    nodes = a.nodes[a.producer[name_a]], b.nodes[b.producer[name_b]]
+    return protos.full_name(nodes[0]) == protos.full_name(nodes[1])
+
+
+def turned_otherwise(a: TraceGraph, name_a: str, b: TraceGraph, name_b: str) -> bool:
+    """Tell whether a node of both graphs changes the form in two ways, for the same readers.
+
+    That is a difference, and no other layout.
+    """
+    if not same_op(a, name_a, b, name_b) or a.uses(name_a) != b.uses(name_b):
+        return False
+    return b.nodes[b.producer[name_b]].op_type in _TURNING_OPS
 
 
 def called(node: NodeProto) -> str:

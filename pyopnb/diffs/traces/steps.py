@@ -48,8 +48,9 @@ class ComparedTensor:
     a, b : str
         Their names.
     by : str
-        The evidence that they correspond: ``"structure"``, ``"value"``, ``"name"``, ``"output"``
-        (the same position among the models' outputs), or ``"given"``.
+        The evidence that they correspond: ``"structure"``, ``"value"``, ``"form"`` (equal values in
+        another order of axes or shape), ``"name"``, ``"output"`` (the same position among the
+        models' outputs), or ``"given"``.
     diff : Diff
         Their difference: the accumulated error.
     alone : Diff or None
@@ -67,6 +68,9 @@ class ComparedTensor:
     precision : str
         The coarsest float dtype that nodes made on the way to it; empty unless it is
         coarser than its own.
+    form : str
+        What turns a's tensor into the form of b's: ``"axes 0,2,3,1"``, ``"equal as int64"``; empty
+        if nothing has to.
     """
 
     a: str
@@ -78,6 +82,7 @@ class ComparedTensor:
     steady: bool | None = None
     own: tuple[Diff, ...] = ()
     precision: str = ""
+    form: str = ""
 
     @property
     def introduced(self) -> bool:
