@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -25,7 +26,8 @@ class Initializers(Mapping[str, np.ndarray]):
 
     def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
         self._load = load
-        self._arrays: dict[str, np.ndarray] = {}
+        # All weights of a model may be more than there is memory.
+        self._arrays: WeakValueDictionary[str, np.ndarray] = WeakValueDictionary()
 
     @cached_property
     def _source(self) -> tuple[dict[str, TensorProto], str | None]:
@@ -42,13 +44,19 @@ class Initializers(Mapping[str, np.ndarray]):
         return _initializers, (list(tensors.values()), folder)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
+        array = self._arrays.get(name)
+        if array is None:
             tensors, folder = self._source
             array = numpy_helper.to_array(external_files.with_data(tensors[name], folder))
             # All callers share the array.
             array.flags.writeable = False
             self._arrays[name] = array
-        return self._arrays[name]
+        return array
+
+    def mapped(self, name: str) -> np.ndarray:
+        """Return an array for a short look, without memory if its data is in a file."""
+        tensors, folder = self._source
+        return external_files.mapped(tensors[name], folder)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._source[0])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from pyopnb.common import Displayable, messages, plural, sanitize
@@ -20,7 +18,7 @@ from pyopnb.traces.times import Times
 
 __all__ = ["Trace", "attach_trace", "how_failed", "model_with_weights"]
 
-_UNREAD: Mapping[str, np.ndarray] = MappingProxyType({})
+_UNREAD = Initializers(lambda: ((), None))
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
 
 
@@ -97,7 +95,7 @@ class Trace(Displayable):
     model: ModelProto = field(kw_only=False)
     feeds: dict[str, Any]
     values: dict[str, Any]
-    initializers: Mapping[str, np.ndarray] = field(default_factory=lambda: _UNREAD)
+    initializers: Initializers = field(default_factory=lambda: _UNREAD)
     summaries: dict[str, Summary] = field(default_factory=dict)
     times: Times | None = None
     versions: Mapping[str, Version] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto, numpy_helper
+from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
 from pyopnb.engine import GraphIndex, external_files, op_names, protos
@@ -56,11 +56,9 @@ class Contents:
     def array(self, tensor: TensorProto) -> Any:
         """Read a tensor, from its file where it has one."""
         tensor = external_files.original(tensor, self._taken_out)
-        if tensor.data_location == TensorProto.EXTERNAL:
-            if self.folder is None:
-                raise ValueError("its data is in a file, and the model has no folder")
-            tensor = external_files.with_data(tensor, self.folder)
-        array = np.asarray(numpy_helper.to_array(tensor))
+        if external_files.is_external(tensor) and self.folder is None:
+            raise ValueError("its data is in a file, and the model has no folder")
+        array = external_files.mapped(tensor, self.folder)
         if array.dtype == bool:
             # Any byte but 0 is True, to NumPy and to `compared`.
             return array.view(np.uint8) != 0

@@ -110,7 +110,7 @@ class _TraceContents(Contents):
             return super().array(tensor)
         # A sample is enough to distinguish weights, and reading all elements of large ones takes
         # seconds.
-        flat = np.asarray(self._initializers[tensor.name]).reshape(-1)
+        flat = self._initializers.mapped(tensor.name).reshape(-1)
         return flat[:: 1 + flat.size // _SAMPLED]
 
 

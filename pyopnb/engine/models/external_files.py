@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from onnx import ModelProto, TensorProto
+import numpy as np
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
 from pyopnb.engine.models.protos import tensors
-from pyopnb.engine.ops.dtypes import DTYPES
+from pyopnb.engine.ops.dtypes import DTYPES, DType
 from pyopnb.errors import ModelError
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "find_data",
     "is_absent",
     "is_external",
+    "mapped",
     "original",
     "read_data",
     "stub",
@@ -157,6 +159,34 @@ def _number(found: dict[str, str], key: str, name: str) -> int:
     return int(text)
 
 
+def _dtype(tensor: TensorProto) -> DType | None:
+    return next((row for row in DTYPES if row.onnx == tensor.data_type), None)
+
+
+def _find_bytes(
+    tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model"
+) -> tuple[Path, int, int]:
+    """Return the file, the offset and the size in bytes of a tensor's data, which is there."""
+    location, name = find_data(tensor, folder, where), f"{where}, initializer {tensor.name}"
+    # The size comes from the model, so it is checked before anything is read.
+    if min(tensor.dims, default=0) < 0:
+        raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
+    row = _dtype(tensor)
+    size = (math.prod(tensor.dims) * (row.bits if row else 0) + 7) // 8
+    # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
+    if location.length not in (None, size):
+        expected, got = (
+            f"{size} bytes, as its dtype and shape need",
+            f"a length of {location.length}",
+        )
+        raise ModelError(name, expected=expected, got=got)
+    available = location.path.stat().st_size - location.offset
+    if available < size:
+        expected = f"{size} bytes in {location.path.name}"
+        raise ModelError(name, expected=expected, got=str(max(available, 0)))
+    return location.path, location.offset, size
+
+
 def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a tensor with external data: as many as its dtype and shape need.
 
@@ -170,26 +200,29 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    location, name = find_data(tensor, folder), f"model, initializer {tensor.name}"
-    # The size comes from the model, so it is checked before anything is read.
-    if min(tensor.dims, default=0) < 0:
-        raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
-    bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
-    size = (math.prod(tensor.dims) * bits + 7) // 8
-    # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
-    if location.length not in (None, size):
-        expected, got = (
-            f"{size} bytes, as its dtype and shape need",
-            f"a length of {location.length}",
-        )
-        raise ModelError(name, expected=expected, got=got)
-    with location.path.open("rb") as file:
-        available = os.fstat(file.fileno()).st_size - location.offset
-        if available < size:
-            expected = f"{size} bytes in {location.path.name}"
-            raise ModelError(name, expected=expected, got=str(max(available, 0)))
-        file.seek(location.offset)
+    path, offset, size = _find_bytes(tensor, folder)
+    with path.open("rb") as file:
+        file.seek(offset)
         return file.read(size)
+
+
+def mapped(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> np.ndarray:
+    """Return a tensor's array for a short look: data in a file takes no memory.
+
+    It must not be kept, since the process ends where somebody has cut off the file in the meantime.
+
+    Raises
+    ------
+    ModelError
+        As from `with_data`.
+    """
+    row = _dtype(tensor)
+    if is_external(tensor) and folder is not None and row is not None and row.bits >= 8:
+        path, offset, size = _find_bytes(tensor, folder)
+        # An empty map cannot be made, and compiled code reads no array at an odd address.
+        if size and offset % row.numpy.itemsize == 0:
+            return np.asarray(np.memmap(path, row.numpy, "r", offset, tuple(tensor.dims)))
+    return np.asarray(numpy_helper.to_array(with_data(tensor, folder)))
 
 
 def taken_in(tensor: TensorProto, data: bytes) -> None:
