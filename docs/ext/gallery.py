@@ -12,6 +12,8 @@ from sphinx.application import Sphinx
 __all__ = ["add_pictures"]
 
 PAGE = "tutorials"
+TAG = "gallery"
+"""The tag of the cell whose picture shows the point of a tutorial."""
 SMALLEST = 1500  # characters of a picture's data; a sparkline in a line of text has less
 LINES = 9
 
@@ -39,12 +41,14 @@ def _tutorial(item: nodes.list_item) -> str | None:
 
 
 def _picture(app: Sphinx, page: nodes.document) -> str:
-    """Return the HTML of a page's first wide picture, or of the next best.
+    """Return the HTML of the picture of a page's tagged cell, or of the next best.
 
-    That is its first tall picture, or else the text of its first op, or else of its first cell.
+    That is the first wide picture of the page, its first tall one, or else the text of its first
+    op, or else of its first cell.
     """
+    tagged = [cell for cell in page.findall(nodes.container) if f"tag_{TAG}" in cell["classes"]]
     tall = ""
-    for node in page.findall():
+    for node in (tagged[0] if tagged else page).findall():
         if isinstance(node, nodes.raw) and "html" in node.get("format", ""):
             match = re.search(r'<img[^>]*?src="(data:image/[^"]+)"', node.astext())
             if match and len(match[1]) > SMALLEST:

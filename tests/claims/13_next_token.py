@@ -1,4 +1,4 @@
-"""What tutorial 19_next_token claims: run after its last cell, among the notebook's own names."""
+"""What tutorial 13_next_token claims: run after its last cell, among the notebook's own names."""
 
 assert (prompt + beginning + as_learned)[:80] == text[text.index(prompt) :][:80]
 assert state[1].shape == (2, 1, 4, len(prompt) + 39, 16)
