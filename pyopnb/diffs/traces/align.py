@@ -287,6 +287,10 @@ class _Aligner:
         for name in self.b.order:
             if name not in right_b or name not in self.b.producer:
                 continue
+            array = self.arrays_b.get(name)
+            # A shape agrees whatever the numbers before it are.
+            if array is not None and not is_float(array.array):
+                continue
             inside: set[str] = set()
             for position in self.b.between(name, right_b).nodes:
                 inside.update(x for x in self.b.nodes[position].output if x in self.pairs)

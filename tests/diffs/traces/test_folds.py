@@ -138,3 +138,23 @@ def test_a_fold_read_backward_is_no_fault() -> None:
             pyopnb.first_divergence(folded, a, feeds, at_once=1),
         ):
             assert [step.outputs[0].b for step in diff.origins] == ["y"], str(diff)
+
+
+def test_a_shape_that_agrees_hides_no_node_before_it() -> None:
+    """It is the same whatever the numbers are, and says nothing of the nodes before it."""
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[N,6] x) => (float[N,6] y) {
+            BODY
+            s = Shape(e)
+            f = Flatten(e)
+            y = Reshape(f, s)
+        }
+    """
+    a = parse_model(text.replace("BODY", "t = Tanh(x)  e = Exp(t)"))
+    b = parse_model(
+        text.replace("BODY", "h = Cast<to = 10>(x)  w = Cast<to = 1>(h)  t = Sinh(w)  e = Exp(t)")
+    )
+    x = RNG.normal(size=(3, 6)).astype(np.float32)
+    found = pyopnb.diff(pyopnb.trace(b, x=x), pyopnb.trace(a, x=x))
+    assert str(found).splitlines()[1] == "where: t (Tanh)"
