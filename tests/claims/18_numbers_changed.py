@@ -1,5 +1,8 @@
 """What tutorial 18_numbers_changed claims: run after its last cell, among the notebook's own names."""
 
+assert [step.name for step in upgraded.origins] == ["attended (Attention)"]
+assert there.runtime.startswith("onnxruntime 1.25.0 on ")
+assert judged.ok
 assert changed.optimizers
 assert changed.remaining.ok
 assert any("overflows float16" in change for change in overflow.origin.changes)
