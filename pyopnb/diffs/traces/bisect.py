@@ -6,10 +6,12 @@ It takes a few runs, which record few tensors each.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 from onnx import ModelProto
 
 from pyopnb.common import progress, sanitize
@@ -172,7 +174,11 @@ def _search_in_half(
         b.set_model(in_half(proto, half, kept))
         search = _Search(a, b, feeds, tolerances, at_once, half)
         diffs.append(search.result())
-        found = {protos.first_output(a.graph.nodes[p]): p for p in sorted(search.lossy)}
+        lossy = search.lossy
+        if lossy and not kept:
+            # Where one tensor overflows, many do, and each would take a search of its own.
+            lossy = lossy.union(_overflowing(a, half, at_once))
+        found = {protos.first_output(a.graph.nodes[p]): p for p in sorted(lossy)}
         if not found.keys() - kept:
             break
         for output, position in found.items():
@@ -184,6 +190,19 @@ def _search_in_half(
         node_block_list=tuple(kept.values()),
         with_block_list=last.verdict if kept else "",
     )
+
+
+def _overflowing(model: _Model, half: str, at_once: int) -> Iterator[int]:
+    """Yield the nodes that make or read a tensor beyond the range of half precision."""
+    most = float(ml_dtypes.finfo(half).max)  # type: ignore[no-untyped-call]
+    unserved = lacking.unserved_outputs(model.trace.model)
+    names = [x for x in model.graph.order if x in model.graph.producer and x not in unserved]
+    for start in range(0, len(names), at_once):
+        for name, value in model.recorded(names[start : start + at_once]).arrays.items():
+            if isinstance(value, np.ndarray) and value.dtype == np.float32:
+                sizes = np.abs(value[np.isfinite(value)])
+                if sizes.max(initial=0) > most:
+                    yield from model.graph.around(name)
 
 
 class _Model:

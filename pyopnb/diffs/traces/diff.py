@@ -301,8 +301,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
             if names:
                 lines.append(f"{remark}: {_join_names(names)}")
         if self.node_block_list:
-            names = ", ".join(f"{sanitize(name, 80)!r}" for name in self.node_block_list)
-            lines.append(f"with node_block_list=[{names}]: {self.with_block_list}")
+            names = _join_names(self.node_block_list)
+            lines.append(f"with node_block_list, {names}, in float32: {self.with_block_list}")
         # The runtimes, and the tolerance relative to whole tensors.
         line = f"a: {self.a}; b: {self.b}"
         if self.a == self.b:

@@ -187,7 +187,9 @@ def test_one_call_says_what_half_precision_loses(on, body, largest, node, words,
     assert found.origin.name == node and not found.ok
     assert any(change.startswith(words) for change in found.origin.changes)
     assert set(found.node_block_list) == kept and found.with_block_list == "close"
-    assert f"node_block_list=['{found.node_block_list[0]}'" in str(found)
+    assert f"with node_block_list, {', '.join(found.node_block_list)}, in float32: close" in str(
+        found
+    )
     assert type(found).from_json(found.to_json()) == found
     assert model == pyopnb.parse(NETWORK.replace("BODY", body))
 
@@ -213,3 +215,25 @@ def test_bodies_round_too():
     assert found.origin.name == "b (If)"
     assert "b" in found.node_block_list and found.with_block_list == "close"
     assert pyopnb.first_divergence(model, "float16", {"x": x, "c": np.array(False)}).ok
+
+
+def test_all_nodes_of_a_long_overflow_are_kept():
+    """Each node makes the numbers 100 times larger, and the last ones make them small again."""
+    large, small = np.float32(100), np.float32(0.01)
+    nodes = [onnx.helper.make_node("Mul", [f"t{n}", "up"], [f"t{n + 1}"]) for n in range(8)]
+    nodes += [onnx.helper.make_node("Mul", [f"t{n}", "down"], [f"t{n + 1}"]) for n in range(8, 16)]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3])
+        for name in ("t0", "t16")
+    ]
+    weights = [
+        onnx.numpy_helper.from_array(x, name) for x, name in ((large, "up"), (small, "down"))
+    ]
+    graph = onnx.helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
+    found = pyopnb.first_divergence(model, "float16", {"t0": np.float32([1.1, 2, 3])})
+    # Up to 30,000 after the second node; the one before the fourteenth is in the range again.
+    assert found.node_block_list == tuple(f"t{n}" for n in range(3, 15))
+    assert found.origin.a == "t3 (Mul)" and found.with_block_list == "close"
