@@ -85,7 +85,8 @@ def curve_of(
         label="index",
         marks=marks,
         limits=look.limits,
-        stems=len(channels) == 1 and len(array) <= _MOST_STEMS,
+        log_y=look.log,
+        stems=len(channels) == 1 and len(array) <= _MOST_STEMS and not look.log,
         size=_SIZE,
     )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pyopnb.common import sanitize
+from pyopnb.common import messages, sanitize
+from pyopnb.display.svg.colors import PALETTES
 from pyopnb.errors import InputError
 from pyopnb.traces import Summary
 
@@ -26,24 +29,49 @@ class ArrayLook:
         Whether three or four channels are one picture.
     limits : (float, float), optional
         The numbers of the first and the last color.
+    colors : str, optional
+        The `palette`.
+    log : bool
+        Whether the scale, or the upright axis of a curve, is logarithmic.
+    origin : str
+        Where row 0 is: ``upper`` or ``lower``.
     """
 
     rgb: bool | None = None
     limits: Limits | None = None
+    colors: str | None = None
+    log: bool = False
+    origin: str = "upper"
 
     def __post_init__(self) -> None:
+        _require("colors", self.colors, (None, *PALETTES))
+        _require("origin", self.origin, ("upper", "lower"))
         if self.limits is None:
             return
         try:
             low, high = map(float, self.limits)
         except (TypeError, ValueError):
             low = high = math.nan
-        if not low < high or not math.isfinite(high - low):
+        least = 0.0 if self.log else -math.inf
+        if not least < low < high or not math.isfinite(high - low):
             got = sanitize(repr(self.limits))
             expected = "(low, high) with low < high"
-            raise InputError("show, limits", expected=expected, got=got, next="limits=(0, 1)")
+            next_ = "limits=(0, 1)"
+            if self.log:
+                expected = "(low, high) with 0 < low < high, because log=True"
+                next_ = "limits=(1e-3, 1)"
+            raise InputError("show, limits", expected=expected, got=got, next=next_)
         # The class is frozen, and drawing needs floats.
         object.__setattr__(self, "limits", (low, high))
+
+
+def _require(option: str, value: Any, known: Sequence[str | None]) -> None:
+    """Raise `InputError` unless an option has one of these values."""
+    if value not in known:
+        names = [name for name in known if name]
+        got = sanitize(repr(value))
+        next_ = f'{option}="{messages.closest(str(value), names) or names[0]}"'
+        raise InputError(f"show, {option}", expected=", ".join(names), got=got, next=next_)
 
 
 def squeeze(value: np.ndarray) -> np.ndarray:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pyopnb.display.array_curve import curve_of, is_curve
-from pyopnb.display.array_look import ArrayLook, Limits, squeeze, title_of_array
+from pyopnb.display.array_look import ArrayLook, squeeze, title_of_array
 from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs
 from pyopnb.display.svg.chart import Chart
-from pyopnb.display.svg.colors import ColorScale
+from pyopnb.display.svg.colors import ColorScale, scale_for
 from pyopnb.display.svg.heat_map import heat_maps, size_on_page
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
@@ -87,8 +88,10 @@ def sheet_of(
     stack, leading = _stacked(value, axis)
     count = len(stack)
     shape: tuple[int, int] = stack.shape[1:3]
-    drawn, columns, size = _sheet(shape, count)
+    drawn, columns, size = _sheet(shape, leading)
     stack = stack[:drawn]
+    if look.origin == "lower":
+        stack = stack[:, ::-1]
     if not names:
         indices = [np.unravel_index(number, leading) for number in range(drawn)]
         names = [",".join(map(str, index)) for index in indices]
@@ -104,7 +107,9 @@ def sheet_of(
         scale = None
         if axis is None:
             matrices, pooled = _pooled(stack, rows, across)
-            scale, words = _scale(matrices, summary, look.limits, value.dtype.kind == "c")
+            if look.log:
+                matrices = [np.abs(matrix) for matrix in matrices]
+            scale, words = _scale(matrices, summary, look, value.dtype.kind == "c")
         else:
             matrices, words = photographs(stack, rows, across, summary, look)
             pooled = "the mean of"
@@ -118,6 +123,7 @@ def sheet_of(
             size,
             names=names,
             shape=shape,
+            origin=look.origin,
             in_row=in_row or columns,
             title=title,
             caption=" ".join(filter(None, sentences)),
@@ -132,16 +138,17 @@ def sheet_of(
         across = max(1, int(across * share))
 
 
-def _sheet(shape: tuple[int, int], count: int) -> tuple[int, int, tuple[float, float]]:
+def _sheet(
+    shape: tuple[int, int], leading: tuple[int, ...]
+) -> tuple[int, int, tuple[float, float]]:
     """Choose how many of some matrices are drawn, how many in a row, and how large each is."""
+    count = math.prod(leading)
     # Small slices are cheap, so more of them are drawn.
     affordable = min(_MOST_SLICES, _MOST_ELEMENTS // (shape[0] * shape[1]))
     drawn = min(count, max(_FEWEST_SLICES, affordable))
-    # The sheet should be about square.
-    square = math.ceil(math.sqrt(drawn * shape[0] / shape[1]))
-    in_row = min(drawn, max(2, min(_MOST_IN_ROW, square)))
-    # Rows of nearly the same length: four are two rows of two, and not three and one.
-    in_row = math.ceil(drawn / math.ceil(drawn / in_row))
+    # A row is one of the last leading axis, or an equal part of it.
+    last = leading[-1]
+    in_row = math.ceil(last / math.ceil(last / _MOST_IN_ROW))
     side = max(_SMALLEST_SLICE, _SLICES_SIDE // in_row)
     if count == 1 and max(shape) <= _MOST_STRETCHED * min(shape):
         side = _SIDE
@@ -189,14 +196,23 @@ def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple
 
 
 def _scale(
-    matrices: Sequence[np.ndarray], summary: Summary, limits: Limits | None, is_complex: bool
+    matrices: Sequence[np.ndarray], summary: Summary, look: ArrayLook, is_complex: bool
 ) -> tuple[ColorScale, str]:
     """Choose the colors of a sheet, and say which number is beyond them."""
-    if limits is not None:
-        low, high = limits
-        return ColorScale(low, high, kind="diverging" if low == -high else "gray"), ""
     sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
     sizes = sizes[np.isfinite(sizes)]
+    if look.log:
+        scale = scale_for(sizes.tolist(), log=True)
+        if look.limits:
+            scale = ColorScale(*look.limits, log=True)
+        words = ""
+        if (summary.least or 0) < 0:
+            words = "The colors are of |x|."
+        return replace(scale, kind=look.colors or "sequential"), words
+    if look.limits:
+        low, high = look.limits
+        kind = "diverging" if low == -high else "gray"
+        return ColorScale(low, high, kind=look.colors or kind), ""
     high = float(sizes.max(initial=0))
     typical = 0.0
     if sizes.size:
@@ -206,12 +222,15 @@ def _scale(
     if 0 < _OUTLIER * typical < high:
         high = 1.5 * typical
         words = f"The farthest from 0 is {max(summary.least, summary.greatest, key=abs):.4g}."
-    if is_complex:
-        return ColorScale(0.0, high), words
     low = float(summary.least or 0)
-    if low < 0:
-        return ColorScale(-high, high, kind="diverging"), words
-    # Numbers that are never negative are gray, as in a photograph.
-    if not high / 2 < low < math.inf:
+    kind = "gray"
+    if is_complex:
+        kind = "sequential"
         low = 0.0
-    return ColorScale(low, high, kind="gray"), words
+    elif low < 0:
+        kind = "diverging"
+        low = -high
+    elif not high / 2 < low < math.inf:
+        # Numbers that are never negative are gray, as in a photograph.
+        low = 0.0
+    return ColorScale(low, high, kind=look.colors or kind), words

@@ -64,9 +64,9 @@ def _boxes(drawing: Drawing, most: int) -> str:
 
 
 @functools.cache
-def script() -> str:
+def script(file: str = "live_picture.js") -> str:
     """Write the element that lets the pictures in the element around it answer."""
-    text = (Path(__file__).parent / "live_picture.js").read_text("utf-8")
+    text = (Path(__file__).parent / file).read_text("utf-8")
     lines = []
     for line in text.splitlines():
         if not line.lstrip().startswith("//"):

@@ -49,8 +49,10 @@ def show(thing: Any, **options: Any) -> View:
         - for a diff of arrays: ``limits=(low, high)`` for the colors of the errors;
         - for arrays: ``limits=(low, high)`` are the numbers of the first and last color, or the
           ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
-          are one picture, which otherwise depends on shape, dtype and range; ``name=`` names a
-          single array.
+          are one picture, which otherwise depends on shape, dtype and range; ``colors=`` is
+          ``"sequential"``, ``"diverging"`` or ``"gray"``; ``log=True`` makes the scale of the
+          sizes, or a curve's axis, logarithmic; ``origin="lower"`` puts row 0 below; ``name=``
+          names a single array.
 
     Returns
     -------

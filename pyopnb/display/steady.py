@@ -42,10 +42,33 @@ class SteadyColors:
         self.limits: dict[str, Limits] = {}
         self._errors: dict[str, Limits] = {}
 
+    @staticmethod
+    def limits_of(value: Any) -> Limits | None:
+        """Return the ends of an array's colors or axis; None if it keeps its own or has none."""
+        # Arrays that may be photographs, and booleans, have their own limits.
+        if (
+            not isinstance(value, np.ndarray)
+            or channel_axis(value) is not None
+            or value.dtype == bool
+        ):
+            return None
+        summary = Summary.of(value)
+        if summary.least is None or not summary.least < summary.greatest:
+            return None
+        low = float(summary.least)
+        high = float(summary.greatest)
+        if is_curve(value):
+            return low, high
+        # Colors have 0 in the middle where there are negative numbers.
+        if low < 0:
+            high = max(-low, high)
+            low = -high
+        return min(low, 0.0), high
+
     def result_html(self, result: Result) -> str:
         """Draw a result."""
         for name, value in result.items():
-            _widen(self.limits, name, _limits_of(value))
+            _widen(self.limits, name, self.limits_of(value))
         title = f"{len(result)} outputs"
         return view_arrays(result, result.items(), title, limits=self.limits).body
 
@@ -73,22 +96,3 @@ def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:
     if added is not None:
         low, high = limits.get(name, added)
         limits[name] = (min(low, added[0]), max(high, added[1]))
-
-
-def _limits_of(value: Any) -> Limits | None:
-    """Return the ends of an array's colors or axis; None if it keeps its own or has none."""
-    # Arrays that may be photographs, and booleans, have their own limits.
-    if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
-        return None
-    summary = Summary.of(value)
-    if summary.least is None or not summary.least < summary.greatest:
-        return None
-    low = float(summary.least)
-    high = float(summary.greatest)
-    if is_curve(value):
-        return low, high
-    # Colors have 0 in the middle where there are negative numbers.
-    if low < 0:
-        high = max(-low, high)
-        low = -high
-    return min(low, 0.0), high

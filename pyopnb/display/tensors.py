@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pyopnb.common import sanitize
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_look import ArrayLook, Limits, squeeze
+from pyopnb.display.array_pointer import with_values
 from pyopnb.display.array_sheets import chart_of
+from pyopnb.display.live_picture import script
 from pyopnb.display.page.markup import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
@@ -46,18 +48,16 @@ _CELL = (
 
 @view.register(np.ndarray)
 @view.register(np.generic)
-def view_array(
-    thing: Any, name: str = "", *, rgb: bool | None = None, limits: Limits | None = None
-) -> View:
+def view_array(thing: Any, name: str = "", **options: Any) -> View:
     """Show one array.
 
     Parameters
     ----------
     thing : ndarray, scalar, or the list or dict of a sequence or map output
-    rgb, limits : optional
+    **options
         As for `pyopnb.show`.
     """
-    return view_arrays(thing, [(name, thing)], "", rgb=rgb, limits=limits)
+    return view_arrays(thing, [(name, thing)], "", **options)
 
 
 @view.register(Result)
@@ -81,6 +81,9 @@ def view_arrays(
     *,
     rgb: bool | None = None,
     limits: Limits | Mapping[str, Limits] | None = None,
+    colors: Literal["sequential", "diverging", "gray"] | None = None,
+    log: bool = False,
+    origin: Literal["upper", "lower"] = "upper",
 ) -> View:
     """Show many arrays: a line each, and pictures as long as there is room.
 
@@ -88,15 +91,16 @@ def view_arrays(
     ----------
     thing : object
         The object that contains them.
-    rgb, limits : optional
+    rgb, limits, colors, log, origin : optional
         As for `pyopnb.show`; for the arrays that they fit. Limits can
         also be given by name.
     """
+    look = ArrayLook(rgb, None, colors, log, origin)
     items = list(named)
     is_single = len(items) == 1
     shown = []
     for key, item in items[:_MOST_ARRAYS]:
-        array = _shown_array(str(key), item, rgb, limits)
+        array = _shown_array(str(key), item, look, limits)
         # Of several arrays, rgb=True applies to the ones that can be photographs.
         if rgb and not is_single and channel_axis(array.value) is None:
             array = replace(array, look=replace(array.look, rgb=None))
@@ -122,6 +126,8 @@ def view_arrays(
     def draw() -> Drawing:
         return page([array.chart(_PICTURE_BYTES) for array in drawn], title)
 
+    if any("data-values" in part for part in parts):
+        parts.append(script("array_pointer.js"))
     return View(thing, title, text, join(parts or [pre(text)]), draw if drawn else None)
 
 
@@ -160,12 +166,12 @@ class _ShownArray:
 
 
 def _shown_array(
-    name: str, item: Any, rgb: bool | None, limits: Limits | Mapping[str, Limits] | None
+    name: str, item: Any, look: ArrayLook, limits: Limits | Mapping[str, Limits] | None
 ) -> _ShownArray:
     if isinstance(limits, Mapping):
         limits = limits.get(name)
     value, summary = _summarize(item)
-    return _ShownArray(name, value, summary, ArrayLook(rgb, limits))
+    return _ShownArray(name, value, summary, replace(look, limits=limits))
 
 
 def _body(array: _ShownArray, room: int, is_single: bool) -> str:
@@ -174,7 +180,7 @@ def _body(array: _ShownArray, room: int, is_single: bool) -> str:
     is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
     body = ""
     if is_seen and room >= _LEAST_BYTES:
-        body = _picture_html(array, array.chart(room))
+        body = _picture_html(array, array.chart(room), room)
     if not is_seen or array.value.size <= _TABLE:
         body += _small_html(array)
     return body
@@ -196,15 +202,19 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     return value, summary
 
 
-def _picture_html(array: _ShownArray, chart: Chart) -> str:
+def _picture_html(array: _ShownArray, chart: Chart, room: int) -> str:
     """Write a picture's words below it as text, which has the page's colors.
 
     A reader can select it.
     """
+    drawing = page([chart.plain()], array.line)
     alt = f"{array.line}."
-    if (array.summary.least or 0) < 0 and not array.look.rgb and not is_curve(array.value):
+    is_diverging = (array.summary.least or 0) < 0 and array.look.colors in (None, "diverging")
+    if is_diverging and not array.look.rgb and not array.look.log and not is_curve(array.value):
         alt += " Blue is negative, red positive, the paler the nearer to 0."
-    element = image(to_svg(page([chart.plain()], array.line)), alt)
+    element = image(to_svg(drawing), alt)
+    shape = np.atleast_2d(squeeze(array.value)).shape[-2:]
+    element = with_values(element, drawing, shape, array.look.origin, room - len(element))
     if chart.caption:
         element += note(chart.caption)
     return paragraph(element)

@@ -29,7 +29,8 @@ TAGS = {
     "code",
     "br",
 }
-REMOVED = {"class", "data-boxes", "data-pyopnb"}  # what nothing needs without a script
+# What nothing needs without a script.
+REMOVED = {"class", "data-boxes", "data-pyopnb", "data-maps", "data-values"}
 ATTRIBUTES = {"img": {"src", "alt", "width", "height"}, "details": {"open"}}
 STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-left", "border-radius", "color",

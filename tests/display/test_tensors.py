@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import html
 import io
+import json
 import re
 from typing import Any
 
@@ -17,6 +20,7 @@ from photographs import photograph
 from PIL import Image
 
 import pyopnb
+from pyopnb.errors import InputError
 
 RNG = np.random.default_rng(2)
 HOSTILE = [
@@ -263,3 +267,77 @@ def test_a_pixel_that_is_no_number() -> None:
     unit = (PHOTOGRAPH / 255).astype(np.float32)
     unit[100:140, 200:260, 1] = np.nan
     assert (213, 0, 127) in colors(png(pyopnb.show(unit, rgb=True)))
+
+
+def heat_map(view: pyopnb.display.View) -> np.ndarray:
+    """The colors of the first grid of cells of a picture."""
+    data = base64.b64decode(re.search(r"png;base64,([^\"]+)", view.svg)[1])
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
+
+
+def shades(view: pyopnb.display.View) -> int:
+    """How many colors it has."""
+    return len(np.unique(heat_map(view).reshape(-1, 4), axis=0))
+
+
+def test_row_0_is_below_and_a_scale_is_logarithmic_on_demand() -> None:
+    value = np.exp(np.linspace(-20, 20, 900)).reshape(30, 30)
+    upper, lower = (pyopnb.show(value, origin=origin) for origin in ("upper", "lower"))
+    assert np.array_equal(heat_map(lower), heat_map(upper)[::-1])
+    assert upper.svg.index(">row 0<") < upper.svg.index(">row 29<")
+    assert lower.svg.index(">row 29<") < lower.svg.index(">row 0<")
+    assert shades(upper) < 100
+    spread = pyopnb.show(value, log=True, colors="gray")
+    assert shades(spread) > 200 and ">log<" in spread.svg
+    # Of signed numbers, the sizes are drawn.
+    signed = pyopnb.show(value * np.where(np.arange(30) % 2, 1, -1), log=True, colors="gray")
+    assert np.array_equal(heat_map(signed), heat_map(spread))
+    assert "The colors are of |x|." in signed.body and "Blue is negative" not in signed.body
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"colors": "grey"}, 'colors="gray"'),
+        ({"origin": "bottom"}, "origin="),
+        ({"limits": (0, 1), "log": True}, "limits=(1e-3, 1)"),
+    ],
+)
+def test_unknown_looks_are_refused(options: dict[str, Any], advice: str) -> None:
+    with pytest.raises(InputError, match=re.escape(advice)):
+        pyopnb.show(np.eye(20), **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "in_row"),
+    [((2, 6, 28, 28), 6), ((12, 28, 28), 6), ((3, 28, 28), 3), ((4, 16, 28, 28), 8)],
+)
+def test_a_row_of_slices_is_one_of_the_arrays_own(shape: tuple[int, ...], in_row: int) -> None:
+    svg = pyopnb.show(RNG.standard_normal(shape)).svg
+    tops = re.findall(r'<image(?: x="[\d.]+")? y="([\d.]+)"', svg)
+    assert tops.count(tops[0]) == in_row
+
+
+def told(view: pyopnb.display.View) -> tuple[dict[str, Any], np.ndarray]:
+    """What the script beside a picture of an array knows."""
+    facts, packed = re.search(r'data-maps="([^"]+)" data-values="([^"]+)"', view.body).groups()
+    assert "array_pointer" not in view.body and view.body.count("<script>") == 1
+    return json.loads(html.unescape(facts)), np.frombuffer(
+        gzip.decompress(base64.b64decode(packed)), "<f4"
+    )
+
+
+def test_a_picture_holds_its_numbers_where_they_have_room() -> None:
+    value = RNG.standard_normal((2, 20, 30)).astype(np.float32)
+    value[0, 1, 2] = np.nan
+    facts, numbers = told(pyopnb.show(value))
+    assert facts["shape"] == [20, 30] and [name for *_, name, _, _ in facts["maps"]] == [
+        "0",
+        "1",
+        "strip",
+    ]
+    assert np.array_equal(numbers[: value.size], value.ravel(), equal_nan=True)
+    # Of many, only the numbers of the scale.
+    facts, numbers = told(pyopnb.show(RNG.standard_normal((256, 256))))
+    assert len(numbers) == 128 and numbers[0] < 0 < numbers[-1]
+    assert "data-values" not in pyopnb.show(PHOTOGRAPH).body

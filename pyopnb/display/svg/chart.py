@@ -13,10 +13,13 @@ from pyopnb.display.svg.colors import INK, LINE, SPECIAL, ColorScale, hex_color
 from pyopnb.display.svg.shapes import Cells, Drawing, Group, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
 
-__all__ = ["SMALL", "Chart", "frame", "page", "scale_strip", "small_text"]
+__all__ = ["SMALL", "STRIP", "Chart", "frame", "page", "scale_strip", "small_text"]
 
 SMALL = 10
 """Font size."""
+
+STRIP = "strip"
+"""The name of the cells of a scale."""
 
 # Heights of a title and of a caption.
 _TITLE, _CAPTION = 22, 16
@@ -109,8 +112,8 @@ def scale_strip(
     """
     right = x + width
     width -= _SWATCH * len(special) + _KIND
-    values = [scale.value_at(at) for at in np.linspace(0, 1, 128).tolist()]
-    yield Cells(x, y, width, 8, scale.pixels(np.array([values])))
+    values = np.array([[scale.value_at(at) for at in np.linspace(0, 1, 128).tolist()]])
+    yield Cells(x, y, width, 8, scale.pixels(values), values, STRIP)
     yield frame(x, y, width, 8)
     low, middle, high = (quantity(scale.value_at(at), scale.unit) for at in (0.0, 0.5, 1.0))
     yield small_text(x, y + 19, low)

@@ -22,6 +22,7 @@ __all__ = [
     "DARK",
     "INK",
     "LINE",
+    "PALETTES",
     "SPECIAL",
     "THEMES",
     "ColorScale",
@@ -63,7 +64,7 @@ _SHADES = 250
 
 # Colors at equal distances along a palette, chosen in OKLab, where equal steps look equally large
 # (B. Ottosson, "A perceptual color space for image processing", 2020).
-_PALETTES = {
+PALETTES = {
     # From a pale yellow over orange and red to a violet that is seen on black too.
     "sequential": (
         "f6f0ca f9e2a6 ffd28a fec17f ffb075 ff9e6f fe896d ff736e fe5877 fe2c84 ec1998 d416a9 bb1cb5"
@@ -86,7 +87,7 @@ def palette(kind: str = "sequential") -> np.ndarray:
         red, for numbers on both sides of a center. ``gray``: from black to white, for numbers that
         are never negative, such as the pixels of a photograph.
     """
-    anchors = np.array([tuple(bytes.fromhex(text)) for text in _PALETTES[kind].split()])
+    anchors = np.array([tuple(bytes.fromhex(text)) for text in PALETTES[kind].split()])
     steps = np.linspace(0, len(anchors) - 1, _SHADES)
     channels = [np.interp(steps, np.arange(len(anchors)), channel) for channel in anchors.T]
     colors: np.ndarray = np.rint(np.stack(channels, axis=1)).astype(np.uint8)

@@ -53,6 +53,7 @@ def heat_maps(
     *,
     names: Sequence[str] = (),
     shape: tuple[int, int] | None = None,
+    origin: str = "upper",
     in_row: int = 1,
     title: str = "",
     caption: str = "",
@@ -71,6 +72,8 @@ def heat_maps(
         The text above each; unused if there is one.
     shape : (int, int), optional
         Numbers the rows and columns of a single matrix, of which its cells may be means.
+    origin : str
+        Whether row 0 is at the ``upper`` or the ``lower`` side, where the caller put it.
     in_row : int
         How many are side by side.
     blank_zero : bool
@@ -92,13 +95,14 @@ def heat_maps(
         # A picture consists of its own pixels.
         if scale:
             pixels = scale.pixels(matrix, blank_zero=blank_zero)
+            name = names[number] if head else ""
+            shapes.append(Cells(x, y, *size, pixels, matrix, name))
         else:
-            pixels = matrix
-        shapes.append(Cells(x, y, *size, pixels))
+            shapes.append(Cells(x, y, *size, matrix))
         shapes.append(frame(x, y, *size))
     height = step * -(-len(matrices) // in_row) + 4
     if scale and shape and not head:
-        shapes += _axis_labels(shape, size)
+        shapes += _axis_labels(shape, size, origin)
         width = max(width, size[0] + _ROW_LABEL)
         height += _LABEL
     if scale:
@@ -115,9 +119,12 @@ def heat_maps(
     return Chart(width, height, shapes, title, caption)
 
 
-def _axis_labels(shape: tuple[int, int], size: tuple[float, float]) -> Iterator[Shape]:
+def _axis_labels(shape: tuple[int, int], size: tuple[float, float], origin: str) -> Iterator[Shape]:
     """Write the first and the last row and column beside a matrix, where there is room."""
-    last_row, last_column = f"row {shape[0] - 1:,}", f"column {shape[1] - 1:,}"
+    rows = ["row 0", f"row {shape[0] - 1:,}"]
+    if origin == "lower":
+        rows.reverse()
+    last_column = f"column {shape[1] - 1:,}"
     right, bottom = size
     if text_width("column 0" + last_column, SMALL) + _GAP < right:
         yield small_text(0, bottom + 12, "column 0")
@@ -125,5 +132,5 @@ def _axis_labels(shape: tuple[int, int], size: tuple[float, float]) -> Iterator[
     else:
         yield small_text(0, bottom + 12, last_column)
     if bottom >= 2 * _LABEL:
-        yield small_text(right + 5, 9, "row 0")
-    yield small_text(right + 5, bottom, last_row)
+        yield small_text(right + 5, 9, rows[0])
+    yield small_text(right + 5, bottom, rows[1])

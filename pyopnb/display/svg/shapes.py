@@ -68,13 +68,18 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Cells:
-    """A grid of colored cells: ``pixels`` are their RGB or RGBA, uint8[rows, columns, 3] or 4."""
+    """A grid of colored cells: ``pixels`` are their RGB or RGBA, uint8[rows, columns, 3] or 4.
+
+    ``values`` are their numbers, if they are of a heat map, and ``name`` is its index.
+    """
 
     x: float
     y: float
     width: float
     height: float
     pixels: np.ndarray
+    values: np.ndarray | None = None
+    name: str = ""
 
     @cached_property
     def png(self) -> bytes:

@@ -15,7 +15,7 @@ from pyopnb.common import sanitize
 from pyopnb.engine import TensorType, op_schema
 from pyopnb.errors import InputError
 
-__all__ = ["Control", "attr_control", "feed_control"]
+__all__ = ["Control", "attr_control", "feed_control", "named_widget"]
 
 _STEPS = 100
 _ANY_NUMBER = (-math.inf, math.inf)
@@ -121,13 +121,15 @@ def _control(
     value = current if request is None else request
     try:
         if kind == "bool":
-            return Control(name, _widget("Checkbox", name, bool(value)), bool)
+            return Control(name, named_widget("Checkbox", name, bool(value)), bool)
         if kind in _NUMBERS:
             return _number(name, kind, _NUMBERS[kind](value), bounds)
         if kind == "str":
-            return Control(name, _widget("Text", name, str(value), continuous_update=False), str)
+            return Control(
+                name, named_widget("Text", name, str(value), continuous_update=False), str
+            )
         if kind.startswith("list"):
-            text = _widget("Text", name, json.dumps(list(value)), continuous_update=False)
+            text = named_widget("Text", name, json.dumps(list(value)), continuous_update=False)
             return Control(name, text, lambda typed: _parse_list(name, typed))
     except (TypeError, ValueError):
         raise _refusal(name, f"a value of kind {kind}", sanitize(repr(value))) from None
@@ -135,7 +137,7 @@ def _control(
     raise _refusal(name, expected, kind, f"session.set_attrs({sanitize(name)}=…)")
 
 
-def _widget(kind: str, name: str, value: Any, **options: Any) -> Any:
+def named_widget(kind: str, name: str, value: Any, **options: Any) -> Any:
     """Make a widget with its name beside it."""
     return getattr(ipywidgets, kind)(value=value, description=name, **options)
 
@@ -152,7 +154,7 @@ def _number(name: str, kind: str, number: float, bounds: tuple[float, float]) ->
     other sign make ops fail. A number that is infinite, NaN or too large for a slider gets a box.
     """
     if not math.isfinite(number) or abs(number) > _MOST_ON_A_SLIDER:
-        return Control(name, _widget(f"{kind.title()}Text", name, number), _NUMBERS[kind])
+        return Control(name, named_widget(f"{kind.title()}Text", name, number), _NUMBERS[kind])
     first = 1 if kind == "int" and number > 1 else 0
     low, high = sorted((first, 3 * number)) if number else (0, 1)
     ends = (max(low, bounds[0]), min(high, bounds[1]))
@@ -179,7 +181,9 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
         step = request[2] if request[2:] else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
         options |= {"step": _step_through(low, value, step), "readout_format": ".4g"}
     number = _NUMBERS[kind]
-    return Control(name, _widget(f"{kind.title()}Slider", name, number(value), **options), number)
+    return Control(
+        name, named_widget(f"{kind.title()}Slider", name, number(value), **options), number
+    )
 
 
 def _step_through(low: float, value: float, step: float) -> float:
@@ -201,7 +205,7 @@ def _menu(name: str, choices: list[Any], current: Any) -> Control:
         raise _refusal(name, "a list of choices", "an empty list")
     selected = choices.index(current) if current in choices else 0
     options = [(str(choice), index) for index, choice in enumerate(choices)]
-    widget = _widget("Dropdown", name, selected, options=options)
+    widget = named_widget("Dropdown", name, selected, options=options)
     return Control(name, widget, choices.__getitem__)
 
 

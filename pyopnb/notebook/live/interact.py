@@ -17,6 +17,7 @@ from pyopnb.display import SteadyColors
 from pyopnb.engine import ANY, Result, Session, check_arguments, op_names, op_schema, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
+from pyopnb.notebook.live.explorer import Explorer
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
 
@@ -188,9 +189,15 @@ class Interact(LiveOutput):
 
 @check_arguments
 def interact(
-    session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any
-) -> Interact:
+    session: Session | np.ndarray,
+    /,
+    *,
+    view: Callable[[Result], Any] | None = None,
+    **requests: Any,
+) -> Interact | Explorer:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
+
+    An array gets sliders for its leading axes, and menus for its colors, instead.
 
     The controls change the attrs of a separate session, which shares everything else with yours;
     see `Session.with_attrs`. A long run does not block the page, and a button stops it. Moving a
@@ -198,8 +205,8 @@ def interact(
 
     Parameters
     ----------
-    session : Session
-        A `pyopnb.Session`; it keeps its own attrs.
+    session : Session or ndarray
+        A `pyopnb.Session`; it keeps its own attrs. Or an array to look at.
     **requests
         By the name of an input of the model or of an attr of its ops. An array is fed as it is. A
         number, bool, str, ``(min, max)``, ``(min, max, step)`` or list of choices becomes a
@@ -212,7 +219,7 @@ def interact(
 
     Returns
     -------
-    Interact
+    Interact or Explorer
         It displays itself as the last expression of a cell. A button pins the result, and later
         results are compared with it.
 
@@ -221,6 +228,8 @@ def interact(
     InputError
         A name is unknown, an input has no value, or a request does not fit.
     """
+    if isinstance(session, np.ndarray):
+        return Explorer(session)
     require_session(session, "interact")
     types = session.state.feeds.types
     available = _targets(session)

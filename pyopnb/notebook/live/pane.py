@@ -71,13 +71,17 @@ class Pane:
         running : bool
             Whether to offer the button.
         """
-        data = {"text/html": html, "text/plain": text}
         # A closed widget has no connection to the page, which then shows the saved HTML.
         if self.widget.comm is not None:
             self._button.layout.display = None if running else "none"
-            self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+            self.replace(html, text)
         if self.displayed and (self.widget.comm is None or not lacks_extension()):
             self._publish(html, text, saved, update=True)
+
+    def replace(self, html: str, text: str) -> None:
+        """Replace the content of the widget, and not the saved HTML."""
+        data = {"text/html": html, "text/plain": text}
+        self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def display(self, html: str, text: str, saved: str) -> None:
         """Also display below the running cell."""
