@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -167,6 +168,38 @@ def node_tests(request: pytest.FixtureRequest) -> dict[str, TestCase]:
     from node_tests import cases, sample  # seconds, for those who ask for it
 
     return cases() if request.param == "all" else sample()
+
+
+class OpenSessions:
+    """Counts the ONNX Runtime sessions that were made, and how many were open at a time."""
+
+    def __init__(self) -> None:
+        self.made = self.open = self.most = 0
+
+    def opened(self, session: object) -> None:
+        self.made += 1
+        self.open += 1
+        self.most = max(self.most, self.open)
+        weakref.finalize(session, self.closed)
+
+    def closed(self) -> None:
+        self.open -= 1
+
+
+@pytest.fixture
+def open_sessions(monkeypatch) -> OpenSessions:
+    """Count the sessions that ONNX Runtime itself makes in the test."""
+    counts = OpenSessions()
+    binding = onnxruntime.capi.onnxruntime_inference_collection.C
+    made = binding.InferenceSession
+
+    def counted(*args):
+        session = made(*args)
+        counts.opened(session)
+        return session
+
+    monkeypatch.setattr(binding, "InferenceSession", counted)
+    return counts
 
 
 @pytest.fixture

@@ -124,7 +124,8 @@ def trace(
     if on == "onnxruntime":
         session = one_run.session_for_run(model, fill, base_dir, providers)
         _check_loaded(providers, session.get_providers())
-        return run_traced(session.state, session.state.feeds.by_name(feeds, named), options)
+        by_name = session.state.feeds.by_name(feeds, named)
+        return run_traced(session.state, by_name, options, closes=True)
     # The evaluator runs bodies inside one call, and their tensors are out of reach.
     _refuse("bodies", bodies, "the reference implementation")
     source = model_files.read_model(model, base_dir)

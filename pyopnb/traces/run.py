@@ -76,12 +76,20 @@ class TraceOptions:
             )
 
 
-def run_traced(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
-    """Run a session's model with its tensors exposed, with the versions and attrs of its state."""
+def run_traced(
+    state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions, *, closes: bool = False
+) -> Trace:
+    """Run a session's model with its tensors exposed, with the versions and attrs of its state.
+
+    Parameters
+    ----------
+    closes : bool
+        Whether the session is not needed any more, so that its weights are never in memory twice.
+    """
     __tracebackhide__ = True
     feeds = state.feeds.arrays(feeds)
     try:
-        return _trace_whole(state, feeds, wanted)
+        return _trace_whole(state, feeds, wanted, closes)
     except (InputError, UnknownName):
         raise  # nothing ran
     except Exception as error:
@@ -93,7 +101,9 @@ def run_traced(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptio
         raise
 
 
-def _trace_whole(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
+def _trace_whole(
+    state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions, closes: bool
+) -> Trace:
     __tracebackhide__ = True
     # The model that ran is shown without its weights, which can be gigabytes.
     source, model = model_beside(state, "trace")
@@ -105,6 +115,8 @@ def _trace_whole(state: SessionState, feeds: Mapping[str, Any], wanted: TraceOpt
     unexposed, unprofiled = None, None
     if checks:
         unexposed, unprofiled = _timed_run(state, outputs, feeds)
+    if closes:
+        state.close()
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )

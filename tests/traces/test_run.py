@@ -18,6 +18,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import pyopnb
+from pyopnb.errors import ModelError
 from pyopnb.traces import shadow_session
 
 X = np.float32([1, -2, 3])
@@ -535,6 +536,34 @@ def test_initializers_are_read_when_they_are_asked_for(tmp_path):
     assert np.array_equal(on_reference["a"], w) and np.array_equal(
         on_reference.initializers["w"], w
     )
+
+
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_a_model_is_in_memory_once(open_sessions, level):
+    model = parsed("a = Abs(x)\ny = Neg(a)")
+    trace = pyopnb.trace(model, X, level=level)
+    assert (trace.exposure.same, open_sessions.made, open_sessions.most) == (True, 2, 1)
+    session = pyopnb.Session(model)
+    session.trace(X)
+    # A live session is kept.
+    assert (open_sessions.most, session(X)["y"].tolist()) == (2, (-np.abs(X)).tolist())
+
+
+def test_weights_are_kept_only_while_they_are_used(tmp_path):
+    w = np.arange(2000, dtype=np.float32)
+    model = parsed("y = Add(x, w)")
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=0)
+    trace = pyopnb.trace(path, np.zeros(2000, np.float32))
+    first = trace.initializers["w"]
+    assert trace.initializers["w"] is first
+    # The file may be written again while somebody has the array.
+    (tmp_path / "m.data").write_bytes(b"")
+    assert np.array_equal(first, w)
+    del first
+    with pytest.raises(ModelError, match="initializer w: expected 8000 bytes in m.data"):
+        trace.initializers["w"]
 
 
 def test_weights_that_had_to_leave_the_model(monkeypatch):

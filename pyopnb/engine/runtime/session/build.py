@@ -67,6 +67,8 @@ def build_state(
         # Each attempt shows which dtypes have to be declared before ONNX Runtime infers.
         if not plan.learn():
             break
+        # Its weights are in memory.
+        del runtime
     # There is nothing more to learn, so the exception of the last attempt counts.
     if isinstance(runtime, BaseException):
         raise runtime

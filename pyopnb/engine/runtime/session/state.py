@@ -307,6 +307,10 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
 # ---- states --------------------------------------------------------------------------------------
 
 
+_DESCRIBING = {"_left_out", "_model_bytes", "_model_path", "_provider_options", "_providers"}
+"""The attributes of an ONNX Runtime session that are needed after its end."""
+
+
 @dataclass(frozen=True, eq=False)
 class SessionState:
     """The ONNX Runtime session with everything that a session needs to run in it.
@@ -391,6 +395,15 @@ class SessionState:
         __tracebackhide__ = True
         changes = {kernel.update(epoch) for kernel in list(self.kernels)}
         return "; ".join(sorted(change for change in changes if change is not None))
+
+    def close(self) -> None:
+        """Free the ONNX Runtime session with its weights; the state only describes it from now on.
+
+        Nothing may use it any more: it cannot be opened again.
+        """
+        # What onnxruntime knows of inputs and outputs also keeps the session.
+        for name in vars(self.runtime).keys() - _DESCRIBING:
+            setattr(self.runtime, name, None)
 
     def source(self, *, in_use: bool = False) -> ModelSource:
         """Read the model again as the session runs it.
