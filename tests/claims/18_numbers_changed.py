@@ -11,3 +11,8 @@ assert not wrong_axis["sample alone"].ok
 assert right_axis.ok
 assert len(smallest.model.graph.node) <= 10
 assert (report / "reproduce.py").exists()
+assert same.ok and same.origin is None
+assert damaged.origin.name.startswith("n25")
+assert layouts.ok and layouts.origin is None
+assert any("overflows float16" in change for change in accelerator.origin.changes)
+assert len(accelerator.node_block_list) > 50 and accelerator.with_block_list != "different"
