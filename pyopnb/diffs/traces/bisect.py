@@ -1,6 +1,7 @@
 """Find the first divergence of two models that are too large to trace.
 
-It takes a few runs, which record few tensors each.
+It takes a few runs, which record as many tensors each as fit into memory. One model is in memory at
+a time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.side_feeds import feed_both
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
+from pyopnb.diffs.traces.tensor_sizes import (
+    default_memory,
+    inferred_sizes,
+    parts_that_fit,
+    spread_that_fits,
+)
 from pyopnb.engine import (
     argument_checks,
     check_arguments,
@@ -56,18 +63,19 @@ def first_divergence(
     atol: float | None = None,
     stol: float | None = None,
     on: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] = "onnxruntime",
-    at_once: int = 8,
+    memory: float | None = None,
 ) -> TraceDiff | OptimizerDiff:
-    """Find where two models diverge, without holding more than a few of their tensors at a time.
+    """Find where two models diverge, without holding more of their tensors than fit into memory.
 
     ``first_divergence(model, "float16", feeds)`` finds where a float32 model leaves the range or
     the precision of float16 or bfloat16: each tensor is rounded, as on an accelerator, and sums are
     added up in float32. ``first_divergence(model, feeds, over="optimizers")`` finds which of the
     ONNX Runtime optimizers changed the numbers of one model.
 
-    Both models run repeatedly. Each pair of runs records a few tensors spread over the remaining
-    suspects, and so narrows them down. `diff` of two traces says more, but keeps all tensors in
-    memory.
+    Both models run, one after the other, until their outputs are compared, and once more for all
+    other tensors. If these do not fit into memory, each pair of runs records as many as fit, spread
+    over the remaining suspects, and so narrows them down. `diff` of two traces says more, but keeps
+    all tensors in memory.
 
     Parameters
     ----------
@@ -87,8 +95,10 @@ def first_divergence(
     on : str, path or tuple of two
         ``"onnxruntime"``, ``"reference"``, ``"onnxruntime==1.25.0"`` or the path of another Python,
         as for `trace`; a tuple has one for ``a`` and one for ``b``.
-    at_once : int
-        The largest number of tensors that a run records.
+    memory : float, optional
+        The bytes that recorded tensors may take, of both models together; a quarter of the memory
+        that is free, if not given. The weights of one model come on top. A tensor that does not fit
+        is recorded alone.
 
     Returns
     -------
@@ -103,7 +113,7 @@ def first_divergence(
     Raises
     ------
     InputError
-        The models have no output in common, or ``at_once``, ``on`` or a tolerance is not valid.
+        The models have no output in common, or ``memory``, ``on`` or a tolerance is not valid.
 
     Notes
     -----
@@ -132,13 +142,12 @@ def first_divergence(
         argument_checks.check_by_name(b, "first_divergence, feeds", '{"x": x}')
         # Fused kernels add up in another order, as in two traces at different levels.
         return find_optimizers(a, b, tolerances.or_scaled())
-    if at_once < 1:
-        expected = "a number of tensors, at least 1"
+    if memory is not None and not memory > 0:
         raise InputError(
-            "first_divergence, at_once",
-            expected=expected,
-            got=sanitize(at_once),
-            next="at_once=100",
+            "first_divergence, memory",
+            expected="a number of bytes",
+            got=sanitize(memory),
+            next="memory=2e9",
         )
     names = on if isinstance(on, tuple) else (on, on)
     if len(names) != 2:
@@ -149,12 +158,13 @@ def first_divergence(
     model_a = _Model(a, names[0])
     is_half = isinstance(b, str) and b in HALVES
     model_b = _Model(a if is_half else b, names[1])
+    memory = default_memory() if memory is None else memory
     # Plain numbers and lists become arrays of the declared types once, for all runs.
     arrays = feed_both(model_a.trace.model, model_b.trace.model, feeds)
     if is_half:
-        return _search_in_half((model_a, model_b), b, arrays, tolerances.or_scaled(), at_once)
+        return _search_in_half((model_a, model_b), b, arrays, tolerances.or_scaled(), memory)
     tolerances = for_runtimes(tolerances, (model_a.trace.runtime, model_b.trace.runtime))
-    return _Search(model_a, model_b, arrays, tolerances, at_once).result()
+    return _Search(model_a, model_b, arrays, tolerances, memory).result()
 
 
 def _search_in_half(
@@ -162,7 +172,7 @@ def _search_in_half(
     half: str,
     feeds: tuple[dict[str, Any], dict[str, Any]],
     tolerances: Tolerances,
-    at_once: int,
+    memory: float,
 ) -> TraceDiff:
     """Find the first divergence in half precision, and the nodes to keep in float32."""
     a, b = models
@@ -172,12 +182,12 @@ def _search_in_half(
     # Each search finds one origin: with its nodes in float32, the next one finds another.
     while True:
         b.set_model(in_half(proto, half, kept))
-        search = _Search(a, b, feeds, tolerances, at_once, half)
+        search = _Search(a, b, feeds, tolerances, memory, half)
         diffs.append(search.result())
         lossy = search.lossy
         if lossy and not kept:
             # Where one tensor overflows, many do, and each would take a search of its own.
-            lossy = lossy.union(_overflowing(a, half, at_once))
+            lossy = lossy.union(_overflowing(a, half, memory))
         found = {protos.first_output(a.graph.nodes[p]): p for p in sorted(lossy)}
         if not found.keys() - kept:
             break
@@ -192,13 +202,13 @@ def _search_in_half(
     )
 
 
-def _overflowing(model: _Model, half: str, at_once: int) -> Iterator[int]:
+def _overflowing(model: _Model, half: str, memory: float) -> Iterator[int]:
     """Yield the nodes that make or read a tensor beyond the range of half precision."""
     most = float(ml_dtypes.finfo(half).max)  # type: ignore[no-untyped-call]
     unserved = lacking.unserved_outputs(model.trace.model)
     names = [x for x in model.graph.order if x in model.graph.producer and x not in unserved]
-    for start in range(0, len(names), at_once):
-        for name, value in model.recorded(names[start : start + at_once]).arrays.items():
+    for part in parts_that_fit(names, model.size, memory):
+        for name, value in model.recorded(part).arrays.items():
             if isinstance(value, np.ndarray) and value.dtype == np.float32:
                 sizes = np.abs(value[np.isfinite(value)])
                 if sizes.max(initial=0) > most:
@@ -240,6 +250,17 @@ class _Model:
         self.trace.model = proto
         self.graph = TraceGraph(proto)
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
+        self._sizes: dict[str, int] | None = None
+        self._largest = 0
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a tensor; the most that is known of any if its own are not known."""
+        if self._sizes is None:
+            feeds = self.trace.feeds
+            self._sizes = inferred_sizes(self.trace.model, feeds)
+            known = (*self._sizes.values(), *(np.asarray(x).nbytes for x in feeds.values()))
+            self._largest = max(known, default=0)
+        return self._sizes.get(name, self._largest)
 
     def recorded(self, names: Sequence[str]) -> Side:
         """Run the model, and record some tensors."""
@@ -249,6 +270,7 @@ class _Model:
         for name in names:
             info = graph.output.add(name=name)
             info.MergeFromString(self.declared.get(name, b""))
+        self.trace.values = {}  # of the run before
         arrays = self.run(self.trace.model, [self.trace.feeds])[0]
         # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
         self.trace.values = arrays
@@ -281,7 +303,7 @@ class _Search:
     b: _Model
     feeds: tuple[dict[str, Any], dict[str, Any]]
     tolerances: Tolerances
-    at_once: int
+    memory: float
     half: str = ""
     differing: set[str] = field(default_factory=set)
     good: set[str] = field(default_factory=set)
@@ -293,14 +315,13 @@ class _Search:
     def __post_init__(self) -> None:
         self.graph = self.b.graph
         self.a.trace.feeds, self.b.trace.feeds = self.feeds
-        # The outputs that have no name in common: only their values tell which correspond.
-        self.renamed: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+        self.last: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}
         if self.half:
             pairs = tuple(Pair(name, name) for name in self.a.graph.order)
             self.alignment = Alignment(pairs, (), ())
         else:
             self._record_renamed_outputs()
-            self.alignment = align(*self._with_arrays(self.renamed))
+            self.alignment = align(*self._with_arrays(self.last))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         self.coarse: dict[str, str] = {}
         if self.half:
@@ -339,8 +360,7 @@ class _Search:
 
     def compare(self, names: Sequence[str]) -> None:
         """Compare tensors, in as many pairs of runs as it takes to record them."""
-        for start in range(0, len(names), self.at_once):
-            chosen = names[start : start + self.at_once]
+        for chosen in parts_that_fit(names, self._size, self.memory):
             try:
                 self._run(chosen)
             except ModelError:
@@ -377,11 +397,14 @@ class _Search:
                 self.differing.add(name)
         return comparison
 
-    def _with_arrays(self, arrays: tuple[dict[str, Any], dict[str, Any]]) -> tuple[Side, Side]:
+    def _with_arrays(
+        self, arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
+    ) -> tuple[Side, Side]:
         a, b = self.a, self.b
         return Side(a.trace, a.graph, arrays[0]), Side(b.trace, b.graph, arrays[1])
 
     def _record_renamed_outputs(self) -> None:
+        """Record the outputs that have no name in common: only their values tell the pairs."""
         models = self.a, self.b
         own = []
         for model, other in (models, models[::-1]):
@@ -391,18 +414,18 @@ class _Search:
             )
         if len(own[0]) < 2 or len(own[1]) < 2:
             return
-        for start in range(0, max(map(len, own)), self.at_once):
-            for model, names, arrays in zip(models, own, self.renamed, strict=True):
-                arrays.update(model.recorded(names[start : start + self.at_once]).arrays)
-            self.runs += 1
+        self.last = self.a.recorded(own[0]).arrays, self.b.recorded(own[1]).arrays
+        self.runs += 1
 
     def _sides(self, pairs: Sequence[Pair]) -> tuple[Side, Side]:
-        """Record both tensors of pairs."""
+        """Record both tensors of pairs, unless the last pair of runs did."""
         names_a, names_b = [pair.a for pair in pairs], [pair.b for pair in pairs]
-        if self.renamed[0].keys() >= set(names_a) and self.renamed[1].keys() >= set(names_b):
-            return self._with_arrays(self.renamed)
-        self.runs += 1
-        return self.a.recorded(names_a), self.b.recorded(names_b)
+        if not (self.last[0].keys() >= set(names_a) and self.last[1].keys() >= set(names_b)):
+            # These need not be in memory any more.
+            self.last = {}, {}
+            self.last = self.a.recorded(names_a).arrays, self.b.recorded(names_b).arrays
+            self.runs += 1
+        return self._with_arrays(self.last)
 
     def on_the_way(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the outputs that differ."""
@@ -440,8 +463,11 @@ class _Search:
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes."""
         candidates = self._open(self.suspects()) or self._behind()
-        count = min(self.at_once, len(candidates))
-        return [candidates[(2 * k + 1) * len(candidates) // (2 * count)] for k in range(count)]
+        return spread_that_fits(candidates, self._size, self.memory)
+
+    def _size(self, name: str) -> int:
+        """Return the bytes of a tensor in both models."""
+        return self.a.size(self.pairs[name].a) + self.b.size(name)
 
     def _behind(self) -> list[str]:
         """List the next tensors behind the one that differs, if it may belong to another way.
@@ -464,7 +490,7 @@ class _Search:
         return list(behind)
 
     def diff(self) -> TraceDiff:
-        """Build the result, after a last pair of runs for the inputs of the node at fault."""
+        """Build the result, from a pair of runs that recorded what the node at fault reads."""
         steps: list[ComparedStep] = []
         b = self.graph
         bad = self.bad

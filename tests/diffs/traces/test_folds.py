@@ -112,7 +112,7 @@ class TestFolds:
             assert [step.outputs[0].b for step in diff.origins] == ["y"]
             assert "weight HEAD: float32[4,5], 5 of 20 differ by up to 1" in diff.origin.changes
         # One tensor a run is compared: the fold may be met before the head.
-        searched = pyopnb.first_divergence(a, b, feeds, at_once=1)
+        searched = pyopnb.first_divergence(a, b, feeds, memory=1)
         assert [step.outputs[0].b for step in searched.origins] == ["y"]
 
     def test_a_wrong_fold_is_named(self, fold: str, name: str) -> None:
@@ -135,7 +135,7 @@ def test_a_fold_read_backward_is_no_fault() -> None:
         for diff in (
             pyopnb.diff(pyopnb.trace(folded, feeds), pyopnb.trace(a, feeds)),
             pyopnb.first_divergence(folded, a, feeds),
-            pyopnb.first_divergence(folded, a, feeds, at_once=1),
+            pyopnb.first_divergence(folded, a, feeds, memory=1),
         ):
             assert [step.outputs[0].b for step in diff.origins] == ["y"], str(diff)
 
