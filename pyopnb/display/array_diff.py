@@ -76,15 +76,26 @@ def _parts_table(thing: Diff) -> str:
     return details(title, _table(("part", "verdict", "type of a", "result"), rows))
 
 
-def headline_html(thing: DiffBase) -> str:
-    """Write the headline: the verdict as a badge, and the other lines."""
+def headline_html(thing: DiffBase, around: str = "") -> str:
+    """Write the headline: the verdict as a badge, and the other lines.
+
+    Parameters
+    ----------
+    around : str
+        The tensor to which "where" leads in the picture below.
+    """
     first, *lines = thing.headline()
     summary = escape(first.removeprefix(f"{thing.verdict}: "), _LINE)
     parts = [f"<div>{badge(thing.verdict)} {summary}</div>"]
     for line in lines:
         label, _, text = line.partition(": ")
         if text and label in _LABELS:
-            parts.append(f"<div><b>{escape(label)}</b>: {escape(text, _LINE)}</div>")
+            key = ""
+            if around and label == "where":
+                key = f' data-pyopnb="{Table.row_key(around)}"'
+            parts.append(
+                f"<div><b>{escape(label)}</b>: <span{key}>{escape(text, _LINE)}</span></div>"
+            )
         else:
             parts.append(f"<div>{escape(line, _LINE)}</div>")
     return f'<div style="margin:4px 0">{"".join(parts)}</div>'

@@ -99,7 +99,9 @@
     let kept = -1;
     let shown = -1;
 
-    const rowsOf = (index) => boxes[index][1].flatMap((key) => [...output.querySelectorAll(`[data-pyopnb~="${key}"]`)]);
+    const about = (index) => boxes[index][1].flatMap((key) => [...output.querySelectorAll(`[data-pyopnb~="${key}"]`)]);
+    const rowsOf = (index) => about(index).filter((found) => found.cells);
+    const foldOf = (index) => about(index).find((found) => found.matches('details'));
 
     const put = () => {  // beside the box, within the window
       const box = shapes[shown].getBoundingClientRect();
@@ -136,6 +138,12 @@
     };
 
     const tell = (index, keep) => {
+      const fold = foldOf(index);
+      if (fold && keep) {
+        lead(fold);
+        fold.firstChild.focus({preventScroll: true});
+        return;
+      }
       if (shown !== index || keep !== kept >= 0) {
         hide();
         const [about] = boxes[index];
@@ -152,8 +160,9 @@
         if (keep) {
           card.append(...rows.map((row) => element('button', {onclick: () => lead(row)}, `▸ ${titleOf(row)}`)));
           card.append(element('button', {onclick: close, title: 'Esc', ariaLabel: 'close'}, '✕'));
-        } else if (rows.length) {
-          card.append(element('div', {style: 'opacity:.7'}, `click: ${rows.length === 1 ? 'row' : 'rows'} in the tables`));
+        } else if (rows.length || fold) {
+          const text = fold ? 'click: open it' : `click: ${rows.length === 1 ? 'row' : 'rows'} in the tables`;
+          card.append(element('div', {style: 'opacity:.7'}, text));
         }
         card.hidden = false;
         card.showPopover?.();
@@ -175,16 +184,20 @@
     const lead = (row) => {
       hide();
       reveal(row);
-      row.scrollIntoView({block: 'center'});
+      row.scrollIntoView({block: row.cells ? 'center' : 'nearest'});
       row.animate([{backgroundColor: 'rgba(255, 196, 0, .6)'}, {backgroundColor: 'rgba(255, 196, 0, 0)'}], 2500);
     };
 
-    const lookAt = (index) => {
-      reveal(place);
+    const center = (index) => {
       const box = shapes[index].getBoundingClientRect();
       const frame = view.getBoundingClientRect();
       view.scrollLeft += box.left + box.width / 2 - frame.left - frame.width / 2;
       view.scrollTop += box.top + box.height / 2 - frame.top - frame.height / 2;
+    };
+
+    const lookAt = (index) => {
+      reveal(place);
+      center(index);
       host.scrollIntoView({block: 'nearest'});
       tell(index, true);
     };
@@ -229,7 +242,7 @@
     boxes.forEach(([, own], index) => own.forEach((key) => keys.has(key) || keys.set(key, index)));
     for (const row of output.querySelectorAll('[data-pyopnb]')) {
       const key = row.dataset.pyopnb.split(' ').find((one) => keys.has(one));
-      const cell = row.cells?.[0];
+      const cell = row.matches('details') ? null : row.cells?.[0] ?? row;
       if (key && cell && cell.tabIndex !== 0) {
         Object.assign(cell, {tabIndex: 0, title: 'show it in the picture'});
         Object.assign(cell.style, {cursor: 'pointer', textDecoration: 'underline dotted'});
@@ -355,6 +368,10 @@
       element('button', {onclick: fit, title: 'fit (0)', ariaLabel: 'fit the whole picture'}, '⤢'),
       element('button', {onclick: nearer, title: 'zoom in (+); Ctrl and the wheel zoom as well', ariaLabel: 'zoom in'}, '+')), card);
     (image.parentElement === place ? image : image.parentElement).replaceWith(host);
+    const first = Number(place.dataset.at);
+    if (first < shapes.length) {
+      center(first);
+    }
   };
 
   const here = document.currentScript?.parentElement;

@@ -8,25 +8,18 @@ from pathlib import Path
 
 from pyopnb.common import Table
 from pyopnb.display.page.markup import image, pack
-from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group
+from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["MOST_ANSWERS", "live_picture", "script"]
+__all__ = ["live_picture", "script"]
 
-MOST_ANSWERS = 36_000
-"""The most bytes that the boxes of one picture tell."""
-
+# The most bytes that the boxes of one picture tell.
+_MOST_ANSWERS = 36_000
 # How many lines a box's card has; fewer are tried if these take too many bytes.
 _LINES = (99, 4, 1)
 
 
-def live_picture(
-    picture: GraphPicture,
-    alt: str,
-    *,
-    max_height: int | None = None,
-    most: int = MOST_ANSWERS,
-) -> str:
+def live_picture(drawing: Drawing, alt: str, *, max_height: int | None = None, at: int = 0) -> str:
     """Make an image of a graph that holds the texts of its boxes.
 
     `script` is needed once beside all such images. A front end that does not trust the notebook
@@ -36,18 +29,18 @@ def live_picture(
     ----------
     alt, max_height
         As for `image`.
-    most : int
-        Size in bytes of the cards of its boxes.
+    at : int
+        The box that is seen first of a picture that scrolls.
     """
-    element = image(picture.svg, alt, max_height=max_height)
-    boxes = _boxes(picture.drawing, most)
+    element = image(to_svg(drawing, titles=False), alt, max_height=max_height)
+    boxes = _boxes(drawing)
     if not boxes:
         return element
     # As base64 no name of a model can end the attribute.
-    return f'<div class="pyopnb-graph" data-boxes="{boxes}">{element}</div>'
+    return f'<div class="pyopnb-graph" data-boxes="{boxes}" data-at="{at}">{element}</div>'
 
 
-def _boxes(drawing: Drawing, most: int) -> str:
+def _boxes(drawing: Drawing) -> str:
     """Pack the card of each box, and the rows of tables that are about it."""
     groups = [shape for shape in drawing.shapes if isinstance(shape, Group)]
     if not any(group.about for group in groups):
@@ -58,7 +51,7 @@ def _boxes(drawing: Drawing, most: int) -> str:
             about = "\n".join(group.about.split("\n")[:lines])
             boxes.append((about, [Table.row_key(name) for name in group.names]))
         packed = pack(json.dumps(boxes, ensure_ascii=False).encode())
-        if len(packed) <= min(most, MOST_ANSWERS):
+        if len(packed) <= _MOST_ANSWERS:
             return packed
     return ""
 

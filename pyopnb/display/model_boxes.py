@@ -12,6 +12,7 @@ from pyopnb.display.model_info import (
     Scope,
     attrs_of,
     constant_text,
+    module_path,
     title_of,
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, plain_mark
@@ -135,6 +136,7 @@ class _GraphBuilder:
             self._style.marks.get(id(node), ""),
             text_lines(filter(None, about)),
             tuple(filter(None, node.output)),
+            module_path(node),
         )
 
     def _about_outputs(self, node: NodeProto) -> list[str]:

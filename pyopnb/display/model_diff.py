@@ -59,9 +59,12 @@ def view_model_diff(thing: model_diffs.ModelDiff, **options: Any) -> View:
     notes = _notes(thing, tensors)
     pictures = []
     for model, marks in drawn:
-        picture = graph_within(model, {"marks": marks, "notes": notes, **options}, head, tables)
+        defaults = {"marks": marks, "notes": notes, "around": next(iter(marks), "")}
+        picture = graph_within(model, {**defaults, **options}, head, tables)
         pictures.append(picture)
-        head.append(picture.body)
+        # Of two identical models a file gets the graph, and a page does not.
+        if thing.changes:
+            head.append(picture.body)
     body = join([*head, *tables])
     return View(thing, title, text, body, draw=pictures[0].draw, canvas=pictures[0].canvas)
 

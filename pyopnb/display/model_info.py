@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from onnx import (
@@ -31,6 +33,7 @@ __all__ = [
     "Scope",
     "attrs_of",
     "constant_text",
+    "module_path",
     "title_of",
 ]
 
@@ -192,6 +195,20 @@ def title_of(node: NodeProto) -> str:
     """Name the op of a node, with its domain unless that is ONNX's own."""
     domain = op_names.canonical_domain(node.domain)
     return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
+
+
+def module_path(node: NodeProto) -> tuple[str, ...]:
+    """Return the modules to which a node belongs, outer ones first, as its exporter wrote them."""
+    path = node.name.strip("/").split("/")
+    for entry in node.metadata_props:
+        if entry.key == "pkg.torch.onnx.name_scopes":
+            # Each name begins with the one before it.
+            names = re.findall(r"'([^']*)'", entry.value)
+            path = [name.removeprefix(f"{outer}.") for outer, name in pairwise(["", *names])]
+        elif entry.key == "namespace":
+            path = [part.partition(":")[0] for part in entry.value.split("/")]
+    # The last is the node itself, and the outermost module may have no name.
+    return tuple(filter(None, path[:-1]))
 
 
 def constant_text(value: Constant) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -16,9 +17,11 @@ from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
 from pyopnb.display.page.markup import MAX_BYTES, details, join, note
 from pyopnb.display.svg.axes import quantity
-from pyopnb.display.svg.boxes import mark_look
+from pyopnb.display.svg.boxes import BoxGraph, mark_look
 from pyopnb.display.svg.colors import scale_for
-from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
+from pyopnb.display.svg.folding import fold
+from pyopnb.display.svg.graph import draw
+from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.views import Canvas, View, view
 from pyopnb.engine import GraphIndex, Session, model_files, protos
 from pyopnb.errors import ModelError
@@ -27,11 +30,14 @@ __all__ = ["view_model", "view_session"]
 
 # A picture of more nodes does not show their names.
 _NAMES_UP_TO = 80
+# A box takes at least this many bytes of HTML.
+_LEAST_BOX = 300
+# The picture around a node has this many boxes.
+_NEAR = 12
 # How many folded bodies are drawn below the model at most.
 _MOST_BODIES = 40
-# The SVG of the model takes at most this part of the HTML, in which it gets longer by a third. The
-# SVG of a folded body takes at most this many bytes.
-_PICTURE_SHARE, _BODY_BYTES = 0.55, 30_000
+# The HTML of a folded body takes at most this many bytes.
+_BODY_BYTES = 60_000
 # A picture that is larger than this many pixels scrolls.
 _WIDTH, _HEIGHT = 1_100, 700
 # A misspelled name is compared with this many others.
@@ -59,6 +65,7 @@ def view_model(
     log: bool | None = None,
     marks: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
+    around: str = "",
     room: int = MAX_BYTES,
 ) -> View:
     """Show a model.
@@ -81,8 +88,10 @@ def view_model(
         Texts that the picture shows, where scripts run, for a node that is pointed at or clicked,
         by the names of its outputs. The first line of a text replaces the output's
         type, unless it is empty.
+    around : str
+        The name of an output or node, whose neighbors are drawn first; the whole graph is folded.
     room : int
-        The most bytes of the HTML; boxes are left out of it, if need be, but not in the file
+        The most bytes of the HTML; groups are left out of it, if need be, but not in the file
         from ``save("….svg")``.
 
     Raises
@@ -96,25 +105,30 @@ def view_model(
     scopes = _scopes(info)
     main = scopes[id(proto.graph)]
     # Names of all bodies take a while, and most pictures refer to none.
-    by_name = _by_name(scopes.values()) if colors or marks else {}
+    by_name = _by_name(scopes.values()) if colors or marks or around else {}
     values = _select(by_name, colors or {}, "colors")
     badges = _select(by_name, marks or {}, "marks")
+    centers = _select(by_name, {around: 0}, "around")
     scale = scale_for(values.values(), log=log, unit=unit) if values else None
-    names = len(proto.graph.node) <= _NAMES_UP_TO
+    names = bool(around) or len(proto.graph.node) <= _NAMES_UP_TO
     style = GraphStyle(values, badges, names, legend, notes or {}, scale)
     # A constant that has a color or a mark stays a box, as it could not be seen otherwise.
     for scope in scopes.values():
-        scope.fold({*values, *badges})
+        scope.fold({*values, *badges, *centers})
     graph = graph_of(main, style)
     title = _title(proto, main)
-    available = room - len(script()) - 1_000
-    most = int(_PICTURE_SHARE * available)
-    picture = draw_within(graph, most, around=_focus(main, style))
-    parts = [script(), _image(picture, _alt(title, style), available // 4)]
-    if picture.count < len(graph.boxes):
-        count = f"{len(graph.boxes) - picture.count:,} of {len(graph.boxes):,}"
-        remark = "boxes are left out, to keep this output small; save('….svg') writes all"
-        parts.append(note(f"{count} {remark}"))
+    alt = _alt(title, style)
+    parts = [script()]
+    space = room - len(script()) - 1_000
+    # A node in a body is in no picture of the main graph.
+    near = [at for at, node in enumerate(main.nodes, len(main.inputs)) if id(node) in centers]
+    if near and len(graph.boxes) > _NEAR:
+        parts.append(_graph_html(graph.near(near[0], _NEAR), alt, space // 3))
+        space -= len(parts[-1])
+        whole = f"the whole graph: {plural(len(main.nodes), 'node')}"
+        parts.append(details(whole, _graph_html(fold(graph), alt, space)))
+    else:
+        parts.append(_graph_html(fold(graph), alt, space))
     parts += map(note, info.remarks[:3])
     parts += _folded_parts(scopes, style)
     return View(
@@ -127,12 +141,32 @@ def view_model(
     )
 
 
-def _focus(main: Scope, style: GraphStyle) -> int:
-    """Choose the box to show of a graph that is too large: the largest number, or first mark."""
-    sizes = [style.values.get(id(node), float(id(node) in style.marks)) for node in main.nodes]
-    if not sizes:
-        return 0
-    return len(main.inputs) + int(np.argmax(sizes))
+def _graph_html(graph: BoxGraph, alt: str, room: int) -> str:
+    """Draw a graph, with its groups folded below it, in at most about ``room`` bytes."""
+    html = ""
+    if len(graph.boxes) * _LEAST_BOX < room:
+        html = _image(draw(graph), alt, graph)
+    if not html or len(html) > room:
+        return note("there is no room for it; save('….svg') writes all")
+    for box in graph.boxes:
+        if box.inside:
+            title = ", ".join([box.title, *box.rows]).replace("▸ ", "")
+            # The groups after it need room too.
+            content = _graph_html(box.inside(), title, (room - len(html)) // 2)
+            html += details(title, content, key=box.names[0])
+    return html
+
+
+def _image(drawing: Drawing, alt: str, graph: BoxGraph) -> str:
+    if drawing.width <= _WIDTH and drawing.height <= _HEIGHT:
+        return live_picture(drawing, alt)
+    # A picture of this size scaled to the page could not be read. It opens on what is worst.
+    numbers = [-math.inf if box.value is None else box.value for box in graph.boxes]
+    marks = [bool(box.mark) for box in graph.boxes]
+    at = int(np.argmax(marks if any(marks) else numbers))
+    element = live_picture(drawing, alt, max_height=_HEIGHT, at=at)
+    size = f"{drawing.width:,} × {drawing.height:,} pixels"
+    return element + note(f"{size}: scroll to see all of it")
 
 
 def _alt(title: str, style: GraphStyle) -> str:
@@ -235,8 +269,7 @@ def _folded_parts(scopes: Mapping[int, Scope], style: GraphStyle) -> Iterator[st
     """Draw the bodies and functions of a model, each folded under its title."""
     folded = _folded(scopes)
     for name, scope in list(folded.items())[:_MOST_BODIES]:
-        body = draw_within(graph_of(scope, style), _BODY_BYTES)
-        yield details(name, _image(body, name, _BODY_BYTES // 4))
+        yield details(name, _graph_html(fold(graph_of(scope, style)), name, _BODY_BYTES))
     if len(folded) > _MOST_BODIES:
         yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions")
 
@@ -254,12 +287,3 @@ def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:
                     name = f"{title_of(node)} '{holder}', {name}"
                 folded.setdefault(id(body), name)
     return {name: scopes[key] for key, name in folded.items()}
-
-
-def _image(picture: GraphPicture, alt: str, answers: int) -> str:
-    width, height = picture.drawing.width, picture.drawing.height
-    if width <= _WIDTH and height <= _HEIGHT:
-        return live_picture(picture, alt, most=answers)
-    # A picture of this size scaled to the page could not be read.
-    element = live_picture(picture, alt, max_height=_HEIGHT, most=answers)
-    return element + note(f"{width:,} × {height:,} pixels: scroll to see all of it")

@@ -40,7 +40,7 @@ def show(thing: Any, **options: Any) -> View:
     **options
         - for anything with a graph: ``colors={output: number}`` and ``marks={output: text}``
           color and mark nodes, ``notes={output: text}`` adds to the text that a box shows under
-          the mouse;
+          the mouse, and ``around=output`` draws the neighbors of a node before the whole;
         - for a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses the meaning of the colors;
         - for a training: ``log=`` chooses a logarithmic axis for the loss, ``smooth=`` over how
           many batches the loss is averaged, and ``beside={"larger rate": training}`` draws other

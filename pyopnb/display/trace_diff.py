@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs import array_diffs, trace_diffs
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
-from pyopnb.display.budget import graph_view, table_within
+from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.merged import by_output, merge
 from pyopnb.display.page.markup import details, join, note, pre
@@ -43,18 +43,31 @@ def view_trace_diff(thing: trace_diffs.TraceDiff, **options: Any) -> View:
     """
     text = str(thing)
     title = f"diff of two runs: {thing.verdict}"
-    head = [headline_html(thing)]
+    around = _where(thing)
+    head = [headline_html(thing, around)]
     if thing.origin is not None and thing.origin.changes:
         head.append(pre("\n".join(thing.origin.changes)))
     tables = [*_origins(thing), *_tables(thing)]
     tables.append(glossary(*head, *tables))
-
     if thing.models is None:
         return View(thing, title, text, join([*head, *tables]))
     proto, marks = _drawn(thing, *thing.models)
     defaults = _graph_options(thing, proto)
     defaults["marks"] = marks | defaults["marks"]
-    return graph_view(thing, title, text, proto, {**defaults, **options}, head, tables)
+    defaults["around"] = around
+    graph = graph_within(proto, {**defaults, **options}, head, tables)
+    # Where all is the same there is nothing to look at; a file gets the graph all the same.
+    if thing.verdict not in array_diffs.VERDICTS[:2]:
+        head.append(graph.body)
+    return View(thing, title, text, join([*head, *tables]), graph.draw, graph.canvas)
+
+
+def _where(thing: trace_diffs.TraceDiff) -> str:
+    """Return the tensor at which the picture opens."""
+    if thing.quantization:
+        return thing.quantization[0].b
+    step = thing.origin or thing.first
+    return step.outputs[0].b if step else ""
 
 
 # ---- the graph

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lab import new_context, tab, write_notebook
+from onnx import numpy_helper
 from playwright.sync_api import expect
+from transformer import transformer
 
 import pyopnb
 
@@ -24,6 +26,16 @@ def traced():
     return pyopnb.Session(model).trace(x=np.float32([[1, -2, 3]]))
 
 
+def differing_transformers():
+    """Compare the runs of two transformers of 12 layers, of which one weight of the eighth differs."""
+    one, other = transformer(blocks=12), transformer(blocks=12)
+    weight = next(found for found in other.graph.initializer if found.name.startswith("b7."))
+    changed = numpy_helper.to_array(weight) + np.float32(1)
+    weight.CopyFrom(numpy_helper.from_array(changed, weight.name))
+    x = np.random.default_rng(0).random((1, 4, 32), np.float32)
+    return pyopnb.diff(pyopnb.trace(one, x=x), pyopnb.trace(other, x=x))
+
+
 def write_files(root):
     view = pyopnb.show(traced())
     view.save(root / "trace.html")
@@ -31,14 +43,18 @@ def write_files(root):
     (root / "two.html").write_text(
         f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8"
     )
-    nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
-    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(
+    nodes = [f"t{n + 1} = LeakyRelu<alpha = 0.125>(t{n})" for n in range(60)]
+    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t60) {{ {' '.join(nodes)} }}")).save(
         root / "long.html"
     )
     pyopnb.netron(traced()).save(root / "netron.html")
     write_notebook(
         root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]}
     )
+    layers = pyopnb.show(differing_transformers())
+    layers.save(root / "layers.html")
+    bundle = {"text/html": layers._repr_html_(), "text/plain": "diff"}
+    write_notebook(root / "folded.ipynb", "layers", outputs={0: [bundle]})
     write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
                    "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
 
@@ -140,6 +156,43 @@ def test_without_trust_the_picture_is_an_image(page):
     assert not page.trusted(0)
     expect(page.output(0).locator(".pyopnb-output svg")).to_have_count(0)
     page.screenshot("graph-untrusted")
+
+
+def test_a_diff_of_runs_opens_on_its_origin_and_its_groups_open_by_click_and_key(opened):
+    page = opened("layers.html")
+    origin = page.page.locator(BOXES, has_text="origin").first
+    box = origin.bounding_box()
+    assert box["y"] > 0 and box["y"] + box["height"] < 700
+    page.page.get_by_title("show it in the picture").first.click()
+    expect(page.page.locator(".card").first).to_contain_text("origin")
+    page.page.keyboard.press("Escape")
+    page.page.locator("summary", has_text="the whole graph").click()
+    group = page.page.locator(BOXES, has_text="× 12").last
+    inner = page.page.locator("summary", has_text="× 12").locator("..")
+    group.click()
+    expect(inner).to_have_attribute("open", "")
+    page.page.keyboard.press("Enter")  # the line above it has the focus
+    expect(inner).not_to_have_attribute("open", "")
+    group.focus()
+    page.page.keyboard.press("Enter")
+    expect(inner).to_have_attribute("open", "")
+    page.screenshot("graph-layers")
+
+
+def test_without_trust_groups_open_and_close_by_keyboard(page):
+    page.open_notebook("folded.ipynb", kernel=False)
+    output = page.output(0)
+    assert not page.trusted(0)
+    # The origin is drawn first, and all else is folded.
+    assert output.locator("img").first.bounding_box()["height"] < 700
+    for words, pictures in (("the whole graph", 2), ("× 12", 3)):
+        summary = output.locator("summary", has_text=words).first
+        summary.focus()
+        page.page.keyboard.press("Enter")
+        expect(output.locator("img:visible")).to_have_count(pictures)
+    page.page.keyboard.press("Enter")
+    expect(output.locator("img:visible")).to_have_count(2)
+    page.screenshot("graph-layers-untrusted")
 
 
 def test_in_a_notebook_that_was_run_it_answers(page):

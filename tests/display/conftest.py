@@ -30,7 +30,7 @@ TAGS = {
     "br",
 }
 # What nothing needs without a script.
-REMOVED = {"class", "data-boxes", "data-pyopnb", "data-maps", "data-values"}
+REMOVED = {"class", "data-at", "data-boxes", "data-pyopnb", "data-maps", "data-values"}
 ATTRIBUTES = {"img": {"src", "alt", "width", "height"}, "details": {"open"}}
 STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-left", "border-radius", "color",

@@ -250,9 +250,8 @@ def test_hostile_names_are_text():
     ]
     # Nothing of the model is in the script, and nothing else can run.
     assert script() in seen.body and HOSTILE[:8] not in script()[8:]
-    assert {name for _, attrs in page.tags for name in attrs} <= {
-        *("class", "style", "src", "alt", "width", "height", "data-boxes", "data-pyopnb", "open")
-    }
+    names = "class style src alt width height data-boxes data-at data-pyopnb open"
+    assert {name for _, attrs in page.tags for name in attrs} <= {*names.split()}
     assert len(page.images[0]["alt"]) < 1_500 and not re.search("[\x1b\u202e]", seen.body)
     assert all(
         line.isprintable() and len(line) < 400
@@ -263,13 +262,95 @@ def test_hostile_names_are_text():
 
 @pytest.mark.one_python  # what is drawn is ours
 def test_an_output_is_never_too_large():
-    seen = pyopnb.show(relus(6_000))
-    assert len(seen.body.encode()) <= MAX_BYTES
-    left, whole = re.search(
-        r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text
-    ).groups()
-    assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
+    names = ["Relu", "Abs", "Neg", "Sin", "Tanh", "Ceil", "Sqrt", "Cos"]
+    drawn = np.random.default_rng(0).choice(names, 6_000).tolist()
+    seen = pyopnb.show(chain(*drawn, kind="float32[N,3]"))
+    assert 100_000 < len(seen.body.encode()) <= MAX_BYTES
+    text = Html(seen.body).text
+    assert "there is no room" in text and "more part" not in text
     assert len(repr(seen).splitlines()) <= 30 and "… 5,975 nodes more" in repr(seen)
+
+
+def layers(count, *, names=None, scopes=None):
+    """Make layers of 30 nodes between two others; ``names`` and ``scopes`` are what an exporter writes."""
+    nodes = [pyopnb.node("Neg", "x", "t0")]
+    for layer in range(count):
+        for number in range(30):
+            op = ["Abs", "Sqrt", "Exp", "Tanh", "Sin"][number % 5 if number % 7 else 0]
+            made = pyopnb.node(op, f"t{len(nodes) - 1}", f"t{len(nodes)}")
+            if names:
+                made.name = f"{names.format(layer)}/{op}_{number}"
+            if scopes:
+                made.metadata_props.add(key=scopes[0], value=scopes[1].format(layer))
+            nodes.append(made)
+    nodes.append(pyopnb.node("Ceil", f"t{len(nodes) - 1}", "y"))
+    return pyopnb.model(nodes, {"x": "float32[3]"}, "y")
+
+
+TORCH = ("pkg.torch.onnx.name_scopes", "['', 'encoder', 'encoder.layers.{}', 'relu_1']")
+NAMESPACE = ("namespace", ": m.Net/encoder: m.E/layers.{}: m.Layer/relu: aten.relu")
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        ({"names": "/encoder/layer.{}"}, "layer.0 … layer.11"),
+        ({"scopes": TORCH}, "layers.0 … layers.11"),
+        ({"scopes": NAMESPACE}, "layers.0 … layers.11"),
+        ({}, "Abs … Sin"),
+    ],
+)
+def test_layers_are_one_box_by_scope_or_by_structure(options, title):
+    seen = pyopnb.show(layers(12, **options))
+    page = Html(seen.body)
+    top = [text.split("\n")[0] for text, _ in page.answers[0]]
+    assert top == ["x: float32[3]", "Neg", title, "Ceil", "y: float32[3]"]
+    assert f"{title}, × 12, 30 nodes each" in page.text
+    # Opened, one layer is drawn for all.
+    assert [len(answers) for answers in page.answers] == [5, 30]
+    # A file has every node.
+    assert seen.svg.count("<use") + seen.svg.count("<g transform") >= 362
+
+
+def test_3_000_nodes_are_one_screen_and_a_small_page():
+    seen = pyopnb.show(layers(100, names="/layer.{}"))
+    assert len(seen.body) < 60_000
+    colors = {f"t{number}": number for number in range(1, 3_001)}
+    seen = pyopnb.show(layers(100, names="/layer.{}"), colors=colors, unit="s")
+    assert len(seen.body.encode()) < MAX_BYTES and "in all" in Html(seen.body).text
+
+
+def test_a_group_has_the_worst_color_and_the_sum_of_times_of_its_nodes():
+    colors = {"t40": 2.0, "t41": 1.0, "t200": 0.5}
+    seen = pyopnb.show(
+        layers(12, names="/layer.{}"), colors=colors, unit="s", marks={"t200": "hot"}
+    )
+    text = Html(seen.body).text
+    # Layers of which one is marked are no repetition.
+    one = "layer.0 … layer.5, × 6, 30 nodes each, the largest is in layer.1, 3 s in all"
+    assert one in text and "layer.6, 30 nodes, 500 ms in all" in text
+    assert "layer.7 … layer.11, × 5, 30 nodes each" in text and "0 s in all" not in text
+
+
+def test_a_copy_of_a_weight_belongs_to_the_layer_that_reads_it():
+    model = layers(12, names="/layer.{}")
+    for layer in range(12):
+        copy = pyopnb.node("Cast", f"w{layer}", f"c{layer}", to=1)
+        model.graph.node.insert(0, copy)
+        model.graph.initializer.add(name=f"w{layer}", data_type=1, dims=[3], raw_data=bytes(12))
+    for node in model.graph.node:
+        if node.name.endswith("_7"):
+            layer = int(node.name.split(".")[1].split("/")[0])
+            node.op_type = "Add"
+            node.input.append(f"c{layer}")
+    assert "layer.0 … layer.11, × 12, 31 nodes each" in Html(pyopnb.show(model).body).text
+
+
+def test_the_picture_around_a_node_comes_before_the_whole_graph():
+    seen = pyopnb.show(layers(12), around="t200")
+    page = Html(seen.body)
+    assert len(page.answers[0]) == 12 and any("t200" in text for text, _ in page.answers[0])
+    assert "the whole graph: 362 nodes" in page.text
 
 
 def test_the_model_stays_as_it_was():

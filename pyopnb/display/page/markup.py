@@ -14,7 +14,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from pyopnb.common import messages, plural, sanitize
+from pyopnb.common import Table, messages, plural, sanitize
 
 __all__ = [
     "MAX_BYTES",
@@ -115,12 +115,14 @@ def paragraph(content: str) -> str:
     return f'<div style="margin:8px 0">{content}</div>'
 
 
-def details(summary: str, content: str, *, open: bool = False) -> str:
-    """Fold HTML under a line of text."""
-    element = "<details>"
+def details(summary: str, content: str, *, open: bool = False, key: str = "") -> str:
+    """Fold HTML under a line of text; the box of a picture with the same ``key`` opens it."""
+    element = "<details"
     if open:
-        element = "<details open>"
-    return f"{element}<summary>{escape(summary)}</summary>{content}</details>"
+        element += " open"
+    if key:
+        element += f' data-pyopnb="{Table.row_key(key)}"'
+    return f"{element}><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:

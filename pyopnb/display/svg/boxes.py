@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyopnb.display.svg.colors import ColorScale
@@ -18,6 +19,8 @@ _MARKS = {
 # A mark that begins with one of these is drawn like the word beside it.
 _SIGNS = {"+": "added", "-": "removed"}
 _UNKNOWN = ("#5d7290", "")
+# Neighbors are not looked for beyond a box with more lines, such as a mask.
+_MOST_LINKS = 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class Box:
         The lines of text for a reader who points at the box.
     names : tuple of str
         The nodes or tensors that the box shows, by which tables refer to it.
+    scope : tuple of str
+        The modules to which the node of an exporter belongs, outer ones first.
+    inside : callable, optional
+        Makes the graph in a group.
     """
 
     title: str
@@ -52,6 +59,8 @@ class Box:
     mark: str = ""
     about: str = ""
     names: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+    inside: Callable[[], BoxGraph] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +93,28 @@ class BoxGraph:
     scale: ColorScale | None = None
     legend: str = ""
 
-    def part(self, most: int, around: int = 0) -> BoxGraph:
-        """Return at most ``most`` boxes around the one at an index, and the lines between them."""
-        count = len(self.boxes)
-        if count <= most:
-            return self
-        begin = max(0, min(around - most // 2, count - most))
+    def part(self, kept: Sequence[int]) -> BoxGraph:
+        """Return the boxes at some indices, in their order, and the lines between them."""
+        numbers = {box: number for number, box in enumerate(kept)}
         lines = []
         for line in self.lines:
-            source, target = line.source - begin, line.target - begin
-            if 0 <= source < most and 0 <= target < most:
+            if line.source in numbers and line.target in numbers:
+                source, target = numbers[line.source], numbers[line.target]
                 lines.append(Line(source, target, line.port, line.mark))
-        return replace(self, boxes=self.boxes[begin : begin + most], lines=lines)
+        return replace(self, boxes=[self.boxes[box] for box in kept], lines=lines)
+
+    def near(self, center: int, most: int) -> BoxGraph:
+        """Return the boxes nearest to the one at an index, at most ``most``."""
+        links = defaultdict(list)
+        for line in self.lines:
+            links[line.source].append(line.target)
+            links[line.target].append(line.source)
+        near = [center]
+        # The list grows while it is read.
+        for box in near:
+            if len(near) < most and (box == center or len(links[box]) <= _MOST_LINKS):
+                near += [other for other in dict.fromkeys(links[box]) if other not in near]
+        return self.part(sorted(near[:most]))
 
 
 def plain_mark(mark: str) -> str:

@@ -1,27 +1,21 @@
-"""A layered graph as a drawing, and as an SVG with a limited size."""
+"""A layered graph as a drawing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, mark_look, plain_mark
 from pyopnb.display.svg.chart import SMALL, scale_strip, small_text
 from pyopnb.display.svg.colors import INK, LINE, ColorScale, text_color
-from pyopnb.display.svg.layout import Layout, Point, Size, lay_out, lines_to_cut
+from pyopnb.display.svg.layout import Layout, Point, Size, in_columns, lay_out
 from pyopnb.display.svg.shapes import Drawing, Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
-from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["GraphPicture", "draw", "draw_within"]
+__all__ = ["draw"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
-# From this many boxes on, rows and labels are left out, as they could not be read.
-_PLAIN_FROM = 800
-# The box of a node takes at least about this many bytes.
-_LEAST_BOX = 58
 
 # Font sizes.
 _TITLE, _ROW, _LABEL, _BADGE = 12, 10, 9.5, 9
@@ -50,38 +44,10 @@ _KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class GraphPicture:
-    """The SVG of a graph, or of a part of it.
-
-    Attributes
-    ----------
-    drawing : Drawing
-        The boxes and lines to draw.
-    count : int
-        Boxes of the graph that are in it.
-    """
-
-    svg: str
-    drawing: Drawing
-    count: int
-
-
-def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
-    """Draw a graph.
-
-    Parameters
-    ----------
-    plain : bool, optional
-        Without rows and labels. By default so for more than 800 boxes.
-    """
-    is_plain = bool(plain)
-    if plain is None:
-        is_plain = len(graph.boxes) > _PLAIN_FROM
-    boxes = [_SizedBox(box, is_plain) for box in graph.boxes]
-    placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
-    boxes += [_SizedBox(box, is_plain) for box in placeholders]
-    layout = lay_out([box.size for box in boxes], lines)
+def draw(graph: BoxGraph) -> Drawing:
+    """Draw a graph."""
+    boxes = [_SizedBox(box) for box in graph.boxes]
+    layout = in_columns(lay_out([box.size for box in boxes], graph.lines))
 
     shapes: list[Shape] = []
     width = layout.width + 2 * _MARGIN
@@ -95,7 +61,7 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
         # Whole pixels, so that borders are sharp.
         box.x = round(_MARGIN + x - box.width / 2)
         box.y = round(top + y - box.size.height / 2)
-    shapes += _line_shapes(boxes, lines, layout, top, is_plain)
+    shapes += _line_shapes(boxes, graph.lines, layout, top)
     for box in boxes:
         shapes.append(
             Group(box.x, box.y, tuple(box.shapes(graph.scale)), box.box.about, box.box.names)
@@ -104,30 +70,6 @@ def draw(graph: BoxGraph, *, plain: bool | None = None) -> Drawing:
         shapes += box.label_shapes()
     height = layout.height + top + _MARGIN
     return Drawing(round(width), round(height), tuple(shapes))
-
-
-def draw_within(graph: BoxGraph, most: int, *, around: int = 0) -> GraphPicture:
-    """Draw a graph as an SVG with at most this many bytes.
-
-    Rows and labels are dropped first, then the boxes far from the one at index ``around``.
-
-    Parameters
-    ----------
-    most : int
-        Bytes.
-    """
-    # A layout takes long, so a graph that cannot fit is not tried.
-    count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
-    is_plain = count > _PLAIN_FROM
-    while True:
-        drawing = draw(graph.part(count, around), plain=is_plain)
-        svg = to_svg(drawing, titles=False)
-        length = len(svg.encode())
-        if length <= most or (count == 1 and is_plain):
-            return GraphPicture(svg, drawing, count)
-        if is_plain:
-            count = max(1, int(count * 0.95 * most / length))
-        is_plain = True
 
 
 # ---- boxes
@@ -139,7 +81,7 @@ class _SizedBox:
     The size includes the labels below the box.
     """
 
-    def __init__(self, box: Box, plain: bool) -> None:
+    def __init__(self, box: Box) -> None:
         self.box = box
         self.x = self.y = 0
         # The sign says without colors that an op of the registry runs here.
@@ -147,11 +89,9 @@ class _SizedBox:
         if box.kind == "own":
             title = f"◆ {box.title}"
         self.title = fit(title, _TITLE, _WIDEST, bold=True)
-        self.rows: list[str] = []
-        if not plain or box.kind in ("end", "folded"):
-            self.rows = [fit(row, _ROW, _WIDEST) for row in box.rows]
+        self.rows = [fit(row, _ROW, _WIDEST) for row in box.rows]
         self.labels: list[str] = []
-        if not plain and any(box.labels) and len(box.labels) <= _MOST_LABELS:
+        if any(box.labels) and len(box.labels) <= _MOST_LABELS:
             self.labels = [fit(label, _LABEL, _WIDEST_LABEL) for label in box.labels]
         self._mark_color, badge = mark_look(box.mark)
         self._badge = fit(badge, _BADGE, _WIDEST_BADGE, bold=True)
@@ -232,31 +172,8 @@ class _SizedBox:
 # ---- lines
 
 
-def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
-    """Drop the longest of too many lines, and put boxes that name their sources at the ends."""
-    cut = lines_to_cut(sizes, graph.lines, 600 + 3 * len(graph.boxes))
-    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
-    sources: dict[tuple[int, str], list[str]] = {}
-    for number in sorted(cut):
-        line = graph.lines[number]
-        source = graph.boxes[line.source]
-        # Many nodes have the same op, so they are distinguished by the first row, which is often
-        # the name.
-        name = " ".join([source.title, *source.rows[:1]])
-        sources.setdefault((line.target, line.mark), []).append(name[:40])
-    placeholders: list[Box] = []
-    for (target, mark), names in sources.items():
-        lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
-        if len(names) < 3:
-            text = ", ".join(names)
-        else:
-            text = f"{len(names):,} others"
-        placeholders.append(Box(f"from {text}", kind="far"))
-    return placeholders, lines
-
-
 def _line_shapes(
-    boxes: Sequence[_SizedBox], lines: Sequence[Line], layout: Layout, top: float, plain: bool
+    boxes: Sequence[_SizedBox], lines: Sequence[Line], layout: Layout, top: float
 ) -> Iterator[Shape]:
     """Draw the lines of a graph, all of one mark as one path, and their arrowheads as another."""
     routes: list[list[Point]] = []
@@ -289,9 +206,7 @@ def _line_shapes(
         if plain_mark(mark) == "removed":
             dashes = (5.0, 3.0)
         yield Path(tuple(_curves(drawn)), "none", color, thickness, dashes)
-        # Thousands of lines are read without heads, as all of them lead down.
-        if not plain:
-            yield Path(tuple(_arrowheads(heads[mark])), color)
+        yield Path(tuple(_arrowheads(heads[mark])), color)
 
 
 def _spread_ends(routes: Sequence[list[Point]], box: _SizedBox) -> None:

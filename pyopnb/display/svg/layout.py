@@ -16,7 +16,8 @@ picture. Nothing recurses.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+import math
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -25,7 +26,7 @@ import numpy as np
 
 from pyopnb.display.svg.boxes import Line
 
-__all__ = ["Layout", "Point", "Size", "lay_out", "lines_to_cut"]
+__all__ = ["Layout", "Point", "Size", "in_columns", "lay_out"]
 
 Point: TypeAlias = tuple[float, float]
 _Links: TypeAlias = list[list[int]]
@@ -42,8 +43,6 @@ _SWEEPS, _LINKS_SWEPT = 24, 75_000
 _SPREAD = 2.5
 # This many vertices may share one x; the shorter lengths are for pictures that get too wide.
 _BLOCK_LENGTHS = (1_000_000, 4, 1)
-# A line may cross this many layers, however many lines there are.
-_SHORT = 3
 
 
 class Size(NamedTuple):
@@ -51,6 +50,11 @@ class Size(NamedTuple):
 
     width: float
     height: float
+
+
+# Columns may fill this, and are this far apart.
+_SCREEN = Size(860, 620)
+_COLUMN_GAP = 36
 
 
 class Layout(NamedTuple):
@@ -64,12 +68,15 @@ class Layout(NamedTuple):
         Points of each edge from the source's lower border to the target's upper one.
     width, height : float
         All coordinates are between 0 and these.
+    layers : list of (upper, lower)
+        The y of the borders of each layer.
     """
 
     centers: list[Point]
     routes: list[list[Point]]
     width: float
     height: float
+    layers: list[Point]
 
 
 def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
@@ -88,7 +95,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     [(20.0, 10.0), (20.0, 52.0)]
     """
     if not sizes:
-        return Layout([], [], 0, 0)
+        return Layout([], [], 0, 0, [])
     graph = _Layers(sizes, edges)
     _order(graph)
     xs = _horizontal(graph)
@@ -99,39 +106,48 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
         centers.append((xs[box], (upper + lower) / 2))
     routes = [graph.route(edge, xs, ys) for edge in edges]
     width = _extent(graph, np.array(xs))[1]
-    return Layout(centers, routes, width, ys[-1][1])
+    return Layout(centers, routes, width, ys[-1][1], ys)
 
 
-def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set[int]:
-    """Find the lines to leave out: the longest, if all together cross too many layers.
+# ---- columns
 
-    Parameters
-    ----------
-    sizes : sequence of Size
-        The boxes.
-    most : int
-        How many layers all lines together may cross; lines of one port share a way and count once.
 
-    Returns
-    -------
-    set of int
-        Indices of lines.
-    """
-    ranks = _ranks(sizes, edges)
-    spans = [ranks[edge.target] - ranks[edge.source] for edge in edges]
-    ways: dict[tuple[int, int], list[int]] = {}
-    for number, edge in enumerate(edges):
-        ways.setdefault((edge.source, edge.port), []).append(number)
-    # A path that many lines share is worth its space.
-    lengths = [(max([spans[number] for number in shared]) - 1, shared) for shared in ways.values()]
-    total = sum(length for length, _ in lengths)
-    cut: set[int] = set()
-    for length, shared in sorted(lengths, key=lambda pair: pair[0] / len(pair[1]), reverse=True):
-        if total <= most:
-            break
-        total -= length
-        cut.update(number for number in shared if spans[number] > _SHORT)
-    return cut
+def in_columns(layout: Layout) -> Layout:
+    """Continue a high and narrow layout in columns, if they fit into a screen."""
+    count = math.ceil(layout.height / _SCREEN.height)
+    step = layout.width + _COLUMN_GAP
+    if count < 2 or count * step > _SCREEN.width:
+        return layout
+    # Columns end below a layer from which one line leads on.
+    cuts = [float(-_LAYER_GAP)]
+    for _, y in layout.layers[:-1]:
+        lines = {route[0] for route in layout.routes if route[0][1] <= y < route[-1][1]}
+        if len(lines) == 1 and y - cuts[-1] >= layout.height / count:
+            cuts.append(y)
+    ends = [*cuts[1:], layout.height]
+    height = max(end - cut for cut, end in zip(cuts, ends, strict=True))
+    if height > _SCREEN.height + _LAYER_GAP:
+        return layout
+
+    def moved(route: Sequence[Point]) -> list[Point]:
+        points: list[Point] = []
+        before = 0
+        for x, y in route:
+            column = bisect_left(ends, y)
+            across = x + column * step
+            if points and column > before:
+                # From the lower end of a column to the upper end of the next.
+                gap = column * step - _COLUMN_GAP / 2
+                upper, lower = _LAYER_GAP / 3, height + _LAYER_GAP / 2
+                points += [(points[-1][0], lower), (gap, lower), (gap, upper), (across, upper)]
+            points.append((across, y - cuts[column]))
+            before = column
+        return points
+
+    centers = [moved([center])[0] for center in layout.centers]
+    routes = [moved(route) for route in layout.routes]
+    width = len(cuts) * step - _COLUMN_GAP
+    return Layout(centers, routes, width, height + _LAYER_GAP, layout.layers)
 
 
 # ---- layers
