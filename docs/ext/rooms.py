@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyopnb
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
-from pyopnb.display.svg.graph import draw_within
+from pyopnb.display.svg.graph import draw
+from pyopnb.display.svg.to_svg import to_svg
 
 __all__ = ["MOST", "check", "floors", "imports", "listing", "picture"]
 
 MOST = 12
 """The rooms that DESIGN names; a reader keeps no more of them apart."""
-_LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
 # What is no room: the command line; what is built on onnx-ad; and the packages that
@@ -86,9 +86,8 @@ def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> st
     counts = [sum(1 for _ in (_PACKAGE / room).rglob("*.py")) for room in rooms]
     boxes = [Box(room, (f"{count} modules",)) for room, count in zip(rooms, counts, strict=True)]
     shown = [pair for pair in sorted(arrows) if not _detour(*pair, arrows)]
-    return draw_within(
-        BoxGraph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]), _LARGEST
-    ).svg
+    lines = [Line(rooms.index(a), rooms.index(b)) for a, b in shown]
+    return to_svg(draw(BoxGraph(boxes, lines)), titles=False)
 
 
 def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> bool:

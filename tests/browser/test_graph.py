@@ -167,8 +167,8 @@ def test_a_diff_of_runs_opens_on_its_origin_and_its_groups_open_by_click_and_key
     expect(page.page.locator(".card").first).to_contain_text("origin")
     page.page.keyboard.press("Escape")
     page.page.locator("summary", has_text="the whole graph").click()
-    group = page.page.locator(BOXES, has_text="× 12").last
-    inner = page.page.locator("summary", has_text="× 12").locator("..")
+    group = page.page.locator(BOXES, has_text="× 7").last
+    inner = page.page.locator("summary", has_text="× 7").locator("..")
     group.click()
     expect(inner).to_have_attribute("open", "")
     page.page.keyboard.press("Enter")  # the line above it has the focus
@@ -185,7 +185,7 @@ def test_without_trust_groups_open_and_close_by_keyboard(page):
     assert not page.trusted(0)
     # The origin is drawn first, and all else is folded.
     assert output.locator("img").first.bounding_box()["height"] < 700
-    for words, pictures in (("the whole graph", 2), ("× 12", 3)):
+    for words, pictures in (("the whole graph", 2), ("× 7", 3)):
         summary = output.locator("summary", has_text=words).first
         summary.focus()
         page.page.keyboard.press("Enter")
