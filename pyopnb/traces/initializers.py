@@ -53,6 +53,15 @@ class Initializers(Mapping[str, np.ndarray]):
             self._arrays[name] = array
         return array
 
+    @property
+    def folder(self) -> str | None:
+        """Return the folder of external data."""
+        return self._source[1]
+
+    def stored(self, name: str) -> TensorProto:
+        """Return a weight as it is stored: with its data, or with the place of it in a file."""
+        return self._source[0][name]
+
     def mapped(self, name: str) -> np.ndarray:
         """Return an array for a short look, without memory if its data is in a file."""
         tensors, folder = self._source

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, helper
 
 from pyopnb.common import plural, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
@@ -21,6 +21,7 @@ from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.engine import (
+    ModelSource,
     Op,
     Session,
     Version,
@@ -29,6 +30,7 @@ from pyopnb.engine import (
     protos,
     registry,
     runtime_options,
+    to_model,
     type_of,
 )
 from pyopnb.onnx_reference import Evaluator
@@ -124,8 +126,9 @@ class Isolation:
             else:
                 # A session would run the current versions.
                 groups[self._is_retired(segment)][name] = segment
-        yield from self._outcomes(groups[0], runner(self.trace))
-        yield from self._outcomes(groups[1], _in_evaluator(self.trace.versions))
+        is_local = _is_local(self.trace)
+        yield from self._outcomes(groups[0], runner(self.trace), is_local)
+        yield from self._outcomes(groups[1], _in_evaluator(self.trace.versions), False)
 
     def _obstacle(self, segment: Segment) -> str:
         """Say why a segment cannot run; empty if it can."""
@@ -161,7 +164,7 @@ class Isolation:
         return False
 
     def _outcomes(
-        self, segments: Mapping[str, Segment], run: Run
+        self, segments: Mapping[str, Segment], run: Run, is_local: bool
     ) -> Iterator[tuple[str, _Outcome]]:
         """Run segments together, twice, and yield both results of each.
 
@@ -170,7 +173,7 @@ class Isolation:
         if not segments:
             return
         try:
-            model, feeds, outputs = self._model(segments)
+            model, feeds, outputs = self._model(segments, is_local)
             first, second = run(model, [feeds, feeds])
         except Exception as error:
             # An exception of a runtime or an op on these inputs is the finding.
@@ -179,14 +182,14 @@ class Isolation:
                 yield items[0][0], sanitize(f"{type(error).__name__}: {error}".partition("\n")[0])
                 return
             middle = len(items) // 2
-            yield from self._outcomes(dict(items[:middle]), run)
-            yield from self._outcomes(dict(items[middle:]), run)
+            yield from self._outcomes(dict(items[:middle]), run, is_local)
+            yield from self._outcomes(dict(items[middle:]), run, is_local)
             return
         for name, output in outputs.items():
             yield name, (first[output], second[output])
 
     def _model(
-        self, segments: Mapping[str, Segment]
+        self, segments: Mapping[str, Segment], is_local: bool
     ) -> tuple[ModelProto, dict[str, Any], dict[str, str]]:
         """Build one model of the segments, and return it with its feeds and output names."""
         # No result may have the name of an input, or the next segment would read it.
@@ -212,7 +215,7 @@ class Isolation:
         for name in weights:
             stored = self.stored[name]
             if external_files.is_external(stored):
-                stored = numpy_helper.from_array(self.trace.initializers[name], name)
+                stored = self.trace.initializers.stored(name)
             graph.initializer.add().CopyFrom(stored)
         proto = self.trace.model
         model = helper.make_model(
@@ -221,9 +224,15 @@ class Isolation:
             functions=list(proto.functions),
             ir_version=proto.ir_version,
         )
-        for tensor in filter(external_files.is_external, protos.tensors(model)):
-            # This raises; otherwise onnx would look for the file in the working folder.
-            external_files.with_data(tensor, None)
+        external = list(filter(external_files.is_external, protos.tensors(model)))
+        if not external:
+            return model, feeds, outputs
+        folder = self.trace.initializers.folder
+        if is_local:
+            # Weights stay in their files, from which the session maps them.
+            return to_model(ModelSource(model, folder)), feeds, outputs
+        for tensor in external:
+            tensor.CopyFrom(external_files.with_data(tensor, folder))
         return model, feeds, outputs
 
     def _fed(self, name: str) -> Any:
@@ -251,6 +260,11 @@ def as_made(value: Any) -> Any:
 # ---- running as a trace was run
 
 
+def _is_local(trace: Trace) -> bool:
+    """Tell whether the ONNX Runtime of this process runs what a trace recorded."""
+    return trace.other_python is None and trace.runtime.startswith("onnxruntime")
+
+
 def runner(trace: Trace) -> Run:
     """Return a function that runs a model the way the trace was run."""
     # Isolated nodes run at the level of optimization of the trace, or they would differ for that
@@ -260,7 +274,7 @@ def runner(trace: Trace) -> Run:
     if other_python is not None:
         # The kernels of this process would not say what the other runtime does.
         return lambda model, feeds: other_python.run_each(model, feeds, level)
-    if not trace.runtime.startswith("onnxruntime"):
+    if not _is_local(trace):
         return _in_evaluator(trace.versions)
     # Nor would CPU kernels say what the kernels of another provider do.
     return lambda model, feeds: _run_each(model, feeds, level, trace.providers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto
 from transformer import renamed, transformer
@@ -12,6 +13,7 @@ from transformer import renamed, transformer
 import pyopnb
 from pyopnb import first_divergence
 from pyopnb.diffs.traces import bisect
+from pyopnb.engine import external_files
 from pyopnb.errors import InputError
 
 X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
@@ -145,9 +147,20 @@ def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> 
         first_divergence(transformer(), transformer(), {"x": X}, **arguments)
 
 
-def test_external_data_is_found(tmp_path: Any) -> None:
-    import onnx
+def test_weights_stay_in_their_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, model in (("a", transformer()), ("b", transformer("tanh"))):
+        path = tmp_path / f"{name}.onnx"
+        location = f"{name}.data"
+        onnx.save(model, path, save_as_external_data=True, location=location, size_threshold=256)
+    monkeypatch.setattr(external_files, "read_data", None)  # puts weights into memory
+    found = first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X})
+    assert found.origin is not None and found.origin.isolated == found.origin.accumulated > 0
+    a, b = (pyopnb.trace(tmp_path / f"{name}.onnx", x=X) for name in "ab")
+    assert [step.outputs[0].b for step in pyopnb.diff(a, b).origins] == ["b0.bent"]
+    assert pyopnb.diff(tmp_path / "a.onnx", tmp_path / "b.onnx").of("changed")
 
+
+def test_external_data_is_found(tmp_path: Any) -> None:
     onnx.save(transformer(), tmp_path / "a.onnx", save_as_external_data=True, size_threshold=256)
     onnx.save(
         transformer("tanh"),
