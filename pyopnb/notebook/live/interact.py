@@ -227,6 +227,16 @@ def interact(
     ------
     InputError
         A name is unknown, an input has no value, or a request does not fit.
+
+    Examples
+    --------
+    A slider for an attr, and a fixed array as the input::
+
+        pyopnb.interact(session, x=x, limit=(0.1, 5.0))
+
+    A slider with a step, a menu, and a slider for a scalar input of the model::
+
+        pyopnb.interact(session, x=x, limit=(0.0, 5.0, 0.5), mode=["soft", "hard"], gain=(0.0, 2.0))
     """
     if isinstance(session, np.ndarray):
         return Explorer(session)

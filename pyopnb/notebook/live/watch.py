@@ -119,6 +119,16 @@ def watch(
     InputError
         The session is not a `pyopnb.Session`, the feeds do not fit it, or a tolerance is no
         tolerance.
+
+    Examples
+    --------
+    The last line of a cell shows the output::
+
+        pyopnb.watch(session, x=x)
+
+    Show one output of the model, and let rounding be no difference::
+
+        pyopnb.watch(session, x=x, atol=1e-3, view=lambda result: result["scores"])
     """
     require_session(session, "watch")
     # A wrong tolerance is refused here, in the cell, and not at the first comparison.
