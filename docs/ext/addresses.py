@@ -1,7 +1,7 @@
-"""Write what README.md says of addresses from one place: `[project.urls]` in pyproject.toml.
+"""Write what pages say of addresses from one place: `[project.urls]` in pyproject.toml.
 
 Type ``python docs/ext/addresses.py`` after a change there. As long as no address is set, README.md
-has no command to clone, no Binder badge and no link to the pages.
+has no command to clone and no Binder badge, and no page has a link to the published pages.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import re
 import tomllib
 from pathlib import Path
 
-__all__ = ["repository", "with_addresses"]
+__all__ = ["PAGES", "repository", "with_addresses"]
 
 _ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"(<!-- addresses[^\n]*-->\n).*?(<!-- end of addresses -->)", re.DOTALL)
+PAGES = (_ROOT / "README.md", _ROOT / "docs" / "tutorials.md")
+_BLOCK = re.compile(
+    r"(<!-- addresses of (.*?):[^\n]*-->\n).*?(<!-- end of addresses -->)", re.DOTALL
+)
 _FIRST = "notebooks/00_first_op.ipynb"
 
 
@@ -28,22 +31,31 @@ def repository() -> str:
 
 
 def with_addresses(text: str, urls: dict[str, str] | None = None) -> str:
-    """Return README.md with the lines that the addresses allow."""
-    urls = _urls() if urls is None else urls
-    lines = []
+    """Return a page with the lines that the addresses allow."""
+    lines = _lines(_urls() if urls is None else urls)
+    return _BLOCK.sub(lambda found: found[1] + _block(found[2], lines) + found[3], text)
+
+
+def _lines(urls: dict[str, str]) -> dict[str, str]:
+    """Write the line for each thing whose address is known."""
+    lines = {}
     if source := urls.get("Repository"):
         owner, name = source.split("/")[-2:]
-        lines += ["```sh", f"git clone {source} && cd {name} && make lab", "```", ""]
+        lines["clone"] = f"```sh\ngit clone {source} && cd {name} && make lab\n```"
         binder = f"https://mybinder.org/v2/gh/{owner}/{name}/HEAD?urlpath=lab/tree/{_FIRST}"
         badge = "![Binder](https://mybinder.org/badge_logo.svg)"
-        lines += [f"Or without installing anything: [{badge}]({binder})", ""]
+        lines["Binder"] = f"Or without installing anything: [{badge}]({binder})"
     if pages := urls.get("Documentation"):
-        tutorials = f"{pages}/tutorials.html"
-        lines += [f"[All tutorials with their outputs]({tutorials})", ""]
-    block = "".join(f"{line}\n" for line in lines)
-    return _BLOCK.sub(lambda found: found[1] + block + found[2], text)
+        lines["tutorials"] = f"[All tutorials with their outputs]({pages}/tutorials.html)"
+    return lines
+
+
+def _block(things: str, lines: dict[str, str]) -> str:
+    found = [lines[thing] for thing in things.split(", ") if thing in lines]
+    return "".join(f"{line}\n\n" for line in found)
 
 
 if __name__ == "__main__":
-    readme = _ROOT / "README.md"
-    readme.write_text(with_addresses(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(with_addresses(text), encoding="utf-8")

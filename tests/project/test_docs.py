@@ -166,17 +166,28 @@ def test_users_are_told_of_no_lane_of_ours(path):
     assert not re.search(r"\bmake [a-z]+`|\bnox\b", path.read_text(encoding="utf-8"))
 
 
-def test_readme_has_the_addresses_of_pyproject_toml(ext):
-    with_addresses, text = ext("addresses").with_addresses, README.read_text(encoding="utf-8")
-    assert with_addresses(text) == text, "type: python docs/ext/addresses.py"
-    bare = with_addresses(text, {})
+def test_pages_have_the_addresses_of_pyproject_toml(ext):
+    with_addresses = ext("addresses").with_addresses
+    readme, tutorials = (page.read_text(encoding="utf-8") for page in ext("addresses").PAGES)
+    assert with_addresses(readme) == readme, "type: python docs/ext/addresses.py"
+    assert with_addresses(tutorials) == tutorials, "type: python docs/ext/addresses.py"
+    bare = with_addresses(readme, {})
     assert not re.search(r"git clone|mybinder|tutorials\.html", bare)
     urls = {"Repository": "https://host.example/one/two", "Documentation": "https://pages.example"}
-    told = with_addresses(text, urls)
+    told = with_addresses(readme, urls)
     assert "git clone https://host.example/one/two && cd two && make lab" in told
     assert "(https://mybinder.org/v2/gh/one/two/HEAD?urlpath=lab/tree/notebooks/00_" in told
     assert "(https://pages.example/tutorials.html)" in told
     assert with_addresses(told, {}) == bare
+    assert "(https://pages.example/tutorials.html)" in with_addresses(tutorials, urls)
+    assert "git clone" not in with_addresses(tutorials, urls)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_gallery_takes_its_picture_from_one_cell(notebook):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    tagged = [cell for cell in cells if "gallery" in cell["metadata"].get("tags", [])]
+    assert [cell["cell_type"] for cell in tagged] in ([], ["code"])
 
 
 def test_every_room_is_in_the_page_on_architecture():
