@@ -47,7 +47,7 @@ _ALL = "ORT_ENABLE_ALL"
 _NONE = "ORT_DISABLE_ALL"
 _NODES_SHOWN = 6
 # Names, sizes and paths in the ONNX Runtime messages, which differ for a smaller model.
-_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
+_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|[/\\]\S+|\d+")
 
 
 @dataclass(frozen=True, repr=False)

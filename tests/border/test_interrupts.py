@@ -233,8 +233,11 @@ def test_after_an_interrupt_at_any_line_the_session_is_whole(fresh, case):
 
 # The last line of a `with` block is the one of its beginning, for the second time.
 AT_LOCKS = """
-    PACKAGE = os.path.dirname(pyopnb.__file__) + os.sep
-    HERE = SWAPPING = PACKAGE + "engine/ops/registry.py", PACKAGE + "engine/ops/locks.py"
+    PACKAGE = os.path.dirname(pyopnb.__file__)
+    HERE = SWAPPING = tuple(
+        os.path.join(PACKAGE, *path)
+        for path in [("engine", "ops", "registry.py"), ("common", "system", "locks.py")]
+    )
 
     def prepare():
         define()

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from systems import ended_by_crash
 
 import pyopnb
+from pyopnb.diffs import reduction
 from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.errors import InputError
 
@@ -169,6 +170,18 @@ def test_a_session_and_a_run_that_raise(hide, op_type, words):
     smallest = pyopnb.reduce(*hidden(hide, 3))
     assert [node.op_type for node in smallest.model.graph.node] == [op_type]
     assert words in smallest.failure.text
+
+
+def test_paths_of_windows_are_no_part_of_how_a_model_fails():
+    # The error names a new temporary file in each trial.
+    text = (
+        r"no session can be made: Load model from C:\Users\Mia Li\Temp\tmp{}\0.onnx failed: no Op"
+    )
+    one, other, third = (
+        Failure("session", text.format(part) + end)
+        for part, end in [("b8x_w", ""), ("qqd6tz", ""), ("qqd6tz", " registered")]
+    )
+    assert reduction._gist(one) == reduction._gist(other) != reduction._gist(third)
 
 
 def test_the_time_is_limited():

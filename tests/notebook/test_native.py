@@ -144,4 +144,4 @@ def test_cloudpickle_to_a_fresh_process(define, run, shell):
     run("factor = 2\ndef times(x, k):\n    return x * k * factor\n")
     define(SCALE.replace("x.nope * self.k", "times(x, self.k)"))
     done = fresh(cloudpickle.dumps(shell.user_ns["Scale"](k=3)))
-    assert (done.stdout, done.stderr) == (b"120 Scale\n", b"")
+    assert (done.stdout.split(), done.stderr) == ([b"120", b"Scale"], b"")

@@ -206,6 +206,7 @@ def test_external_data_stays_in_its_file(op, tmp_path, remote):
         remote(remote_work.outputs, session, x)[0], -(x + np.arange(2000))
     )
     (beside,) = tmp_path.glob("*.data")
+    del session  # on Windows, a file that it maps stays
     beside.unlink()
     text, notes = remote(remote_work.message, data)
     assert text.startswith("ModelError: model") and "which is no file in" in text

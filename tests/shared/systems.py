@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 WINDOWS = sys.platform == "win32"
+IN_WINE = WINDOWS and hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
 
 def can_link() -> bool:
@@ -51,6 +53,9 @@ needs_shell = pytest.mark.skipif(WINDOWS, reason="the script is for a POSIX shel
 needs_links = pytest.mark.skipif(not can_link(), reason="no symbolic links can be made here")
 needs_small_stacks = pytest.mark.skipif(
     WINDOWS, reason="on Windows, no thread has a smaller stack than python.exe reserves"
+)
+needs_gray_images = pytest.mark.skipif(
+    IN_WINE, reason="the image decoder of Wine knows no gray PNG"
 )
 
 

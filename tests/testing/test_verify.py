@@ -189,6 +189,19 @@ def test_right_conversion_passes(case):
     passes(case, case[3][-1:])
 
 
+@pytest.mark.parametrize("case", [case for case in RIGHT if "f8" in case[3]], ids=lambda c: c[0])
+def test_right_conversion_passes_without_wider_floats(case, monkeypatch):
+    # So it is on Windows and on Apple silicon.
+    monkeypatch.setattr(np, "longdouble", np.float64)
+    passes(case, ["f8"])
+
+
+@pytest.mark.parametrize("case", [case for case in WRONG if case[3] == "f8"], ids=lambda c: c[0])
+def test_wrong_conversion_is_found_without_wider_floats(case, monkeypatch):
+    monkeypatch.setattr(np, "longdouble", np.float64)
+    test_wrong_conversion_is_found(case)
+
+
 @pytest.mark.everywhere  # half a minute
 @pytest.mark.parametrize("case", RIGHT, ids=lambda case: case[0])
 def test_right_conversion_passes_in_each_dtype(case):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from pyopnb.common import locks
 
 __all__ = ["Worker"]
+
+# On Windows, an interrupt reaches the main thread only between two waits.
+_SLICE = 0.1
 
 
 class Worker:
@@ -67,11 +71,14 @@ class Worker:
             Whether everything is done. True on the worker's own thread, which
             cannot wait for itself.
         """
-        until = None if seconds is None else time.monotonic() + seconds
+        until = math.inf if seconds is None else time.monotonic() + seconds
         while (thread := self._thread) is not None and thread is not threading.current_thread():
-            thread.join(None if until is None else max(0.0, until - time.monotonic()))
-            if thread.is_alive():
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 return False
+            # Before Python 3.13, a thread whose join was interrupted is said to have ended.
+            wait = thread.join if thread.is_alive() else time.sleep
+            wait(min(_SLICE, remaining))
         return True
 
     def interrupt(self) -> None:

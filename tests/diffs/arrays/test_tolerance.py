@@ -25,6 +25,8 @@ def frontier_of(
 @example(
     [(1.8e-233, 3.4e75), (5e-324, float(np.nextafter(3.4e75, 1e76)))], 1, 0.0, 1.0
 )  # a slope past the largest double
+@example([(2e200, 1.9e200), (1e200, 1e200)], 1, 0.97, 5e-324)  # products past the largest double
+@example([(2e-200, 1.9e-200), (1e-200, 1e-200)], 1, 0.97, 5e-324)  # and below the smallest
 @given(
     st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30),
     st.integers(1, 7),

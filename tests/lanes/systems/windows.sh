@@ -11,6 +11,8 @@ wine() {
     export WINEPREFIX=$cache/windows/prefix WINEDEBUG=-all WINEDLLOVERRIDES="dxgi=n;mscoree,mshtml,winemenubuilder.exe="
     export PYTHONPYCACHEPREFIX="Z:${cache//\//\\}\\windows\\bytecode"
     export HOME=/root XDG_RUNTIME_DIR=/tmp ORT_LOGGING_LEVEL=3 PATH=/usr/lib/wine:/usr/sbin:/usr/bin:/sbin:/bin
+    # One at a time: the server that the first starts serves all, and ends with the first.
+    exec 8>"$cache/windows/lock" && flock 8
     inside bash -c 'wine "$@" </dev/null 2>&1 | cat; exit ${PIPESTATUS[0]}' - "$@"
 }
 

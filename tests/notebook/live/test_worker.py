@@ -1,5 +1,6 @@
 """Work on a thread of its own, also when interrupts hit its waiting callers."""
 
+import _thread
 import random
 import signal
 import threading
@@ -73,3 +74,18 @@ def test_every_request_is_served_and_only_one_waits():
     go.release(2)
     assert worker.wait(LIMIT)
     assert len(served) == 2
+
+
+def test_a_wait_is_interrupted_where_signals_do_not_end_waits():
+    # As on Windows: there, and by this call everywhere, an interrupt is only seen between two waits.
+    go = threading.Event()
+    worker = Worker(go.wait)
+    worker.request()
+    timer = threading.Timer(0.1, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.wait(LIMIT)
+    assert not worker.wait(0)
+    go.set()
+    assert worker.wait(LIMIT)
+    timer.join()

@@ -79,12 +79,15 @@ class Hull {
     return std::min(edge.base + edge.slope * t, right->d);
   }
 
-  // Whether p is above the line from one point to another, with from.t < p.t <= to.t. long double
-  // has room for the products.
+  // Whether p is above the line from one point to another, with from.t < p.t <= to.t. A long double
+  // would have room for each product, but only on some systems it is wider than a double.
   static bool is_above(Point from, Point to, Point p) {
-    using Wide = long double;
-    return (Wide(p.d) - from.d) * (Wide(to.t) - from.t) >
-           (Wide(to.d) - from.d) * (Wide(p.t) - from.t);
+    double product = (p.d - from.d) * (to.t - from.t), limit = (to.d - from.d) * (p.t - from.t);
+    if (std::isnormal(limit)) return product > limit;
+    int up, across, rise, run;
+    product = std::frexp(p.d - from.d, &up) * std::frexp(to.t - from.t, &across);
+    limit = std::frexp(to.d - from.d, &rise) * std::frexp(p.t - from.t, &run);
+    return std::ldexp(product, up + across - rise - run) > limit;
   }
 
   void insert(Point p) {
@@ -122,8 +125,7 @@ class Hull {
 
   // Where a double cannot hold a line this steep, one below all points.
   static Line line(Point from, Point to) {
-    double rise = static_cast<double>((static_cast<long double>(to.d) - from.d) /
-                                      (static_cast<long double>(to.t) - from.t));
+    double rise = (to.d - from.d) / (to.t - from.t);
     Line line = {(from.d - rise * from.t) * kRounding, rise * kRounding};
     return std::isfinite(line.base) && std::isfinite(line.slope) ? line : Line{0, 0};
   }
