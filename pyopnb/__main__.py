@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import errno
-import importlib
+import importlib.metadata
 import os
+import platform
+import re
 import sys
 import traceback
 import warnings
@@ -93,6 +95,32 @@ def _reader_has_gone(error: Exception) -> bool:
     return os.name == "nt" and is_invalid
 
 
+class _Versions(argparse.Action):
+    """``--version``, which may print several lines, and needs no command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        python = f"Python {platform.python_version()} ({platform.platform()})"
+        print(f"pyopnb {pyopnb.__version__}", python, *_packages(), sep="\n")
+        parser.exit()
+
+
+def _packages() -> list[str]:
+    """Return the versions of the packages that pyopnb names, and of others around ONNX."""
+    requirements = importlib.metadata.requires("pyopnb") or []
+    named = {_plain_name(re.split(r"[^\w.-]", each)[0]) for each in requirements}
+    found: dict[str, str] = {}
+    for package in importlib.metadata.distributions():
+        # The first on the path is what is imported. onnxruntime has several names.
+        name = _plain_name(package.name)
+        if name in named or "onnx" in name:
+            found.setdefault(name, package.version)
+    return [f"{name} {version}" for name, version in sorted(found.items())]
+
+
+def _plain_name(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
 def _parser() -> argparse.ArgumentParser:
     # Usage lines and errors begin as the user typed: with the installed script or the module.
     if Path(sys.argv[0]).stem == "pyopnb":
@@ -104,7 +132,8 @@ def _parser() -> argparse.ArgumentParser:
         "2 if that could not be determined."
     )
     parser = argparse.ArgumentParser(prog=prog, description=pyopnb.__doc__, epilog=codes)
-    parser.add_argument("--version", action="version", version=f"pyopnb {pyopnb.__version__}")
+    what = "print the versions that a report of a bug needs, and exit"
+    parser.add_argument("--version", action=_Versions, nargs=0, help=what)
     commands = parser.add_subparsers(required=True, metavar="{diff,show,missing,fill,catalog}")
 
     diff = commands.add_parser("diff", help="compare two files", description=_diff.__doc__)

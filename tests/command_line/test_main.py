@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from systems import needs_free_names
 
@@ -122,6 +125,18 @@ def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
     assert (code, out) == (2, "")
     assert err.startswith("pyopnb: ") and err.count("\n") == 1
     assert text in err and ".." not in err
+
+
+def test_versions_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"pyopnb {pyopnb.__version__}"
+    assert lines[1].startswith(f"Python {platform.python_version()} (")
+    # The packages that are imported here, by the names of their distributions.
+    assert {f"numpy {np.__version__}", f"onnx {onnx.__version__}"} <= set(lines[2:])
+    assert f"onnxruntime {onnxruntime.__version__}" in lines[2:]
 
 
 @pytest.mark.parametrize("ending", ["npz", "onnx"])

@@ -34,6 +34,50 @@ def test_what_is_too_old_or_missing_is_named(tmp_path, package, text, message) -
     assert done.stderr.splitlines()[-1].partition(": ")[2].startswith(message), done.stderr
 
 
+SERVER = """
+import importlib.abc, sys
+
+MISSING = {"IPython", "ipykernel", "ipywidgets", "jupyterlab", "netron", "cloudpickle", "traitlets"}
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import numpy as np
+import pyopnb
+
+@pyopnb.pyop("demo::SoftClip")
+class SoftClip:
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+
+    def compute(self, x):
+        return self.limit * np.tanh(x / self.limit)
+
+model = pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2.0>(x) }")
+session = pyopnb.Session(model)
+x = np.float32([-1, 2, -40])
+print(session(x=x)["y"])
+print(pyopnb.missing(model))
+print(pyopnb.first_divergence(session, pyopnb.Session(model), {"x": x}))
+print("pyopnb-output" in pyopnb.show(model)._repr_html_())
+"""
+
+
+def test_a_server_needs_no_notebook(tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", SERVER],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *_, last = done.stdout.splitlines()
+    assert (first, last) == ("[-0.9242344  1.5231884 -2.       ]", "True")
+
+
 def test_another_build_of_onnxruntime_is_enough() -> None:
     # With --no-deps and this group, nothing asks for the plain one.
     needed = PROJECT["project"]["dependencies"]

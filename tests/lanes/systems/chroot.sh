@@ -90,6 +90,6 @@ package() {
     cp "$modules/_bridge.$suffix" "$site/pyopnb/engine/runtime/"
     cp "$modules/_stats.$suffix" "$site/pyopnb/diffs/arrays/"
     mkdir -p "$site/pyopnb-0.1.0.dist-info"
-    printf 'Metadata-Version: 2.1\nName: pyopnb\nVersion: %s\n' "$(sed -n 's/^version = "\(.*\)"/\1/p' "$repository/pyproject.toml")" \
+    printf 'Metadata-Version: 2.1\nName: pyopnb\nVersion: %s\n' "$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$repository/pyopnb/__init__.py")" \
         >"$site/pyopnb-0.1.0.dist-info/METADATA"
 }
