@@ -5,8 +5,9 @@ Of many numbers, the extremes are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -73,22 +74,34 @@ def curve_of(
     else:
         positions = np.arange(len(array))
         curves = [to_floats(channel).tolist() for channel in channels]
+    label, numbers = _abscissa(look.feeds, len(array))
     marks = []
     if summary.has_nonfinite and not is_long:
         # A gap alone would hardly be seen.
         gap = int(np.argmax(~np.isfinite(curves).all(axis=0)))
-        marks.append((gap, f"NaN or Inf at {gap:,}"))
+        marks.append((numbers[gap], f"NaN or Inf at {gap:,}"))
     return line_chart(
-        positions.tolist(),
+        numbers[positions].tolist(),
         dict(zip(labels, curves, strict=True)),
         title_of_array(value, summary, name),
-        label="index",
+        label=label,
         marks=marks,
         limits=look.limits,
         log_y=look.log,
         stems=len(channels) == 1 and len(array) <= _MOST_STEMS and not look.log,
         size=_SIZE,
     )
+
+
+def _abscissa(feeds: Mapping[str, Any], count: int) -> tuple[str, np.ndarray]:
+    """Choose a feed that rises or falls as the x-axis of so many numbers, or else their indices."""
+    for name, value in feeds.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and value.size == count:
+            numbers = to_floats(value).ravel()
+            steps = np.diff(numbers)
+            if (steps > 0).all() or (steps < 0).all():
+                return name, numbers
+    return "index", np.arange(count)
 
 
 def _extremes(channel: np.ndarray, borders: np.ndarray) -> list[float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ class ArrayLook:
         Whether the scale, or the upright axis of a curve, is logarithmic.
     origin : str
         Where row 0 is: ``upper`` or ``lower``.
+    feeds : mapping
+        Arrays by name, of which one can be the x-axis of a curve.
+    picture : ndarray, optional
+        On which boxes are drawn.
     """
 
     rgb: bool | None = None
@@ -42,6 +46,8 @@ class ArrayLook:
     colors: str | None = None
     log: bool = False
     origin: str = "upper"
+    feeds: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    picture: np.ndarray | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         _require("colors", self.colors, (None, *PALETTES))

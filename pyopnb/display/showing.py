@@ -52,7 +52,9 @@ def show(thing: Any, **options: Any) -> View:
           are one picture, which otherwise depends on shape, dtype and range; ``colors=`` is
           ``"sequential"``, ``"diverging"`` or ``"gray"``; ``log=True`` makes the scale of the
           sizes, or a curve's axis, logarithmic; ``origin="lower"`` puts row 0 below; ``name=``
-          names a single array.
+          names a single array; ``feeds={"x": x}`` draws curves over the one of these arrays that
+          rises or falls and has their length; ``picture=`` is the photograph on which boxes
+          ``[N,4]`` (left, top, right, bottom) are drawn.
 
     Returns
     -------

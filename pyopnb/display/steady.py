@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,12 @@ class SteadyColors:
             low = -high
         return min(low, 0.0), high
 
-    def result_html(self, result: Result) -> str:
-        """Draw a result."""
+    def result_html(self, result: Result, feeds: Mapping[str, Any] | None = None) -> str:
+        """Draw a result; ``feeds`` as for `pyopnb.show`."""
         for name, value in result.items():
             _widen(self.limits, name, self.limits_of(value))
         title = f"{len(result)} outputs"
-        return view_arrays(result, result.items(), title, limits=self.limits).body
+        return view_arrays(result, result.items(), title, limits=self.limits, feeds=feeds).body
 
     def diff_html(self, diff: Diff) -> str:
         """Draw a diff's headline and its worst part, without anything that opens or moves."""

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pyopnb.common import sanitize
+from pyopnb.display.array_boxes import boxes_on, has_boxes
 from pyopnb.display.array_curve import is_curve
-from pyopnb.display.array_look import ArrayLook, Limits, squeeze
+from pyopnb.display.array_look import ArrayLook, Limits, squeeze, title_of_array
 from pyopnb.display.array_pointer import with_values
 from pyopnb.display.array_sheets import chart_of
 from pyopnb.display.live_picture import script
@@ -32,8 +33,6 @@ __all__ = ["view_array", "view_arrays", "view_collection"]
 
 # An array of at most this many rows and columns is shown as its numbers.
 _TABLE = 16
-# A picture of fewer numbers says nothing that their digits do not say.
-_FEWEST_STEMS = 5
 _MOST_ITEMS = 20
 _MOST_ARRAYS = 150
 # All pictures of an output take at most this many bytes.
@@ -84,6 +83,8 @@ def view_arrays(
     colors: Literal["sequential", "diverging", "gray"] | None = None,
     log: bool = False,
     origin: Literal["upper", "lower"] = "upper",
+    feeds: Mapping[str, Any] | None = None,
+    picture: np.ndarray | None = None,
 ) -> View:
     """Show many arrays: a line each, and pictures as long as there is room.
 
@@ -91,11 +92,11 @@ def view_arrays(
     ----------
     thing : object
         The object that contains them.
-    rgb, limits, colors, log, origin : optional
+    rgb, limits, colors, log, origin, feeds, picture : optional
         As for `pyopnb.show`; for the arrays that they fit. Limits can
         also be given by name.
     """
-    look = ArrayLook(rgb, None, colors, log, origin)
+    look = ArrayLook(rgb, None, colors, log, origin, feeds or {}, picture)
     items = list(named)
     is_single = len(items) == 1
     shown = []
@@ -110,8 +111,14 @@ def view_arrays(
     room = _PICTURE_BYTES
     parts: list[str] = []
     for array in shown:
-        parts.append(pre(array.line))
-        body = _body(array, min(room, share), is_single)
+        line = array.line
+        if array.has_numbers and array.value.size <= _TABLE:
+            # The numbers say what their histogram says.
+            line = line.rstrip(" ▁▂▃▄▅▆▇█")
+        parts.append(pre(line))
+        # Limits by name are those of an output that is drawn again, and ask for nothing.
+        is_asked = is_single and array.look != ArrayLook() and not isinstance(limits, Mapping)
+        body = _body(array, min(room, share), is_asked)
         if len(body) <= room:
             room -= len(body)
             parts.append(body)
@@ -157,12 +164,20 @@ class _ShownArray:
         if not self.has_numbers or self.value.ndim == 0:
             return False
         shape = squeeze(self.value).shape
+        if self.look.picture is not None and has_boxes(self.value):
+            return True
         if len(shape) == 1:
-            return int(self.value.size) >= _FEWEST_STEMS
+            return int(self.value.size) > _TABLE
         return max(shape[-2:]) > _TABLE or (len(shape) > 2 and self.value.size > _TABLE**2)
 
     def chart(self, most_bytes: int) -> Chart:
-        return chart_of(self.value, self.summary, self.look, most_bytes, self.name)
+        picture = self.look.picture
+        if picture is None or not has_boxes(self.value):
+            return chart_of(self.value, self.summary, self.look, most_bytes, self.name)
+        photograph = chart_of(picture, Summary.of(picture), ArrayLook(rgb=True), most_bytes)
+        sides = np.moveaxis(picture, channel_axis(picture) or -1, -1).shape[-3:-1]
+        title = title_of_array(self.value, self.summary, self.name)
+        return boxes_on(self.value, photograph, sides, title)
 
 
 def _shown_array(
@@ -174,16 +189,14 @@ def _shown_array(
     return _ShownArray(name, value, summary, replace(look, limits=limits))
 
 
-def _body(array: _ShownArray, room: int, is_single: bool) -> str:
-    """Draw an array, write its numbers, or do both if there are few."""
-    # An option asks for a picture, however few numbers there are.
-    is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
-    body = ""
+def _body(array: _ShownArray, room: int, is_asked: bool) -> str:
+    """Draw an array, or write its numbers if there are few and no picture is asked for."""
+    is_seen = array.is_better_seen or is_asked
     if is_seen and room >= _LEAST_BYTES:
-        body = _picture_html(array, array.chart(room), room)
-    if not is_seen or array.value.size <= _TABLE:
-        body += _small_html(array)
-    return body
+        return _picture_html(array, array.chart(room), room)
+    if is_seen and array.value.size > _TABLE:
+        return ""
+    return _small_html(array)
 
 
 def _summarize(value: Any) -> tuple[Any, Summary]:

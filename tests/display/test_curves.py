@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 import pyopnb
 from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.errors import InputError
 
 WAVE = np.sin(np.arange(64) / 5).astype(np.float32)
 
@@ -31,6 +33,56 @@ def test_few_numbers_are_stems_that_stand_on_zero() -> None:
     (stems,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width="1.5"', svg)
     assert stems.count("M") == 4 and ">0<" in svg
     assert pyopnb.show(np.arange(33)).svg.count('rx="1.5"') == 33
+
+
+def test_five_numbers_are_shown_once() -> None:
+    view = pyopnb.show(np.float32([0.1, 0.5, -0.2, 1, 3]))
+    assert "<img" not in view.body and "-0.2</td>" in view.body
+    assert not set(view.body) & set("▁▂▃▄▅▆▇█")
+    # As many as are no longer read one by one have a curve alone.
+    assert view.body.count("<table") == 1 and "<table" not in pyopnb.show(WAVE).body
+    assert "<img" in pyopnb.show(np.float32([1, 2, 3]), limits=(0, 4)).body
+
+
+def test_a_curve_is_drawn_over_the_feed_that_rises_or_falls() -> None:
+    x = np.linspace(-4, 4, 64, dtype=np.float32)
+    feeds = {"noise": np.cos(x), "short": x[1:], "k": np.float32(2), "x": x.reshape(1, 64)}
+    svg = pyopnb.show({"y": WAVE}, feeds=feeds).svg
+    assert ">x<" in svg and ">index<" not in svg and ">-4<" in svg
+    assert ">x<" in pyopnb.show(WAVE, feeds={"x": -x}).svg
+    for value in (np.cos(x), x[1:], np.where(x > 0, np.nan, x), np.zeros(64), x.astype(str)):
+        assert ">index<" in pyopnb.show(WAVE, feeds={"x": value}).svg
+    # Of many numbers, the extremes stand where their part of the axis begins.
+    long = np.linspace(0, 1e-4, 5_000)
+    assert ">8e-05<" in pyopnb.show(np.sin(long), feeds={"f": long}).svg
+    broken = WAVE.copy()
+    broken[32] = np.nan
+    (mark,) = re.findall(
+        r'<path d="M([\d.]+) 0v?l?[^"]*"[^>]*dasharray', pyopnb.show(broken, feeds={"x": x}).svg
+    )
+    assert float(mark) == pytest.approx(56 + 480 * 32 / 63, abs=0.2)
+
+
+def boxes(view: pyopnb.display.View) -> list[tuple[float, ...]]:
+    pattern = r'<rect x="([\d.]+)"(?: y="([\d.]+)")? width="([\d.]+)" height="([\d.]+)" fill="none" stroke="#cc3311"'
+    return [tuple(float(part or 0) for part in found) for found in re.findall(pattern, view.svg)]
+
+
+def test_boxes_are_drawn_on_their_picture() -> None:
+    picture = np.zeros((1, 3, 128, 256), np.float32)
+    picture[0, 0] = 1
+    found = np.float32([[64, 32, 128, 64], [200, 100, 400, 200], [5, 5, 2, 2], [np.nan, 0, 9, 9]])
+    view = pyopnb.show({"boxes": found, "scores": np.float32([0.5])}, picture=picture)
+    assert boxes(view) == [(64, 32, 64, 32), (200, 100, 56, 28)]
+    assert "left, top, right, bottom in pixels" in view.body and ">1</text>" in view.svg
+    shares = pyopnb.show(found[:1] / np.float32([256, 128, 256, 128]), picture=picture)
+    assert boxes(shares) == [(64, 32, 64, 32)] and "in shares of the picture" in shares.body
+    many = pyopnb.show(np.tile(found[:1], (500, 1))[None], picture=picture[0].transpose(1, 2, 0))
+    assert len(boxes(many)) == 100 and "100 of 500." in many.body
+    assert boxes(pyopnb.show(np.zeros((0, 4)), picture=picture)) == []
+    for wrong in (np.zeros((2, 3, 20, 20)), np.zeros((20, 20))):
+        with pytest.raises(InputError, match="picture|channels"):
+            pyopnb.show(found, picture=wrong)
 
 
 def test_a_spike_of_a_million_numbers_is_seen() -> None:

@@ -82,7 +82,10 @@ def test_every_dtype_and_shape_is_drawn(dtype: Any, shape: tuple[int, ...], surv
     values = np.asarray(RNG.integers(0, 3, shape)).astype(dtype)
     view = pyopnb.show(values)
     kept = survives(view._repr_html_())
-    assert str(view) in "".join(kept.text)
+    line = str(view)
+    if 0 < values.size <= 16:  # its numbers are there, and no histogram of them
+        line = line.rstrip(" ▁▂▃▄▅▆▇█")
+    assert line in "".join(kept.text)
     assert bool(view.svg) == bool(values.size)
     assert bool(kept.pictures) == (values.size > 0 and max([*shape, 0]) > 16)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.explorer import Explorer
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
+from pyopnb.notebook.live.shown import ResultView
 
 __all__ = ["Interact", "interact"]
 
@@ -66,7 +67,7 @@ class Interact(LiveOutput):
         feeds: Mapping[str, Any],
         controls: Mapping[str, Control],
         targets: Mapping[str, _Target],
-        view: Callable[[Result], Any] | None,
+        view: ResultView,
     ) -> None:
         super().__init__(session.with_attrs(), feeds, view, colors=SteadyColors())
         self.controls = dict(controls)
@@ -192,7 +193,7 @@ def interact(
     session: Session | np.ndarray,
     /,
     *,
-    view: Callable[[Result], Any] | None = None,
+    view: ResultView = None,
     **requests: Any,
 ) -> Interact | Explorer:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
@@ -214,8 +215,8 @@ def interact(
         the attr, or to control a single node, write ``**{"SoftClip.limit": (0.1, 5.0)}``. If you
         name no attr, every attr that can have a control gets one. A number without a range gets a
         slider up to three times the number, of its sign.
-    view : callable, optional
-        Called with the result, to show its return value instead, as for `watch`.
+    view : callable or str, optional
+        Shows the result instead, as for `watch`.
 
     Returns
     -------

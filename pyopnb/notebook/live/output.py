@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report
 from pyopnb.notebook.live.run import Run, run_session, set_attrs
-from pyopnb.notebook.live.shown import Shown
+from pyopnb.notebook.live.shown import ResultView, Shown
 from pyopnb.notebook.live.worker import Worker
 
 __all__ = ["LiveOutput"]
@@ -50,7 +50,7 @@ class LiveOutput:
         self,
         session: Session,
         feeds: Mapping[str, Any],
-        view: Callable[[Result], Any] | None,
+        view: ResultView,
         tolerance: tuple[float | None, float | None] = (None, None),
         colors: SteadyColors | None = None,
     ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyopnb.common import messages
 from pyopnb.diffs import Diff, diff
-from pyopnb.display import SteadyColors, markup, to_html
+from pyopnb.display import SteadyColors, markup, show, to_html
+from pyopnb.engine import Result
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
@@ -93,8 +95,8 @@ def _parts(
     if good is not None and good.shown is not None:
         yield good.shown
     elif good is not None and good.result is not None:
-        draw = colors.result_html if colors else to_html
-        yield Shown(draw(good.result), repr(good.result))
+        draw = colors.result_html if colors else _result_html
+        yield Shown(draw(good.result, good.feeds), repr(good.result))
     if before is not None:
         for name, (old, new) in run.changed_settings(before).items():
             yield _remark(f"{name}: {old} → {new}")
@@ -111,6 +113,10 @@ def _parts(
         else:
             content = markup.details(title, to_html(state.diff), open=not state.diff.ok)
         yield Shown(content, f"against {baseline}: {state.diff}")
+
+
+def _result_html(result: Result, feeds: Mapping[str, Any]) -> str:
+    return show(result, feeds=feeds).body
 
 
 def _remark(text: str) -> Shown:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from IPython.core.getipython import get_ipython
 from pyopnb.common import sanitize
 from pyopnb.engine import Result, Session, Version, op_names, registry
 from pyopnb.errors import InputError
-from pyopnb.notebook.live.shown import Shown, shown_by
+from pyopnb.notebook.live.shown import ResultView, Shown, shown_by
 from pyopnb.notebook.tracebacks import cell_of
 
 __all__ = ["Run", "require_session", "run_session", "set_attrs"]
@@ -37,8 +37,10 @@ class Run:
         None if it raised.
     ended : float
         As `time.time` gives it.
+    feeds : dict
+        What the run was fed.
     shown : Shown or None
-        The user function's view of the result.
+        The view of the result that the user asked for.
     """
 
     versions: Mapping[str, Version]
@@ -47,6 +49,7 @@ class Run:
     result: Result | None
     error: BaseException | None
     ended: float
+    feeds: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown | None = None
 
     @property
@@ -112,7 +115,7 @@ def run_session(
     feeds: Mapping[str, Any],
     settings: Mapping[str, str],
     options: Any,
-    view: Callable[[Result], Any] | None = None,
+    view: ResultView = None,
 ) -> Run:
     """Run a session, and return the outcome.
 
@@ -125,8 +128,8 @@ def run_session(
         For the outcome.
     options : RunOptions
         Set ``terminate`` in them to stop the run.
-    view : callable, optional
-        Returns the object to show for the result. If it raises, the run counts as one that raised.
+    view : callable or str, optional
+        As for `shown_by`. If it raises, the run counts as one that raised.
     """
     # The versions are taken before the run, which uses them to its end.
     versions = {}
@@ -144,8 +147,8 @@ def run_session(
         seconds = time.perf_counter() - start
         result = Result(dict(zip(session.state.feeds.output_names, outputs, strict=True)))
         if view is not None:
-            shown = shown_by(view, result)
+            shown = shown_by(view, result, feeds)
     except (Exception, KeyboardInterrupt) as raised:
         result, error = None, KeyboardInterrupt() if options.terminate else raised
         seconds = seconds or time.perf_counter() - start
-    return Run(versions, settings, seconds, result, error, time.time(), shown)
+    return Run(versions, settings, seconds, result, error, time.time(), feeds, shown)

@@ -5,19 +5,29 @@ from __future__ import annotations
 import base64
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from IPython.core.getipython import get_ipython
+from IPython.display import Audio
 
 from pyopnb.display import markup, show
 from pyopnb.engine import Result
+from pyopnb.errors import InputError
 
-__all__ = ["Shown", "shown_by"]
+__all__ = ["ResultView", "Shown", "shown_by"]
+
+ResultView: TypeAlias = Callable[[Result], Any] | Literal["boxes", "audio"] | None
+"""How a result is shown: by a function, or in one of these ways."""
 
 _DPI = 96
+_Player: Any = Audio
+# The rate of speech; music has more.
+_RATE = 16_000
+# A hundredth of a second; less cannot be heard as a sound.
+_FEWEST_SAMPLES = 160
 
 
 @dataclass(frozen=True)
@@ -28,15 +38,23 @@ class Shown:
     text: str
 
 
-def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
-    """Call a function with a result, and display the returned object.
+def shown_by(
+    view: Callable[[Result], Any] | Literal["boxes", "audio"],
+    result: Result,
+    feeds: Mapping[str, Any],
+) -> Shown:
+    """Display a result in a way that has a name, or the object that a function returns for it.
 
     Parameters
     ----------
-    view : callable
+    view : callable or str
         It may draw with pyplot, or return a matplotlib figure or something in one, an array, text,
         or anything that IPython displays.
     """
+    if view == "boxes":
+        return _boxes(result, feeds)
+    if view == "audio":
+        return _audio(result)
     before = _pyplot_numbers()
     value = view(result)
     drawn = sorted(_pyplot_numbers() - before)
@@ -68,6 +86,36 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
             markup.image(base64.b64decode(data) if isinstance(data, str) else data, text), text
         )
     return Shown(markup.pre(text), text)
+
+
+def _boxes(result: Result, feeds: Mapping[str, Any]) -> Shown:
+    """Draw the boxes of a result on the picture that was fed."""
+    arrays = [value for value in feeds.values() if isinstance(value, np.ndarray)]
+    pictures = [value for value in arrays if value.ndim >= 3 and {3, 4} & {*value.shape[-3:]}]
+    if not pictures or not any(np.shape(value)[-1:] == (4,) for value in result):
+        expected = "a fed picture with 3 or 4 channels, and an output [N,4]"
+        raise InputError('view="boxes"', expected=expected, got="no such feed or output")
+    seen = show(result, picture=pictures[0])
+    return Shown(seen.body, seen.text)
+
+
+def _audio(result: Result) -> Shown:
+    """Put a player above each curve of a result."""
+    seen = show(result)
+    players = ""
+    for name, value in result.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fi":
+            continue
+        # One or two channels, first or last.
+        samples = np.atleast_2d(value.squeeze())
+        if samples.shape[0] > samples.shape[-1]:
+            samples = samples.T
+        if samples.ndim == 2 and len(samples) <= 2 and samples.shape[1] >= _FEWEST_SAMPLES:
+            finite = np.nan_to_num(samples.astype(np.float64))
+            # As loud as it is, so that a change can be heard, but not louder than a player takes.
+            player = _Player(finite / max(1.0, abs(finite).max()), rate=_RATE, normalize=False)
+            players += markup.note(f"{name}, {_RATE:,} Hz") + player._repr_html_()
+    return Shown(players + seen.body, seen.text)
 
 
 def _pyplot_numbers() -> set[int]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from pyopnb.diffs import diff
-from pyopnb.engine import Result, Session, check_arguments
+from pyopnb.engine import Session, check_arguments
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.run import Run, require_session
+from pyopnb.notebook.live.shown import ResultView
 
 __all__ = ["Watch", "watch"]
 
@@ -42,7 +43,7 @@ class Watch(LiveOutput):
         session: Session,
         feeds: Mapping[str, Any],
         tolerance: tuple[float | None, float | None],
-        view: Callable[[Result], Any] | None,
+        view: ResultView,
     ) -> None:
         super().__init__(session, feeds, view, tolerance)
         reference = weakref.ref(self)
@@ -79,7 +80,7 @@ def watch(
     *feeds: Any,
     rtol: float | None = None,
     atol: float | None = None,
-    view: Callable[[Result], Any] | None = None,
+    view: ResultView = None,
     **named: Any,
 ) -> Watch:
     """Run a session now, and again in the same output whenever an op or an attr changes.
@@ -104,9 +105,10 @@ def watch(
         As in a call of the session. Arrays are copied.
     rtol, atol : float, optional
         As for `pyopnb.diff`.
-    view : callable, optional
+    view : callable or str, optional
         Called with the result, to show its return value instead: a matplotlib figure, an array, or
-        anything that IPython displays.
+        anything that IPython displays. Or ``"boxes"``, which draws outputs ``[N,4]`` (left, top,
+        right, bottom) on the picture that is fed, or ``"audio"``, with players at 16,000 Hz.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import wave
 
 import numpy as np
 import pytest
@@ -58,3 +59,37 @@ def test_a_large_view_is_shown_whole(clip):
         "w = pyopnb.watch(session, x=x, view=lambda r: 'word ' * 400 + '\\n' + 'a\\n' * 200_000)\nw"
     )
     assert clip.html.count("a\n") > 190_000 and "left out" not in clip.html
+
+
+DETECT = """%%pyop -d demo
+class Detect:
+    def compute(self, image, k):
+        return np.float32([[2, 2, 9 * k, 9]]), np.sin(np.arange(400) * k, dtype=np.float32)"""
+MODEL = "(uint8[H,W,3] image, float k) => (float[N,4] boxes, float[M] wave) { boxes, wave = demo.Detect(image, k) }"
+
+
+@pytest.mark.parametrize("kind", ["watch", "interact"])
+def test_boxes_and_audio_have_names(clip, kind):
+    clip.run(DETECT)
+    clip.run(f"found = pyopnb.Session(pyopnb.parse('{MODEL}'))")
+    clip.run("feeds = dict(image=np.zeros((20, 30, 3), np.uint8), k=np.float32(1))")
+    shown = clip.run(f"o = pyopnb.{kind}(found, view='boxes', **feeds)\no")
+    assert shown.error is None and "left, top, right, bottom in pixels" in clip.html
+    shown = clip.run(f"o = pyopnb.{kind}(found, view='audio', **feeds)\no")
+    assert shown.error is None and clip.html.count("<audio") == 1
+    data = base64.b64decode(clip.html.partition("data:audio/wav;base64,")[2].partition('"')[0])
+    with wave.open(io.BytesIO(data)) as file:
+        assert (file.getframerate(), file.getnframes()) == (16_000, 400)
+
+
+def test_boxes_need_a_picture_and_boxes(clip):
+    clip.run("o = pyopnb.watch(session, x=x, view='boxes')\no")
+    assert "expected a fed picture with 3 or 4 channels, and an output [N,4]" in clip.text
+
+
+def test_curves_are_drawn_over_their_feed(clip):
+    clip.run("long = np.linspace(-4, 4, 64, dtype=np.float32)")
+    for kind in ("watch", "interact"):
+        clip.run(f"pyopnb.{kind}(session, x=long)")
+        data = clip.html.partition("data:image/svg+xml;base64,")[2].partition('"')[0]
+        assert b">x<" in base64.b64decode(data)
