@@ -52,7 +52,8 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         method = getattr(thing, f"to_{ending[1:]}", None)
         if method is not None:
             writers[ending] = method
-    if canvas is not None:
+    if canvas is not None and any(color for _, _, color, _ in canvas.nodes):
+        # Without colors, as in the plain graph of a model, the file would be empty.
         writers[_NODES] = lambda: node_data(canvas)
     if suffix not in writers:
         where = f"save, {type(thing).__name__}"
