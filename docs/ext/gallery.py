@@ -47,20 +47,22 @@ def _picture(app: Sphinx, page: nodes.document) -> str:
     op, or else of its first cell.
     """
     tagged = [cell for cell in page.findall(nodes.container) if f"tag_{TAG}" in cell["classes"]]
+    # What shows the point is shown whole; of others, a part that fills the card.
+    kind = ' class="whole"' if tagged else ""
     tall = ""
     for node in (tagged[0] if tagged else page).findall():
         if isinstance(node, nodes.raw) and "html" in node.get("format", ""):
             match = re.search(r'<img[^>]*?src="(data:image/[^"]+)"', node.astext())
             if match and len(match[1]) > SMALLEST:
                 if _is_wide(match[1]):
-                    return f'<img alt="" src="{match[1]}">'
+                    return f'<img{kind} alt="" src="{match[1]}">'
                 tall = tall or f'<img class="tall" alt="" src="{match[1]}">'
         # Pillow gives a picture as PNG and as JPEG, in any order; pages show the PNG,
         # and only it is copied.
         is_shown = isinstance(node, nodes.image) and not node["uri"].endswith(".jpg")
         if is_shown and node["uri"] in app.env.images:
             _, name = app.env.images[node["uri"]]
-            return f'<img alt="" src="_images/{name}">'
+            return f'<img{kind} alt="" src="_images/{name}">'
     if tall:
         return tall
     blocks = [block.astext() for block in page.findall(nodes.literal_block)]
