@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -178,15 +179,13 @@ class TraceComparison:
             # Wider tensors after a rounding to half precision keep its error.
             self.tolerances = self.tolerances.or_scaled()
         if self.coarse is None:
-            self.coarse = {}
-            if self.tolerances == SCALED:
-                # Where one of the two is in half precision, its dtypes on the way
-                # count on either side.
-                in_a, in_b = (
-                    precisions(side.trace.model, side.graph, side.arrays) for side in self.sides
-                )
-                for pair in self.pairs:
-                    self.coarse[pair.b] = in_b.get(pair.b) or in_a.get(pair.a, "")
+            self.coarse = self._coarser if self.tolerances == SCALED else {}
+
+    @cached_property
+    def _coarser(self) -> dict[str, str]:
+        # Where one of the two is in half precision, its dtypes on the way count on either side.
+        in_a, in_b = (precisions(side.trace.model, side.graph, side.arrays) for side in self.sides)
+        return {pair.b: in_b.get(pair.b) or in_a.get(pair.a, "") for pair in self.pairs}
 
     def _put_in_one_form(self) -> None:
         """Put the tensors of a into the forms of b, or given arrays into the forms of the run."""
@@ -298,8 +297,9 @@ class TraceComparison:
                     is_changed = True
             if is_changed and pair.b not in self.integers:
                 formed = self._in_one_form(pair.b, *values)
-                diff = self._compared(pair, *formed, tolerances)
-                precision = self.precision(pair)
+                # A fusion may leave out a rounding to half precision, or add one.
+                precision = self._coarser[pair.b] or self._narrower(pair)
+                diff = self._compared(pair, *formed, tolerances.widened(precision))
                 yield ComparedTensor(pair.a, pair.b, pair.by, diff, precision=precision)
 
     # ---- tensor by tensor
@@ -347,11 +347,12 @@ class TraceComparison:
 
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        return self._compared(pair, *self.values[pair.b], self.tolerances)
+        tolerances = self.tolerances.widened(self.precision(pair))
+        return self._compared(pair, *self.values[pair.b], tolerances)
 
     def _compared(self, pair: Pair, a: Any, b: Any, tolerances: Tolerances) -> Diff:
         a, b = in_one_precision(a, b)
-        return compared({pair.b: a}, {pair.b: b}, tolerances.widened(self.precision(pair)))
+        return compared({pair.b: a}, {pair.b: b}, tolerances)
 
     def _isolated(self) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on b's arrays."""
