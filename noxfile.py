@@ -329,6 +329,8 @@ def emulated(session: nox.Session, folders: list[str]) -> None:
     python = [script, str(SYSTEMS), "python", "-P"]
     if session.posargs == ["short"]:
         session.run(*python, "tests/lanes/used_wheel.py", "--no-compiler", external=True)
+        kernel = "tests/notebook/test_kernel.py::test_a_good_cell"
+        session.run(*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", kernel, external=True)
         return
     failed = []
     for folder in session.posargs or [f"tests/{folder}" for folder in folders]:
@@ -472,8 +474,9 @@ def test(session: nox.Session) -> None:
             [["corpus"]],
             *([[f"wheels-{version}"]] for version in PYTHONS),
         ]
-    elif (SYSTEMS / "windows/digest").exists():
-        lanes += [[["windows", "--", "short"]]]
+    else:
+        made = [name for name in ("windows", "aarch64") if (SYSTEMS / name / "digest").exists()]
+        lanes += [[[name, "--", "short"]] for name in made]
     if PINNED in PYTHONS:
         lanes += [[["binder"]], [["repo2docker"]]]
     else:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -113,7 +114,9 @@ def save(
             data_file.unlink()
         raise
     for old in former - _data_files(target):
-        old.unlink(missing_ok=True)
+        # Windows keeps a file that a session maps.
+        with suppress(FileNotFoundError, PermissionError):
+            old.unlink()
     return ops
 
 
@@ -185,16 +188,27 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
         for tensor in protos.tensors(source.proto):
             _take_in(source, tensor)
         return None
-    with file_writes.atomic_write(target.with_name(f"{target.name}.data")) as file:
-        # The digest is part of the file's name, so it is computed while the data is written.
-        checksum = hashlib.sha256()
-        locations = list(_write_data(source, external, file.stream, checksum))
-        # The name has the digest of the data, so that a model that is not replaced after all
-        # still finds its own.
-        file.path = target.with_name(f"{target.name}.{checksum.hexdigest()[:8]}.data")
+    path = target.with_name(f"{target.name}.data")
+    checksum = hashlib.sha256()
+    try:
+        with file_writes.atomic_write(path) as file:
+            # The digest is part of the file's name, so it is computed while the data is written.
+            locations = list(_write_data(source, external, file.stream, checksum))
+            # The name has the digest of the data, so that a model that is not replaced after all
+            # still finds its own.
+            path = file.path = target.with_name(f"{target.name}.{checksum.hexdigest()[:8]}.data")
+    except PermissionError:
+        # Windows does not replace a file that a session maps. It may hold the same weights.
+        if not path.is_file() or _sha256(path) != checksum.hexdigest():
+            raise
     for tensor, offset, length in locations:
-        _point(tensor, file.path.name, offset, length)
-    return file.path
+        _point(tensor, path.name, offset, length)
+    return path
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write_data(

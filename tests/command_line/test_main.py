@@ -258,15 +258,17 @@ def test_an_interrupt_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 # ---- in processes of their own -----------------------------------------------------------------------------------------------
 
 
-def process(*arguments: str, **keywords: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **dict(keywords.pop("env", {}))}  # type: ignore[call-overload]
+def process(
+    *arguments: str, encoding: str = "utf-8", **keywords: object
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, **dict(keywords.pop("env", {}))}  # type: ignore[call-overload]
     command = [sys.executable, "-m", "pyopnb", *arguments]
     return subprocess.run(
         command,
         cwd=ROOT,
         env=environment,
         text=True,
-        encoding="utf-8",
+        encoding=encoding,
         **{"capture_output": True, **keywords},
     )  # type: ignore[call-overload]
 
@@ -313,17 +315,14 @@ def test_a_reader_that_has_gone_on_windows(
     assert "Invalid argument" in capfd.readouterr().err
 
 
-def test_an_encoding_without_our_characters(files: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "\\xe9"), ("cp1252", "é")])
+def test_an_encoding_without_our_characters(
+    files: Path, tmp_path: Path, encoding: str, shown: str
+) -> None:
+    """A pipe of Windows has cp1252, in which there is no ≤ or →."""
     np.save(tmp_path / "é.npy", np.zeros(3))
-    np.save(tmp_path / "text.npy", np.array(["é"]))
-    done = process(
-        "diff",
-        str(tmp_path / "text.npy"),
-        str(tmp_path / "é.npy"),
-        env={"PYTHONIOENCODING": "ascii"},
-    )
+    np.save(tmp_path / "text.npy", np.array(["é→"]))
+    done = process("diff", str(tmp_path / "text.npy"), str(tmp_path / "é.npy"), encoding=encoding)
     assert (done.returncode, done.stderr) == (1, "")
-    done = process(
-        "diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"}
-    )
-    assert done.returncode == 2 and "\\xe9.npz does not exist" in done.stderr
+    done = process("diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), encoding=encoding)
+    assert done.returncode == 2 and f"{shown}.npz does not exist" in done.stderr

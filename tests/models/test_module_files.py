@@ -47,6 +47,23 @@ def test_ops_that_fill_and_wrap_made_are_neither_written_nor_advised(soft_clip, 
         pyopnb.replace(wrapped, "SoftClip", "ThresholdedRelu")
 
 
+def test_line_ends_of_windows(define, tmp_path):
+    """Written files have \n everywhere; one whose line ends git or an editor changed is the same."""
+    define(
+        "@pyopnb.pyop('demo::Note')\nclass Note:\n"
+        "    text = '''one\ntwo'''\n    def compute(self, x): return x\n"
+    )
+    path = tmp_path / "ops.py"
+    save_module(path)
+    written = path.read_bytes()
+    assert b"\r" not in written
+    path.write_bytes(written.replace(b"\n", b"\r\n"))
+    (version,) = load_module(path)
+    assert version.cls.text == "one\ntwo" and "\r" not in inspect.getsource(version.cls)
+    save_module(path)
+    assert path.read_bytes() == written
+
+
 def test_a_changed_or_foreign_file_stays(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
     save_module(path)

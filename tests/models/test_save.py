@@ -153,6 +153,38 @@ def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, mo
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+def test_data_that_a_session_maps_stays_on_windows(soft_clip, heavy, tmp_path, monkeypatch):
+    """There, no file that is mapped is removed or replaced."""
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    (mapped,) = tmp_path.glob("*.data")
+    before = mapped.read_bytes()
+
+    def refusing(call):
+        def refused(*paths):
+            if mapped in map(type(mapped), paths):
+                raise PermissionError(13, "The process cannot access the file", str(mapped))
+            return call(*paths)
+
+        return refused
+
+    monkeypatch.setattr(os, "replace", refusing(os.replace))
+    monkeypatch.setattr(os, "unlink", refusing(os.unlink))
+    # The same weights are there, and others get a file of their own.
+    pyopnb.save(heavy, path, external_data=True)
+    np.testing.assert_array_equal(run(path), WEIGHTS)
+    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
+    pyopnb.save(heavy, path, external_data=True)
+    np.testing.assert_array_equal(run(path), WEIGHTS + 1)
+    assert mapped.read_bytes() == before
+    # Under the same name, it may hold others: eight digits can be the same.
+    mapped.write_bytes(b"others")
+    heavy.graph.initializer[0].raw_data = WEIGHTS.tobytes()
+    with pytest.raises(PermissionError, match="cannot access"):
+        pyopnb.save(heavy, path, external_data=True)
+    np.testing.assert_array_equal(run(path), WEIGHTS + 1)
+
+
 def test_data_that_could_not_follow_its_model_is_taken_away(
     soft_clip, heavy, tmp_path, monkeypatch
 ):

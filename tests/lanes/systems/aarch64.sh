@@ -23,7 +23,7 @@ make_python() {
     [ -e "$root/lib" ] || ln -s usr/lib "$root/lib"
     cp "$root/usr/include/aarch64-linux-gnu/python3.13/pyconfig.h" "$root/usr/include/python3.13"
     # Python takes its argv[0] for its own path, so that processes that tests start are run by qemu, too.
-    printf '#!/bin/sh\nexec qemu-aarch64 -L %s -0 "$0" %s/usr/bin/python3.13 "$@"\n' "$root" "$root" >"$root/usr/bin/python"
+    printf '#!/bin/sh\nexec qemu-aarch64 -cpu neoverse-n1 -L %s -0 "$0" %s/usr/bin/python3.13 "$@"\n' "$root" "$root" >"$root/usr/bin/python"
     chmod +x "$root/usr/bin/python"
     install "$site" "$here/aarch64.txt" manylinux_2_{17,24,26,27,28}_aarch64 manylinux2014_aarch64
     echo "$digest" >"$cache/aarch64/digest"
