@@ -13,11 +13,6 @@ from pyopnb.display.svg.to_svg import to_svg
 
 __all__ = ["live_picture", "script"]
 
-# The most bytes that the boxes of one picture tell.
-_MOST_ANSWERS = 36_000
-# How many lines a box's card has; fewer are tried if these take too many bytes.
-_LINES = (99, 4, 1)
-
 
 def live_picture(drawing: Drawing, alt: str, *, max_height: int | None = None, at: int = 0) -> str:
     """Make an image of a graph that holds the texts of its boxes.
@@ -45,15 +40,8 @@ def _boxes(drawing: Drawing) -> str:
     groups = [shape for shape in drawing.shapes if isinstance(shape, Group)]
     if not any(group.about for group in groups):
         return ""
-    for lines in _LINES:
-        boxes = []
-        for group in groups:
-            about = "\n".join(group.about.split("\n")[:lines])
-            boxes.append((about, [Table.row_key(name) for name in group.names]))
-        packed = pack(json.dumps(boxes, ensure_ascii=False).encode())
-        if len(packed) <= _MOST_ANSWERS:
-            return packed
-    return ""
+    boxes = [(group.about, list(map(Table.row_key, group.names))) for group in groups]
+    return pack(json.dumps(boxes, ensure_ascii=False).encode())
 
 
 @functools.cache

@@ -33,8 +33,6 @@ _Links: TypeAlias = list[list[int]]
 
 # The least distances between boxes, between lines, and between layers, in pixels.
 _BOX_GAP, _LINE_GAP, _LAYER_GAP = 18, 12, 22
-# A layer that is wider than this many pixels is broken into rows.
-_WIDEST = 6000
 # Boxes move down in at most this many rounds.
 _ROUNDS = 6
 # Sweeps that order the layers, fewer of very large graphs.
@@ -163,17 +161,17 @@ def _neighbors(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _L
     return below, above
 
 
-def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
+def _ranks(count: int, edges: Sequence[Line]) -> list[int]:
     """Assign each box to a layer by longest paths.
 
     Boxes with more edges down than up are close to their successors.
     """
     pairs = [(edge.source, edge.target) for edge in edges]
-    below, above = _neighbors(len(sizes), pairs)
+    below, above = _neighbors(count, pairs)
     missing = [len(before) for before in above]
     # A topological order (Kahn, 1962).
-    order = [box for box in range(len(sizes)) if not missing[box]]
-    ranks = [0] * len(sizes)
+    order = [box for box in range(count) if not missing[box]]
+    ranks = [0] * count
     # The list grows while it is read.
     for box in order:
         for after in below[box]:
@@ -186,20 +184,9 @@ def _ranks(sizes: Sequence[Size], edges: Sequence[Line]) -> list[int]:
             # A box with as many lines above as below would save nothing by moving down.
             if below[box] and len(below[box]) >= len(above[box]) + bool(above[box]):
                 ranks[box] = min([ranks[after] for after in below[box]]) - 1
-    return _break_wide_layers(ranks, sizes)
-
-
-def _break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
-    """Break layers that are too wide into rows, as boxes of a layer are not connected."""
-    broken = [0] * len(ranks)
-    row, width, last = -1, 0.0, None
-    for box in sorted(range(len(ranks)), key=ranks.__getitem__):
-        across = sizes[box].width + _BOX_GAP
-        if ranks[box] != last or width + across > _WIDEST:
-            row, width, last = row + 1, 0.0, ranks[box]
-        width += across
-        broken[box] = row
-    return broken
+    # A layer that all boxes have left is none.
+    layers = {rank: layer for layer, rank in enumerate(sorted(set(ranks)))}
+    return [layers[rank] for rank in ranks]
 
 
 class _Layers:
@@ -224,7 +211,7 @@ class _Layers:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
-        self.ranks = _ranks(sizes, edges)
+        self.ranks = _ranks(len(sizes), edges)
         self.layers: _Links = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
