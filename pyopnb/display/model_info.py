@@ -74,7 +74,8 @@ class ModelInfo:
         self._versions = protos.imported_versions(model)
 
     @cached_property
-    def _types(self) -> Types:
+    def types(self) -> Types:
+        """Infer the types of all values."""
         types = Types(self.model, limit=_MOST_INFERRED)
         if types.failure:
             self.remarks.append(f"types are those that the file declares: {types.failure}")
@@ -82,7 +83,7 @@ class ModelInfo:
 
     def type_of(self, container: Container, name: str) -> str:
         """Write a value's type, or nothing if it is unknown."""
-        proto = self._types.find(container, name)
+        proto = self.types.find(container, name)
         if proto is None:
             return ""
         tensor_type = protos.type_of_proto(proto)
@@ -170,6 +171,14 @@ class Scope:
     def type_of(self, name: str) -> str:
         """Write the type of a name of this scope."""
         return self.info.type_of(self.container, name)
+
+    def shape_of(self, name: str) -> Sequence[int | str | None] | None:
+        """Return the shape of a tensor or constant; None if its rank is unknown."""
+        value = self.constant(name)
+        if value is not None:
+            return tuple(value.dims)
+        proto = self.info.types.find(self.container, name)
+        return protos.type_of_proto(proto).shape if proto else None
 
     def constant_rows(self, node: NodeProto) -> list[str]:
         """Say which constants a node reads, by the names of its inputs."""

@@ -13,9 +13,10 @@ from onnx import ModelProto, NodeProto
 from pyopnb.common import messages, plural, sanitize
 from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
+from pyopnb.display.model_facts import model_facts
 from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
-from pyopnb.display.page.markup import MAX_BYTES, details, join, note
+from pyopnb.display.page.markup import MAX_BYTES, details, join, note, pre
 from pyopnb.display.svg.axes import quantity
 from pyopnb.display.svg.boxes import BoxGraph, mark_look
 from pyopnb.display.svg.colors import scale_for
@@ -34,8 +35,6 @@ _NAMES_UP_TO = 80
 _LEAST_BOX = 300
 # The picture around a node has this many boxes.
 _NEAR = 12
-# How many folded bodies are drawn below the model at most.
-_MOST_BODIES = 40
 # The HTML of a folded body takes at most this many bytes.
 _BODY_BYTES = 60_000
 # A picture that is larger than this many pixels scrolls.
@@ -119,7 +118,11 @@ def view_model(
     title = _title(proto, main)
     alt = _alt(title, style)
     parts = [script()]
-    space = room - len(script()) - 1_000
+    # Alone in its output, a model says what it is.
+    if room == MAX_BYTES:
+        nodes = [node for scope in scopes.values() for node in scope.nodes]
+        parts.append(pre("\n".join([title, *model_facts(main, nodes)])))
+    space = room - sum(map(len, parts)) - 1_000
     # A node in a body is in no picture of the main graph.
     near = [at for at, node in enumerate(main.nodes, len(main.inputs)) if id(node) in centers]
     if near and len(graph.boxes) > _NEAR:
@@ -267,16 +270,7 @@ def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
 
 def _folded_parts(scopes: Mapping[int, Scope], style: GraphStyle) -> Iterator[str]:
     """Draw the bodies and functions of a model, each folded under its title."""
-    folded = _folded(scopes)
-    for name, scope in list(folded.items())[:_MOST_BODIES]:
-        yield details(name, _graph_html(fold(graph_of(scope, style)), name, _BODY_BYTES))
-    if len(folded) > _MOST_BODIES:
-        yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions")
-
-
-def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:
-    """List the bodies and functions of a model by their titles."""
-    folded: dict[int, str] = {}
+    drawn: set[int] = set()
     for scope in scopes.values():
         for node in scope.nodes:
             for title, body in scope.info.bodies(node):
@@ -285,5 +279,7 @@ def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:
                 if not title.startswith("function "):
                     holder = sanitize(node.name or protos.first_output(node), 60)
                     name = f"{title_of(node)} '{holder}', {name}"
-                folded.setdefault(id(body), name)
-    return {name: scopes[key] for key, name in folded.items()}
+                if id(body) not in drawn:
+                    drawn.add(id(body))
+                    graph = fold(graph_of(scopes[id(body)], style))
+                    yield details(name, _graph_html(graph, name, _BODY_BYTES))

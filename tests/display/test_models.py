@@ -18,6 +18,7 @@ import pyopnb
 from pyopnb.common import Table
 from pyopnb.display.live_picture import script
 from pyopnb.display.page.markup import MAX_BYTES
+from pyopnb.display.svg.axes import quantity
 from pyopnb.errors import ModelError
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -244,10 +245,8 @@ def test_hostile_names_are_text():
     assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
     assert all((text or "").isprintable() for text in texts(seen.svg))
     page = Html(seen.body)
-    assert [tag for tag, _ in page.tags if tag not in ("div", "details", "summary")] == [
-        "script",
-        "img",
-    ]
+    tags = [tag for tag, _ in page.tags if tag not in ("div", "details", "summary")]
+    assert tags == ["script", "pre", "img"]
     # Nothing of the model is in the script, and nothing else can run.
     assert script() in seen.body and HOSTILE[:8] not in script()[8:]
     names = "class style src alt width height data-boxes data-at data-pyopnb open"
@@ -310,6 +309,35 @@ def test_layers_are_one_box_by_scope_or_by_structure(options, title):
     assert [len(answers) for answers in page.answers] == [5, 30]
     # A file has every node.
     assert seen.svg.count("<use") + seen.svg.count("<g transform") >= 362
+
+
+def test_a_model_says_what_it_is():
+    nodes = [
+        pyopnb.node("Conv", ["x", "w"], "c", name="first"),
+        pyopnb.node("Flatten", "c", "f"),
+        pyopnb.node("Gemm", ["f", "v", "b"], "g", transB=1),
+        pyopnb.node("Transpose", "g", "t"),
+        pyopnb.node("Gemm", ["t", "u"], "h", transA=1),
+        pyopnb.node("demo::Unknown", "h", "y"),
+    ]
+    weights = {
+        "w": np.zeros((4, 3, 3, 3), np.float32),
+        "v": np.zeros((10, 144), np.float32),
+        "b": np.zeros(10, np.float32),
+        "u": np.zeros((10, 2), np.float32),
+    }
+    model = pyopnb.model(nodes, {"x": "float32[N,3,8,8]"}, "y", initializers=weights)
+    model.producer_name, model.producer_version = "kitchen", "2.0"
+    text = Html(pyopnb.show(model).body).text
+    assert "6 nodes, 1 input, 1 output" in text and "made by kitchen 2.0" in text
+    assert "1,578 float32 parameters, 6.31 kB" in text
+    assert "2 × Gemm, 1 × Conv, 1 × Flatten, 1 × Transpose, 1 × demo::Unknown" in text
+    # 4·6·6 outputs of 27 products each, 10 of 144, and 2 of 10.
+    assert f"{quantity(4 * 36 * 27 + 1440 + 20, 'MAC')} (multiply-adds)" in text
+    assert "for N = 1" in text
+    assert "ONNX Runtime cannot run 1 node: demo::Unknown (unknown domain)" in text
+    # A diff and a trace say other things about it.
+    assert "multiply-adds" not in pyopnb.show(pyopnb.diff(model, model)).body
 
 
 def test_3_000_nodes_are_one_screen_and_a_small_page():

@@ -71,8 +71,9 @@ def test_the_plot_has_the_numbers() -> None:
     )
     slopes = []
     for path in re.findall(r'<path d="M([^"]*)"[^>]*stroke="#(?:0077bb|e47231)"', view.svg):
-        steps = re.findall(r"l([\d.]+) ?(-[\d.]+)", path)
-        slopes.append(float(steps[0][1]) / float(steps[0][0]))
+        points = re.findall(r"([\d.]+) ([\d.]+)", path)
+        (x, y), (right, upper) = (map(float, point) for point in points[:2])
+        slopes.append((upper - y) / (right - x))
     assert slopes[0] < 0 and slopes[1] == pytest.approx(2 * slopes[0], rel=0.02)
     assert "mean" not in pyopnb.show(found, output="m").svg
 

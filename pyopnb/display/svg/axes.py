@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,11 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False) -> list[str]:
     ['1000000000', '+1', '+2']
     """
     largest = max(map(abs, ticks))
-    if log or len(ticks) < 2 or not largest:
+    if log or len(set(ticks)) < 2 or not largest:
         return [quantity(tick) for tick in ticks]
     size = math.floor(math.log10(largest))
-    distance = math.log10(ticks[1] - ticks[0])
+    # Of huge numbers some are equal.
+    distance = math.log10(max(b - a for a, b in pairwise(ticks)))
     decimals = -math.floor(distance + 1e-9)
     if size + decimals >= _MOST_DIGITS:
         # Ten digits beside each line are too many: the others show their distance from the first.

@@ -1,14 +1,11 @@
 """A `Drawing` printed as SVG.
 
-The text is self-contained: it loads nothing and runs nothing. Groups that look alike are written
-once and used, styles of text are classes, and paths are relative, so that thousands of nodes stay
-small.
+The text is self-contained: it loads nothing and runs nothing. Styles of text are classes.
 """
 
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
@@ -50,36 +47,14 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     'width="8" height="8" fill="#ffffff"/></svg>'
     """
     printer = _SvgPrinter()
-    bodies = [printer.body(shape) for shape in drawing.shapes]
-
-    # Groups that look alike are written once, as a definition, and used in each place.
-    groups = [isinstance(shape, Group) for shape in drawing.shapes]
-    uses = Counter(body for body, is_group in zip(bodies, groups, strict=True) if is_group)
-    repeated = [body for body, count in uses.items() if count > 1]
-    ids = {body: f"b{number:x}" for number, body in enumerate(repeated)}
-    definitions = "".join([f'<g id="{ids[body]}">{body}</g>' for body in repeated])
-
+    body = "".join([printer.element(shape, titles) for shape in drawing.shapes])
     size = _attributes(width=drawing.width, height=drawing.height)
     view = f'viewBox="0 0 {drawing.width} {drawing.height}" font-family="{FONT}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg"{size} {view}>']
     if drawing.title:
         parts.append(f"<title>{escape(drawing.title)}</title>")
     parts.append(printer.style_sheet())
-    if definitions:
-        parts.append(f"<defs>{definitions}</defs>")
-    for shape, body in zip(drawing.shapes, bodies, strict=True):
-        if not isinstance(shape, Group):
-            parts.append(body)
-            continue
-        about = ""
-        if titles and shape.about:
-            about = f"<title>{escape(shape.about)}</title>"
-        if body in ids:
-            use = f'<use href="#{ids[body]}"{_attributes(x=shape.x, y=shape.y)}'
-            parts.append(f"{use}>{about}</use>" if about else f"{use}/>")
-        else:
-            parts.append(_group(shape, about + body))
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, body, "</svg>"])
 
 
 class _SvgPrinter:
@@ -88,13 +63,8 @@ class _SvgPrinter:
     def __init__(self) -> None:
         self._classes: dict[str, str] = {}
 
-    def body(self, shape: Shape) -> str:
-        """Write the elements of a shape, or of all shapes in a group."""
-        if isinstance(shape, Group):
-            return "".join([self._element(inner) for inner in shape.shapes])
-        return self._element(shape)
-
-    def _element(self, shape: Shape) -> str:
+    def element(self, shape: Shape, titles: bool = False) -> str:
+        """Write the element of a shape, of a group with its text if ``titles``."""
         match shape:
             case Text():
                 at = _attributes(x=shape.x, y=shape.y)
@@ -111,7 +81,11 @@ class _SvgPrinter:
                 style = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
                 return f'<image{box} {style} href="data:image/png;base64,{data}"/>'
             case Group():
-                return _group(shape, self.body(shape))
+                body = "".join(map(self.element, shape.shapes))
+                if titles and shape.about:
+                    body = f"<title>{escape(shape.about)}</title>{body}"
+                at = f"{_number(shape.x)},{_number(shape.y)}"
+                return f'<g transform="translate({at})">{body}</g>'
 
     def _class(self, text: Text) -> str:
         """Return the class of a text's style."""
@@ -134,10 +108,6 @@ class _SvgPrinter:
         return ""
 
 
-def _group(shape: Group, body: str) -> str:
-    return f'<g transform="translate({_number(shape.x)},{_number(shape.y)})">{body}</g>'
-
-
 def _paint(shape: Rectangle | Path) -> str:
     paint = f' fill="{shape.fill}"'
     if shape.stroke == "none":
@@ -151,23 +121,8 @@ def _paint(shape: Rectangle | Path) -> str:
 
 
 def _steps(steps: Iterable[PathStep]) -> str:
-    """Write the data of a path, relative to the end of the step before, in fewer digits."""
-    parts: list[str] = []
-    x = y = 0.0
-    for command, numbers in steps:
-        if command == "Z":
-            parts.append("z")
-            continue
-        # Rounded first, so that errors do not add up.
-        at = [round(number, 1) for number in numbers]
-        end = at[-2:]
-        if command != "M":
-            command = command.lower()
-            at = [number - origin for number, origin in zip(at, (x, y) * 3, strict=False)]
-        # A minus separates numbers as well as a space does.
-        parts.append(command + " ".join(map(_number, at)).replace(" -", "-"))
-        x, y = end
-    return "".join(parts)
+    """Write the data of a path."""
+    return "".join([command + " ".join(map(_number, numbers)) for command, numbers in steps])
 
 
 def _attributes(**numbers: float) -> str:

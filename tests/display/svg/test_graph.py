@@ -114,7 +114,7 @@ def test_lines_end_at_their_boxes():
     head = next(
         element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("fill") == LINE
     )
-    ends = [(float(x), float(y)) for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)l", head.get("d"))]
+    ends = [(float(x), float(y)) for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)L", head.get("d"))]
     expected = {"b": 1, "c": 2}
     for name, count in expected.items():
         x, y, w, _ = spots[name]
