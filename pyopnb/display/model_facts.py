@@ -59,8 +59,10 @@ def _work(main: Scope) -> Iterator[str]:
     symbols = set()
     for node in main.nodes:
         op = title_of(node)
+        if op not in ("Conv", "Gemm", "MatMul"):
+            continue
         shapes = [main.shape_of(name) for name in (*node.input[:2], *node.output[:1])]
-        if op not in ("Conv", "Gemm", "MatMul") or None in shapes:
+        if len(shapes) < 3 or None in shapes:
             continue
         a, weights, output = (shape or () for shape in shapes)
         sizes = (*output, *a[-1:])
