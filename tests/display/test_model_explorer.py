@@ -148,5 +148,7 @@ def test_without_model_explorer_it_says_what_to_install(monkeypatch):
 
 def test_a_graph_without_colors_has_no_node_data(tmp_path):
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Relu(x) }")
-    with pytest.raises(InputError, match=r"a name that ends in \.html, \.svg, \.png, got"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"a name that ends in \.html, \.svg, \.png, got"
+    ):
         pyopnb.show(model).save(tmp_path / "x.nodes.json")
