@@ -22,7 +22,7 @@ import pyopnb
 
 THEMES = """
     import calls reload threads processes memory missing fill catalog growth lower compiled grad train diff
-    show trace divergence watch torch
+    show trace divergence large watch torch
 """
 
 packages = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
