@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -283,6 +284,27 @@ def test_weights_in_a_file(tmp_path):
     found = pyopnb.diff(paths[0], paths[2])
     assert set(kinds(found)) == {"weight"}
     assert all(change.values is not None for change in found.changes)
+
+
+def test_large_weights_that_are_almost_the_same():
+    drawn = np.random.default_rng(0).standard_normal((100, 1000), np.float32)
+    near = drawn.copy()
+    near[50, 501] = 9
+
+    def chain(first, second):
+        body = f"h = MatMul(x, {first})  g = Transpose({second})  y = MatMul(h, g)"
+        head = '<ir_version: 10, opset_import: ["": 20]> g (float[N,100] x) => (float[N,100] y)'
+        model = parser.parse_model(f"{head} {{ {body} }}")
+        for name, values in (("v", drawn), ("w", near), ("v2", drawn)):
+            model.graph.initializer.append(numpy_helper.from_array(values, name))
+        return model
+
+    found = pyopnb.diff(chain("v", "v"), chain("v", "w"))
+    assert found.changes[0].values.worst.facts.worst[0].index == (50, 501)
+    assert kinds(found) == kinds(pyopnb.diff(chain("w", "v"), chain("v2", "v"))) == ["weight"]
+    # Equal weights under other names are the same.
+    assert pyopnb.diff(chain("v", "v"), chain("v2", "v")).verdict == "identical"
+    assert pyopnb.diff(chain("v", "w"), chain("v2", "w")).verdict == "identical"
 
 
 @pytest.mark.parametrize("offset", ["-4", "abc", "9" * 10_000])
