@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
-from pyopnb.diffs.tolerances import Tolerances, is_float
-from pyopnb.diffs.traces.forms import Form, find_form, largest, rounding
+from pyopnb.diffs.tolerances import is_float
+from pyopnb.diffs.traces.forms import Form, find_form, holds_same, largest, rounding
 from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op, turned_otherwise
 from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
@@ -176,11 +175,16 @@ class _Aligner:
             alike = (x for x in self._equals(name) if self.a.uses(x) == uses)
             self._pair_equal(next(alike, ""), name)
         for name in others:
-            # A node of the same op that reads the same is the partner, even if it differs.
-            if not same_op(self.a, self.matches.get(name, ""), self.b, name):
+            if not self._has_twin(name):
                 self._pair_equal(next(self._equals(name), ""), name)
         for name in others:
             self._pair_by_form(name)
+
+    def _has_twin(self, name: str) -> bool:
+        """Tell whether a node of the same op is used alike: the partner, even if it differs."""
+        match = self.matches.get(name, "")
+        is_same = same_op(self.a, match, self.b, name)
+        return is_same and self.a.uses(match) == self.b.uses(name)
 
     def _pair_by_form(self, name: str) -> None:
         """Pair a tensor with one that has its numbers in another order of axes or shape."""
@@ -194,11 +198,12 @@ class _Aligner:
                 found[candidate] = form
         uses = self.b.uses(name)
         match = self.matches.get(name, "")
-        for candidate, form in found.items():
-            if candidate == match or self.a.uses(candidate) == uses:
-                if turned_otherwise(self.a, candidate, self.b, name):
-                    continue
-                self.pair(candidate, name, "form", form)
+        # First the ones that are used alike.
+        alike = [x for x in found if x == match or self.a.uses(x) == uses]
+        others = [] if self._has_twin(name) else [*found]
+        for candidate in dict.fromkeys([*alike, *others]):
+            if not turned_otherwise(self.a, candidate, self.b, name):
+                self.pair(candidate, name, "form", found[candidate])
                 self.right.add(name)
                 return
 
@@ -246,25 +251,42 @@ class _Aligner:
                 here = _read_alike(self.b, self.a, name, self.matches)
                 there = _read_alike(self.a, self.b, match, self.back)
                 if here and self._same_type(here, name):
-                    match = here
-                elif there and there not in self.pairs and self._same_type(match, there):
+                    self.pair(here, name, "structure")
+                    continue
+                if there and there not in self.pairs and self._same_type(match, there):
                     self.pair(match, there, "structure")
                     continue
-            # Two nodes of different ops may lie between the same tensors.
-            if same_op(self.a, match, self.b, name) or self._same_type(match, name):
+            if same_op(self.a, match, self.b, name):
                 self.pair(match, name, "structure")
+            elif self._read_same(match, name):
+                self._pair_alike(match, name, "structure")
+
+    def _read_same(self, name_a: str, name_b: str) -> bool:
+        """Tell whether the nodes of two tensors read one tensor, under both its names."""
+        reads_a = self.a.reads[self.a.producer[name_a]]
+        for read in self.b.reads[self.b.producer[name_b]] if name_b in self.b.producer else ():
+            if read in self.pairs and self.pairs[read].a in reads_a:
+                return True
+        return False
+
+    def _pair_alike(self, a: str, b: str, by: str) -> None:
+        """Pair two tensors that have one type, as far as is known."""
+        if self._same_type(a, b):
+            self.pair(a, b, by)
 
     def pair_by_name(self) -> None:
-        """Pair the remaining tensors by name, and outputs by position if there are as many."""
+        """Pair the remaining tensors by name, and outputs in order if there are as many."""
         names_a = set(self.a.order)
         for name in self.b.order:
-            if name in names_a and self._same_type(name, name):
-                self.pair(name, name, "name")
-        if len(self.a.outputs) == len(self.b.outputs):
-            for name_a, name_b in zip(self.a.outputs, self.b.outputs, strict=True):
+            if name in names_a:
+                self._pair_alike(name, name, "name")
+        outputs_a = [name for name in self.a.outputs if name not in self.paired_a]
+        outputs_b = [name for name in self.b.outputs if name not in self.pairs]
+        if len(outputs_a) == len(outputs_b):
+            for name_a, name_b in zip(outputs_a, outputs_b, strict=True):
                 are_results = name_a in self.a.producer and name_b in self.b.producer
-                if are_results and self._same_type(name_a, name_b):
-                    self.pair(name_a, name_b, "output")
+                if are_results:
+                    self._pair_alike(name_a, name_b, "output")
 
     def _same_type(self, name_a: str, name_b: str) -> bool:
         a = self.arrays_a.get(name_a)
@@ -376,9 +398,7 @@ class _Array:
         for x, y in zip([self.peak, *self.sample], [other.peak, *other.sample], strict=True):
             if abs(x - y) > most:
                 return False
-        if np.array_equal(self.array, other.array):
-            return True
-        return compared(self.array, other.array, Tolerances(0.0, most)).ok
+        return holds_same(self.array, other.array, most)
 
 
 def _arrays(side: Side) -> dict[str, _Array]:

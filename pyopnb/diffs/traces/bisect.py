@@ -25,7 +25,7 @@ from pyopnb.diffs.traces.half_model import in_half
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
-from pyopnb.diffs.traces.segments import Side, TraceGraph
+from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph, same_op
 from pyopnb.diffs.traces.side_feeds import feed_both
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.diffs.traces.tensor_sizes import (
@@ -215,6 +215,15 @@ def _overflowing(model: _Model, half: str, memory: float) -> Iterator[int]:
                     yield from model.graph.around(name)
 
 
+def _made(graph: TraceGraph, segment: Segment) -> list[str]:
+    """List the tensors that the nodes of a segment make, without constants."""
+    names = []
+    for position in segment.nodes:
+        if position not in graph.constants:
+            names += [name for name in graph.nodes[position].output if name]
+    return names
+
+
 class _Model:
     """A model that can run with any of its tensors as outputs."""
 
@@ -323,6 +332,7 @@ class _Search:
             self._record_renamed_outputs()
             self.alignment = align(*self._with_arrays(self.last))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
+        self.sure = set(self.pairs) if self.half else self._sure_pairs()
         self.coarse: dict[str, str] = {}
         if self.half:
             self.coarse = dict.fromkeys(self.pairs, self.half)
@@ -347,6 +357,7 @@ class _Search:
                 before, suspected = suspected, len(self.suspects())
                 progress.advance("nodes ruled out", before - suspected)
                 tensors = self.spread()
+            self.refine()
             return self.diff()
 
     def outputs(self) -> list[str]:
@@ -374,6 +385,7 @@ class _Search:
                     raise
                 for name in hidden:
                     del self.pairs[name]
+                    self.sure.discard(name)
                 if len(hidden) < len(chosen):
                     self._run([name for name in chosen if name in self.pairs])
 
@@ -417,6 +429,20 @@ class _Search:
         self.last = self.a.recorded(own[0]).arrays, self.b.recorded(own[1]).arrays
         self.runs += 1
 
+    def _sure_pairs(self) -> set[str]:
+        """Find the tensors whose partners are made and used in the same way, by the names in b."""
+        a, b = self.a.graph, self.b.graph
+        names = {pair.a: pair.b for pair in self.pairs.values()}
+        sure = set()
+        for name, pair in self.pairs.items():
+            if not same_op(a, pair.a, b, name) or a.uses(pair.a) != b.uses(name):
+                continue
+            reads_a = (x for x in a.reads[a.producer[pair.a]] if x not in a.weights)
+            reads_b = (x for x in b.reads[b.producer[name]] if x not in b.weights)
+            if sorted(names.get(x, x) for x in reads_a) == sorted(reads_b):
+                sure.add(name)
+        return sure
+
     def _sides(self, pairs: Sequence[Pair]) -> tuple[Side, Side]:
         """Record both tensors of pairs, unless the last pair of runs did."""
         names_a, names_b = [pair.a for pair in pairs], [pair.b for pair in pairs]
@@ -452,42 +478,65 @@ class _Search:
         return self.graph.between(bad, self.good).nodes
 
     def _open(self, positions: Collection[int]) -> list[str]:
-        """List the tensors that nodes make and that are still to be compared."""
+        """List the tensors that nodes make, whose partners are sure and still to be compared."""
         candidates = []
         for position in positions:
             for name in self.graph.nodes[position].output:
-                if name in self.pairs and name not in self.compared:
+                if name in self.sure and name not in self.compared:
                     candidates.append(name)
         return candidates
 
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes."""
-        candidates = self._open(self.suspects()) or self._behind()
-        return spread_that_fits(candidates, self._size, self.memory)
+        return spread_that_fits(self._open(self.suspects()), self._size, self.memory)
 
     def _size(self, name: str) -> int:
         """Return the bytes of a tensor in both models."""
         return self.a.size(self.pairs[name].a) + self.b.size(name)
 
-    def _behind(self) -> list[str]:
-        """List the next tensors behind the one that differs, if it may belong to another way.
+    def refine(self) -> None:
+        """Pair the tensors among the remaining suspects by their values, and compare them.
 
-        If these agree, it differs only because nodes were folded or written in another way.
+        Between tensors whose partners are sure, nodes may be folded, fused or written in another
+        way: structure and names do not tell what corresponds there.
         """
         bad = self.bad
-        if bad is None or self.a.graph.uses(self.pairs[bad].a) == self.graph.uses(bad):
-            return []
-        inside = set(self.on_the_way())
-        waiting = [bad]
-        behind: dict[str, None] = {}
-        while waiting:
-            for position in inside.intersection(self.graph.readers.get(waiting.pop(), ())):
-                inside.remove(position)
-                made = [name for name in self.graph.nodes[position].output if name]
-                behind |= dict.fromkeys(self._open([position]))
-                if not any(name in self.pairs for name in made):
-                    waiting += made
-        return list(behind)
+        if bad is None or self.half:
+            return
+        a, b = self.a.graph, self.b.graph
+        known = {self.pairs[name].a for name in self.good}
+        segment = b.between(bad, self.good)
+        names_a = _made(a, a.between(self.pairs[bad].a, known))
+        names_b = _made(b, segment)
+        if len(names_a) == len(names_b) == 1:
+            return
+        open_names = [name for name in names_b if name not in self.compared]
+        # What these nodes read is needed in the end. Where b reads another tensor, the partner of
+        # that one is elsewhere in a.
+        names_b += [name for name in segment.ends if name in b.producer]
+        for name in names_b:
+            partners = [self.pairs[name].a] if name in self.pairs else []
+            names_a += [x for x in (*partners, name) if x in a.producer and x not in names_a]
+        self._record(names_a, names_b)
+        for name in open_names:
+            self.pairs.pop(name, None)
+        sides = self._with_arrays(self.last)
+        for pair in align(*sides).pairs:
+            if pair.b in open_names and pair.a in sides[0].arrays and pair.b in sides[1].arrays:
+                self.pairs[pair.b] = pair
+        self._run([name for name in open_names if name in self.pairs])
+
+    def _record(self, *names: Sequence[str]) -> None:
+        """Record tensors of both models, as many as fit, whether they correspond or not."""
+        self.last = {}, {}
+        recorded = []
+        for model, own in zip((self.a, self.b), names, strict=True):
+            unserved = lacking.unserved_outputs(model.trace.model)
+            served = [name for name in own if name not in unserved]
+            chosen = spread_that_fits(served, model.size, self.memory / 2)
+            recorded.append(model.recorded(chosen).arrays)
+        self.last = recorded[0], recorded[1]
+        self.runs += 1
 
     def diff(self) -> TraceDiff:
         """Build the result, from a pair of runs that recorded what the node at fault reads."""

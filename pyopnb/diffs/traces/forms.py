@@ -13,11 +13,10 @@ from itertools import permutations
 import numpy as np
 from ml_dtypes import finfo
 
-from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances, is_float
+from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, is_float
 from pyopnb.diffs.traces.half import in_one_precision
 
-__all__ = ["Form", "find_form", "largest", "rounding"]
+__all__ = ["Form", "find_form", "holds_same", "largest", "rounding"]
 
 # Tensors of more axes are compared in the order that they have.
 _MAX_AXES = 5
@@ -87,6 +86,18 @@ def rounding(array: np.ndarray) -> float:
     return largest(array) * min(SAME_VALUES_ULPS * epsilon, EXPOSED)
 
 
+def holds_same(a: np.ndarray, b: np.ndarray, most: float) -> bool:
+    """Tell whether two arrays of one type differ by at most so much; NaN is equal to NaN."""
+    if np.array_equal(a, b):
+        return True
+    if not is_float(a):
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(a - b) <= most
+    # An infinity minus itself is NaN.
+    return bool((near | (a == b) | (np.isnan(a) & np.isnan(b))).all())
+
+
 def find_form(a: np.ndarray, b: np.ndarray, most: float) -> Form | None:
     """Find the form in which a holds the numbers of b, up to rounding; None if there is none.
 
@@ -121,9 +132,7 @@ def find_form(a: np.ndarray, b: np.ndarray, most: float) -> Form | None:
     for form in _forms(a.shape, b.shape):
         start = a.transpose(form.axes).flat[:_FIRST]
         # A few numbers tell most orders apart, without a copy of millions.
-        if not compared(start, first, Tolerances(0.0, most)).ok:
-            continue
-        if compared(form.of(a), b, Tolerances(0.0, most)).ok:
+        if holds_same(start, first, most) and holds_same(form.of(a), b, most):
             return replace(form, dtype=cast)
     return None
 
