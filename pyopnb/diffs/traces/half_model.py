@@ -13,6 +13,7 @@ from pyopnb.models import Types
 __all__ = ["in_half"]
 
 _FLOAT = TensorProto.FLOAT
+_OPSET = 13
 # Endings of names that no exporter writes: a weight or input in half precision, a tensor after
 # rounding, and the result of a node before it, both in float32.
 _HALF = "\N{PRIME}half"
@@ -46,16 +47,24 @@ def in_half(model: ModelProto, half: str, kept: Collection[str] = ()) -> ModelPr
     >>> [node.op_type for node in in_half(model, "float16").graph.node]
     ['Cast', 'Cast', 'Neg', 'Cast', 'Cast']
     """
+    where = f"first_divergence, {half}"
+    least = 13 if half == "bfloat16" else 6
+    # The casts need an opset that has their dtype.
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    version = max(versions, default=_OPSET)
+    if version < least:
+        next_ = f"onnx.version_converter.convert_version(model, {least})"
+        got = f"opset {version}"
+        raise ModelError(where, expected=f"opset {least} or newer", got=got, next=next_)
     types = Types(model)
     if types.failure:
-        where = f"first_divergence, {half}"
         expected = "a model whose tensors have types"
         next_ = "onnx.checker.check_model(model, full_check=True)"
         raise ModelError(where, expected=expected, got=types.failure, next=next_)
     copy = ModelProto()
     copy.CopyFrom(model)
-    # The types of the results change.
-    del copy.graph.value_info[:]
+    if not versions:
+        copy.opset_import.add(version=_OPSET)
     for info in copy.graph.output:
         info.ClearField("type")
     _Rounding(types, dtype(half).onnx, kept).round(model.graph, copy.graph)
@@ -71,11 +80,15 @@ class _Rounding:
         self.kept = set(kept)
         # What the reader of a tensor reads; tensors of graphs around a body are among them.
         self.rounded: dict[str, str] = {}
+        # What inputs that no converter rounds read, if it has another name.
+        self.unrounded: dict[str, str] = {}
         # Tensors that nodes in float32 read as they are.
         self.wide: set[str] = set()
 
     def round(self, graph: GraphProto, copy: GraphProto, *, kept: bool = False) -> None:
         """Insert roundings into the copy of a graph, or of the body of a node that is kept."""
+        # The types of the results change.
+        del copy.value_info[:]
         nodes: list[NodeProto] = []
         weights = [tensor.name for tensor in graph.initializer]
         for name in dict.fromkeys([*weights, *(info.name for info in graph.input)]):
@@ -109,14 +122,16 @@ class _Rounding:
         """Yield a node that reads rounded tensors, and the roundings of its results."""
         for position, name in enumerate(node.input):
             is_read_wide = self._is_kept(node) and name in self.wide
-            if not is_read_wide and _takes_half(node, position):
-                changed.input[position] = self.rounded.get(name, name)
+            if not is_read_wide:
+                names = self.rounded if _takes_half(node, position) else self.unrounded
+                changed.input[position] = names.get(name, name)
         yield changed
         for name in self._results(graph, node):
             if name in self.wide:
                 yield from self._casts(name, name + _HALF, name)
             else:
                 changed.output[list(node.output).index(name)] = name + _WIDE
+                self.unrounded[name] = name + _WIDE
                 yield from self._casts(name + _WIDE, name, name)
 
     def _casts(self, wide: str, half: str, name: str) -> Iterator[NodeProto]:
@@ -140,8 +155,9 @@ def _takes_half(node: NodeProto, position: int) -> bool:
     schema = onnx_schemas.find_schema(node.domain, node.op_type)
     if schema is None:
         return True
-    port = schema.inputs[min(position, len(schema.inputs) - 1)]
-    return "tensor(float)" not in port.types or "tensor(float16)" in port.types
+    takes = ["tensor(float16)" in port.types for port in schema.inputs]
+    # The tensors of an operator without float16 are rounded on their way to it.
+    return takes[min(position, len(takes) - 1)] or not any(takes)
 
 
 def _copy(node: NodeProto) -> NodeProto:

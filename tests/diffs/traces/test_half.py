@@ -237,3 +237,44 @@ def test_all_nodes_of_a_long_overflow_are_kept():
     # Up to 30,000 after the second node; the one before the fourteenth is in the range again.
     assert found.node_block_list == tuple(f"t{n}" for n in range(3, 15))
     assert found.origin.a == "t3 (Mul)" and found.with_block_list == "close"
+
+
+def test_scales_of_a_resize_are_not_rounded():
+    model = pyopnb.parse("""<ir_version: 10, opset_import: ["": 21]>
+        net (float[1,1,3,3] x, int64[4] thirds) => (float[1,1,h,w] y) <float three = {3}> {
+            f = Cast<to = 1>(thirds)
+            s = Div(f, three)
+            y = Resize<mode = "nearest">(x, , s)
+        }""")
+    x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    # In float16, three times the scale 4 / 3 is less than 4.
+    feeds = {"x": x, "thirds": np.array([3, 3, 4, 4])}
+    for half in ("float16", "bfloat16"):
+        assert pyopnb.first_divergence(model, half, feeds)["y"].diff.ok
+
+
+def test_bodies_that_declare_their_tensors_and_operators_without_float16_round_too():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3]>
+        net (float[N,3] x, bool c) => (float[N,3] y) {
+            b = If(c) <then_branch = t () => (float[N,3] p) <float[N,3] q> { q = Abs(x)  p = Neg(q) },
+                else_branch = e () => (float[N,3] r) { r = Neg(x) }>
+            d = Mul(b, b)
+            y = ai.onnx.ml.Normalizer<norm = "L1">(d)
+        }""")
+    x = np.float32([[1, 2, 300.3]])
+    found = pyopnb.first_divergence(model, "float16", {"x": x, "c": np.array(True)})
+    assert found.origin.name == "d (Mul)" and found.with_block_list == "close"
+
+
+@pytest.mark.parametrize(("half", "opset"), [("float16", 5), ("bfloat16", 12)])
+def test_opsets_without_the_dtype_say_what_to_type(half, opset):
+    text = (
+        "<ir_version: 8, opset_import: ['': OPSET]> g (float[N] x) => (float[N] y) { y = Neg(x) }"
+    )
+    model = pyopnb.parse(text.replace("OPSET", str(opset)).replace("'", '"'))
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="version_converter.convert_version"
+    ) as error:
+        pyopnb.first_divergence(model, half, {"x": np.ones(2, np.float32)})
+    newer = eval(str(error.value).partition("Try: ")[2], {"onnx": onnx, "model": model})
+    assert pyopnb.first_divergence(newer, half, {"x": np.ones(2, np.float32)}).ok
