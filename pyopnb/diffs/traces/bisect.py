@@ -33,6 +33,7 @@ from pyopnb.diffs.traces.tensor_sizes import (
     inferred_sizes,
     parts_that_fit,
     spread_that_fits,
+    weight_bytes,
 )
 from pyopnb.engine import (
     argument_checks,
@@ -50,6 +51,8 @@ from pyopnb.models import lacking
 from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime
 
 __all__ = ["first_divergence"]
+
+_LOADED = "MB of weights loaded and run"
 
 
 @check_arguments
@@ -259,6 +262,8 @@ class _Model:
         self.trace.model = proto
         self.graph = TraceGraph(proto)
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
+        # Models without weights take time, too.
+        self.megabytes = 1 + weight_bytes(proto) // 1_000_000
         self._sizes: dict[str, int] | None = None
         self._largest = 0
 
@@ -281,6 +286,7 @@ class _Model:
             info.MergeFromString(self.declared.get(name, b""))
         self.trace.values = {}  # of the run before
         arrays = self.run(self.trace.model, [self.trace.feeds])[0]
+        progress.advance(_LOADED, self.megabytes)
         # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
         self.trace.values = arrays
         return Side(self.trace, self.graph, arrays)
@@ -347,15 +353,13 @@ class _Search:
 
     def result(self) -> TraceDiff:
         """Search until no suspected node is left to compare."""
-        suspected = len(self.graph.nodes)
-        with progress.tracking("nodes ruled out", suspected):
+        # Mostly, each model runs twice.
+        with progress.tracking(_LOADED, 2 * (self.a.megabytes + self.b.megabytes)):
             # Compare the outputs first; if they agree, no search is needed.
             tensors = self.outputs()
             while tensors:
                 self.compare(tensors)
                 self.plain = self.plain or tuple(self.compared.values())
-                before, suspected = suspected, len(self.suspects())
-                progress.advance("nodes ruled out", before - suspected)
                 tensors = self.spread()
             self.refine()
             return self.diff()
@@ -511,6 +515,8 @@ class _Search:
         if len(names_a) == len(names_b) == 1:
             return
         open_names = [name for name in names_b if name not in self.compared]
+        if not open_names:
+            return
         # What these nodes read is needed in the end. Where b reads another tensor, the partner of
         # that one is elsewhere in a.
         names_b += [name for name in segment.ends if name in b.producer]
