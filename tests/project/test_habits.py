@@ -52,7 +52,7 @@ def test_what_pages_make_can_be_made():
     asked = set()
     for path in PAGES:
         asked |= asked_of(path.read_text(encoding="utf-8"), r"`make ((?:[a-z][\w.-]*\s?)+)`")
-    assert {"test", "bench", "lab"} <= asked <= targets()
+    assert {"test", "docs", "bench", "lab", "demo"} <= asked <= targets()
 
 
 def test_lanes_of_pages_and_workflows_exist():
