@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.common import sanitize
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
+from pyopnb.diffs.arrays.rows import as_sets
 from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
@@ -33,6 +35,7 @@ def diff(
     rtol: float | None = None,
     atol: float | None = None,
     stol: float | None = None,
+    rows: str | None = None,
 ) -> Any:
     """Compare two values, two runs, two models, or two versions of an op.
 
@@ -71,6 +74,10 @@ def diff(
         in different orders. Only ``atol`` applies to integers, and no tolerance to bools and
         strings. NaN agrees with NaN at the same index, and an infinity with an infinity of the same
         sign.
+    rows : {"set"}, optional
+        For values: compare rows without their order, such as detections. Arrays by name are
+        columns of one table, whose rows belong together. A first axis of one, as of a batch, is
+        left out. So are rows that only one side has and that hold nothing but 0, -1 or NaN.
 
     Returns
     -------
@@ -125,9 +132,19 @@ def diff(
     """
     # Most calls in a notebook compare two arrays, so these go straight to the comparison.
     tolerances = Tolerances(rtol, atol, stol)
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+    if rows is None and isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return compared(a, b, tolerances)
     a, b = _read_arrays(a, b)
+    if rows is not None:
+        if rows != "set":
+            got = sanitize(repr(rows), 80)
+            raise InputError("diff, rows", expected='"set"', got=got, next='rows="set"')
+        for side in (a, b):
+            if isinstance(side, (Trace, Profile, Version, Op, Comparable, ModelProto)):
+                got = type(side).__name__
+                advice = "diff(a, b) without rows"
+                raise InputError("diff, rows", expected="two values", got=got, next=advice)
+        return compared(*as_sets(a, b), tolerances)
     # The kind of one side decides what the other must be. A trace may also be compared with arrays,
     # and everything else only with its own kind.
     sides = a, b
