@@ -56,13 +56,13 @@ def curve_charts(
     """
     if len(pairs.positions) <= array_diffs.FEW:
         return []
-    # b is the reference, and lies below.
+    # b is the reference; a has the color that a curve has alone.
     curves = {
-        "b": [float(_plain(text)) for text in pairs.b],
         "a": [float(_plain(text)) for text in pairs.a],
+        "b": [float(_plain(text)) for text in pairs.b],
     }
     both = line_chart(
-        pairs.positions, curves, "a and b", label="index", limits=axis, dashed=("a",), size=_SIZE
+        pairs.positions, curves, "a and b", label="index", limits=axis, dashed=("b",), size=_SIZE
     )
     marks: list[tuple[float, str]] = []
     difference = []

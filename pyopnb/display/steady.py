@@ -66,10 +66,14 @@ class SteadyColors:
             low = -high
         return min(low, 0.0), high
 
-    def result_html(self, result: Result, feeds: Mapping[str, Any] | None = None) -> str:
-        """Draw a result; ``feeds`` as for `pyopnb.show`."""
+    def hold(self, result: Result) -> None:
+        """Let colors and axes hold a result that is drawn later."""
         for name, value in result.items():
             _widen(self.limits, name, self.limits_of(value))
+
+    def result_html(self, result: Result, feeds: Mapping[str, Any] | None = None) -> str:
+        """Draw a result; ``feeds`` as for `pyopnb.show`."""
+        self.hold(result)
         title = f"{len(result)} outputs"
         return view_arrays(result, result.items(), title, limits=self.limits, feeds=feeds).body
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from pyopnb.common import Table, messages
 from pyopnb.diffs import diff
-from pyopnb.display import SteadyColors
 from pyopnb.engine import ANY, Result, Session, check_arguments, op_names, op_schema, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
@@ -69,7 +68,7 @@ class Interact(LiveOutput):
         targets: Mapping[str, _Target],
         view: ResultView,
     ) -> None:
-        super().__init__(session.with_attrs(), feeds, view, colors=SteadyColors())
+        super().__init__(session.with_attrs(), feeds, view)
         self.controls = dict(controls)
         # These are the controls of attrs; the others are of feeds.
         self._targets = dict(targets)

@@ -52,10 +52,9 @@ class LiveOutput:
         feeds: Mapping[str, Any],
         view: ResultView,
         tolerance: tuple[float | None, float | None] = (None, None),
-        colors: SteadyColors | None = None,
     ) -> None:
         self.session, self._feeds, self._view = session, dict(feeds), view
-        self._tolerance, self._colors = tolerance, colors
+        self._tolerance, self._colors = tolerance, SteadyColors()
         self._cells = live_cells(type(self).__name__.lower())
         self._worker = Worker(self._work)
         # The lock guards the fields below, which the worker changes.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pyopnb.common import messages
 from pyopnb.diffs import Diff, diff
-from pyopnb.display import SteadyColors, markup, show, to_html
-from pyopnb.engine import Result
+from pyopnb.display import SteadyColors, markup, to_html
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
 __all__ = ["LiveState", "report"]
 
 _ALERT = "border-left:4px solid #c43b3b;padding-left:8px;margin:4px 0"
+
+_COLUMN = "display:inline-block;margin:0 16px 4px 0;vertical-align:top;max-width:100%"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def report(
     *,
     ended: bool = False,
     running: float = 0.0,
-    colors: SteadyColors | None = None,
+    colors: SteadyColors,
 ) -> Shown:
     """Write the state of a live output as text and as HTML.
 
@@ -57,8 +57,8 @@ def report(
         The run with which the last one is compared.
     running : float
         When the run in flight began; 0 if none is.
-    colors : SteadyColors, optional
-        Of an output that is drawn many times, and must not jump.
+    colors : SteadyColors
+        Of the runs so far, as pictures that are drawn again must not jump.
     """
     parts = list(_parts(state, baseline, ended, running, colors))
     # The result of the user's own function keeps its size.
@@ -70,7 +70,7 @@ def report(
 
 
 def _parts(
-    state: LiveState, baseline: str, ended: bool, running: float, colors: SteadyColors | None
+    state: LiveState, baseline: str, ended: bool, running: float, colors: SteadyColors
 ) -> Iterator[Shown]:
     if running:
         text = f"running since {_clock(running)}"
@@ -92,11 +92,8 @@ def _parts(
         )
         if good is not None:
             yield _remark(f"the last result without an error: {_head(good)}")
-    if good is not None and good.shown is not None:
-        yield good.shown
-    elif good is not None and good.result is not None:
-        draw = colors.result_html if colors else _result_html
-        yield Shown(draw(good.result, good.feeds), repr(good.result))
+    if good is not None:
+        yield _results(state, good, baseline, colors)
     if before is not None:
         for name, (old, new) in run.changed_settings(before).items():
             yield _remark(f"{name}: {old} → {new}")
@@ -106,17 +103,31 @@ def _parts(
             change = diff(first, second)
             title = f"changes in {op}, version {first.number} → {second.number}"
             yield Shown(markup.details(title, to_html(change), open=True), str(change))
-    if state.diff is not None:
-        title = f"against {baseline}: {state.diff.verdict}"
-        if colors:
-            content = f"<div><b>against {baseline}</b></div>{colors.diff_html(state.diff)}"
-        else:
-            content = markup.details(title, to_html(state.diff), open=not state.diff.ok)
-        yield Shown(content, f"against {baseline}: {state.diff}")
 
 
-def _result_html(result: Result, feeds: Mapping[str, Any]) -> str:
-    return show(result, feeds=feeds).body
+def _results(state: LiveState, good: Run, baseline: str, colors: SteadyColors) -> Shown:
+    """Show the last result, beside the one before it and their difference."""
+    if state.before is None or state.diff is None:
+        return _drawn(good, colors)
+    if good.result is not None:
+        colors.hold(good.result)
+    before, now = _drawn(state.before, colors), _drawn(good, colors)
+    legend = markup.note(f"a: now, b: {baseline}; colors and axes hold all runs so far")
+    columns = {
+        baseline: before.html,
+        "now": now.html,
+        f"against {baseline}": legend + colors.diff_html(state.diff),
+    }
+    html = ""
+    for title, content in columns.items():
+        html += f'<div style="{_COLUMN}"><b>{markup.escape(title)}</b>{content}</div>'
+    return Shown(html, f"{now.text}\nagainst {baseline}: {state.diff}")
+
+
+def _drawn(run: Run, colors: SteadyColors) -> Shown:
+    if run.shown is not None or run.result is None:
+        return run.shown or Shown("", "")
+    return Shown(colors.result_html(run.result, run.feeds), repr(run.result))
 
 
 def _remark(text: str) -> Shown:

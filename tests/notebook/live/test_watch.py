@@ -1,5 +1,6 @@
 """An output that runs again when an op is redefined."""
 
+import base64
 import gc
 import itertools
 import re
@@ -32,6 +33,21 @@ def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
     for text in ("version 1 → 2", "different", "np.clip"):
         assert text in clip.html, text
     assert re.search(r"^\+ *return np.clip", clip.text, re.MULTILINE)
+
+
+def test_both_runs_stand_beside_their_difference_on_one_scale(clip, redefine):
+    clip.run("import numpy as np; x = np.float32(np.outer(np.arange(40), np.arange(50)))")
+    model = "(float[N,M] x) => (float[N,M] y) { y = demo.SoftClip<limit = 2.0>(x) }"
+    clip.run(f"pyopnb.watch(pyopnb.Session(pyopnb.parse('{model}')), x=x)")
+    assert "the previous run" not in clip.html
+    redefine("x.astype(np.float32)")
+    columns = re.findall(r"<b>(the previous run|now|against the previous run)</b>", clip.html)
+    assert columns == ["the previous run", "now", "against the previous run"]
+    assert "a: now, b: the previous run" in clip.html
+    # Both pictures have the colors of the larger result.
+    pictures = [base64.b64decode(data).decode() for data in re.findall('base64,([^"]+)', clip.html)]
+    ends = [re.findall(">([0-9,.]+)</text>", picture)[-1] for picture in pictures[:2]]
+    assert ends == ["1,910", "1,910"]
 
 
 def test_it_stays_in_an_untrusted_notebook(clip, redefine):
