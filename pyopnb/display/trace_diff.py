@@ -65,7 +65,12 @@ def view_trace_diff(thing: trace_diffs.TraceDiff, **options: Any) -> View:
 def _where(thing: trace_diffs.TraceDiff) -> str:
     """Return the tensor at which the picture opens."""
     if thing.quantization:
-        return thing.quantization[0].b
+        # A weight, or a feed, is where it is read.
+        worst = thing.quantization[0].b
+        for node in thing.models[1].graph.node if thing.models else ():
+            if worst in (*node.output, *node.input):
+                return protos.first_output(node)
+        return ""
     step = thing.origin or thing.first
     return step.outputs[0].b if step else ""
 
