@@ -35,6 +35,15 @@ __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
 HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed")
 
+_ROWS = (
+    "run to run",
+    "1 thread",
+    "no optimizations",
+    "basic optimizations",
+    "sample alone",
+    "inputs + 1 ULP",
+    "float64",
+)
 # How many more runs of one session there are, and how many samples run alone.
 _REPEATS = 3
 _SAMPLES = 4
@@ -230,26 +239,30 @@ def stability(
     tolerances = Tolerances(rtol, atol, stol)
     tolerances.check()
     trials = _Trials(model, feeds, named, tolerances.or_scaled(), search, fill)
+    # The rows that take the usual session come first, as then it can be closed.
     ways: dict[str, Callable[[], _Way]] = {
         "run to run": trials.run_to_run,
+        "sample alone": trials.samples_alone,
+        "inputs + 1 ULP": trials.moved_inputs,
         "1 thread": lambda: trials.other_session(threads=1),
         "no optimizations": lambda: trials.other_session(level="ORT_DISABLE_ALL"),
         "basic optimizations": lambda: trials.other_session(level="ORT_ENABLE_BASIC"),
-        "sample alone": trials.samples_alone,
-        "inputs + 1 ULP": trials.moved_inputs,
         "float64": trials.float64,
     }
-    rows: list[StabilityRow] = []
+    rows: dict[str, StabilityRow] = {}
     with progress.tracking("ways", len(ways)):
         for name, run in ways.items():
+            if name == "1 thread" and not search:
+                trials.session.state.close()
             if name == "float64" and not yardstick:
                 # A convolution in Python takes a hundred times as long as its kernel.
                 row = StabilityRow(name, reason="not run: yardstick=True")
             else:
-                row = trials.row(name, run, is_random=bool(rows) and not rows[0].ok)
-            rows.append(row)
+                is_random = bool(rows) and not rows["run to run"].ok
+                row = trials.row(name, run, is_random=is_random)
+            rows[name] = row
             progress.advance("ways", 1)
-    return Stability(tuple(rows), trials.runtime)
+    return Stability(tuple(rows[name] for name in _ROWS), trials.runtime)
 
 
 class _CannotBeError(Exception):

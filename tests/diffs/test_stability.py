@@ -258,3 +258,10 @@ def test_nodes_that_onnxruntime_lacks_are_filled() -> None:
     with pytest.warns(pyopnb.errors.Filled):
         table = pyopnb.stability(model, x, fill=True, yardstick=True)
     assert table.ok and table["float64"].diff is not None and table["sample alone"].diff is not None
+
+
+def test_a_model_is_in_memory_once(open_sessions):
+    model = pyopnb.model([pyopnb.node("Exp", "x", "y")], {"x": "float32[N,2]"}, "y")
+    found = pyopnb.stability(model, np.float32([[0, 1], [2, 3]]))
+    assert [row.name for row in found.rows][:2] == ["run to run", "1 thread"]
+    assert (open_sessions.made, open_sessions.most) == (4, 1)
