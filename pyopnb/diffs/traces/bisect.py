@@ -449,13 +449,36 @@ class _Search:
 
     def _sides(self, pairs: Sequence[Pair]) -> tuple[Side, Side]:
         """Record both tensors of pairs, unless the last pair of runs did."""
-        names_a, names_b = [pair.a for pair in pairs], [pair.b for pair in pairs]
-        if not (self.last[0].keys() >= set(names_a) and self.last[1].keys() >= set(names_b)):
+        return self._recorded([pair.a for pair in pairs], [pair.b for pair in pairs])
+
+    def _recorded(self, *names: Sequence[str]) -> tuple[Side, Side]:
+        """Record tensors of both models, unless the last pair of runs did."""
+        if not all(x.keys() >= set(own) for x, own in zip(self.last, names, strict=True)):
+            names_a, names_b = self._with_suspects(names)
             # These need not be in memory any more.
             self.last = {}, {}
             self.last = self.a.recorded(names_a).arrays, self.b.recorded(names_b).arrays
             self.runs += 1
         return self._with_arrays(self.last)
+
+    def _with_suspects(self, names: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+        """Add all that the suspected nodes make, with a partner or not, if all of it fits."""
+        bad = self.bad
+        if bad is None or self.half:
+            return names
+        models = self.a, self.b
+        known = {self.pairs[name].a for name in self.good}
+        segments = (
+            self.a.graph.between(self.pairs[bad].a, known),
+            self.b.graph.between(bad, self.good),
+        )
+        more = []
+        for model, own, segment in zip(models, names, segments, strict=True):
+            unserved = lacking.unserved_outputs(model.trace.model)
+            made = [name for name in _made(model.graph, segment) if name not in unserved]
+            more.append(list(dict.fromkeys([*own, *made])))
+        size = sum(sum(map(x.size, own)) for x, own in zip(models, more, strict=True))
+        return more if size <= self.memory else names
 
     def on_the_way(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the outputs that differ."""
@@ -523,26 +546,26 @@ class _Search:
         for name in names_b:
             partners = [self.pairs[name].a] if name in self.pairs else []
             names_a += [x for x in (*partners, name) if x in a.producer and x not in names_a]
-        self._record(names_a, names_b)
+        sides = self._record(names_a, names_b)
         for name in open_names:
             self.pairs.pop(name, None)
-        sides = self._with_arrays(self.last)
         for pair in align(*sides).pairs:
             if pair.b in open_names and pair.a in sides[0].arrays and pair.b in sides[1].arrays:
                 self.pairs[pair.b] = pair
         self._run([name for name in open_names if name in self.pairs])
 
-    def _record(self, *names: Sequence[str]) -> None:
+    def _record(self, *names: Sequence[str]) -> tuple[Side, Side]:
         """Record tensors of both models, as many as fit, whether they correspond or not."""
-        self.last = {}, {}
-        recorded = []
+        chosen = []
         for model, own in zip((self.a, self.b), names, strict=True):
             unserved = lacking.unserved_outputs(model.trace.model)
             served = [name for name in own if name not in unserved]
-            chosen = spread_that_fits(served, model.size, self.memory / 2)
-            recorded.append(model.recorded(chosen).arrays)
-        self.last = recorded[0], recorded[1]
-        self.runs += 1
+            chosen.append(spread_that_fits(served, model.size, self.memory / 2))
+        a, b = self._recorded(*chosen)
+        return (
+            a._replace(arrays={name: a.arrays[name] for name in chosen[0]}),
+            b._replace(arrays={name: b.arrays[name] for name in chosen[1]}),
+        )
 
     def diff(self) -> TraceDiff:
         """Build the result, from a pair of runs that recorded what the node at fault reads."""
