@@ -202,6 +202,11 @@ def test_wrong_conversion_is_found_without_wider_floats(case, monkeypatch):
     test_wrong_conversion_is_found(case)
 
 
+def test_no_warning_without_wider_floats(monkeypatch):
+    monkeypatch.setattr(np, "longdouble", np.float64)
+    test_other_rounding_of_a_function_passes_where_the_body_cancels("float64")
+
+
 @pytest.mark.everywhere  # half a minute
 @pytest.mark.parametrize("case", RIGHT, ids=lambda case: case[0])
 def test_right_conversion_passes_in_each_dtype(case):

@@ -308,7 +308,8 @@ def _in_wider_floats(array: np.ndarray) -> np.ndarray:
 
 def _in_float32(array: np.ndarray) -> np.ndarray:
     if has_fractions(array.dtype):
-        return array.astype(np.float32)
+        with np.errstate(over="ignore"):
+            return array.astype(np.float32)
     return array
 
 
