@@ -481,15 +481,19 @@ class TraceComparison:
         if not causes and ops & SUMS:
             for tensor in step.outputs:
                 causes += self._lost_terms(tensor)
-        for name in lost or [name for name, _ in names]:
-            self.lossy.update(self.a.graph.around(name))
+        if self.half:
+            for name in lost or [name for name, _ in names]:
+                self.lossy.update(self.a.graph.around(name))
         yield from causes
 
     def _half_losses(self, name_a: str, name_b: str) -> list[str]:
-        a = self.a.arrays.get(name_a, self.a.trace.feeds.get(name_a, self.a.weight(name_a)))
-        b = self.b.arrays.get(name_b)
+        a, b = self.a.arrays.get(name_a), self.b.arrays.get(name_b)
+        if self.half and a is None:
+            a = self.a.trace.feeds.get(name_a)
+            if a is None:
+                a = self.a.weight(name_a)
         if self.half and isinstance(a, np.ndarray) and a.dtype == np.float32:
-            # Also a weight, and a tensor that is in float32 where it was recorded.
+            # Also a tensor that is in float32 where it was recorded.
             with np.errstate(over="ignore", under="ignore"):
                 b = a.astype(dtype(self.half).numpy)
         return list(half_causes(name_b, b, a))
