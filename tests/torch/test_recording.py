@@ -142,13 +142,20 @@ def spoil(model, place):
 
 
 def test_each_spoilt_node_is_named(in_torch, capsys):
-    """As many copies of the model as there are nodes to spoil: the origin is that node, or the operation of torch it is in."""
+    """As many copies of the model as there are nodes to spoil: the origin is that node, or the operation of torch it is in.
+
+    Where the outputs agree there is no origin: a Softmax takes no notice of a number added to a whole row.
+    """
     counts = Counter()
     for place, node in enumerate(in_torch.model.graph.node):
         model = spoil(in_torch.model, place)
         if model is None:
             continue
         found = pyopnb.diff(in_torch, session_trace(model, in_torch.feeds))
+        if found.outputs_agree:
+            assert found.origin is None and not found.ok
+            counts["absorbed"] += 1
+            continue
         (origin,) = found.origins[:1] or [None]
         assert origin is not None, f"{node.name}: no origin"
         named = {tensor.b for tensor in origin.outputs}
@@ -161,9 +168,10 @@ def test_each_spoilt_node_is_named(in_torch, capsys):
         counts["exact" if exact else "within its operation"] += 1
     with capsys.disabled():
         print(
-            f"\nspoilt nodes that diff named: {counts['exact']} exactly, {counts['within its operation']} among its operation's"
+            f"\nspoilt nodes that diff named: {counts['exact']} exactly, {counts['within its operation']} among its operation's, absorbed: {counts['absorbed']}"
         )
     assert counts["exact"] >= 20
+    assert counts["absorbed"] <= 2
 
 
 def test_the_origin_has_its_line_submodule_and_cause(in_torch):

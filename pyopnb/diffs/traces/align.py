@@ -26,7 +26,7 @@ from onnx import TensorProto
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import is_float
-from pyopnb.diffs.traces.forms import Form, find_form, holds_same, largest, rounding
+from pyopnb.diffs.traces.forms import TensorForm, find_form, holds_same, largest, rounding
 from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op, turned_otherwise
 from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
@@ -49,14 +49,14 @@ class Pair:
         Their names.
     by : str
         The evidence: ``"structure"``, ``"value"``, ``"form"``, ``"name"`` or ``"output"``.
-    form : Form or None
+    form : TensorForm or None
         What turns the first into the form of the second, if that is known already.
     """
 
     a: str
     b: str
     by: str = "structure"
-    form: Form | None = None
+    form: TensorForm | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Aligner:
         for rows in self.by_peak.values():
             rows.sort()
 
-    def pair(self, a: str, b: str, by: str, form: Form | None = None) -> None:
+    def pair(self, a: str, b: str, by: str, form: TensorForm | None = None) -> None:
         if a and b and a not in self.paired_a and b not in self.pairs:
             self.pairs[b] = Pair(a, b, by, form)
             self.paired_a.add(a)
@@ -191,7 +191,7 @@ class _Aligner:
         if name in self.pairs:
             return
         array = self.arrays_b[name]
-        found: dict[str, Form] = {}
+        found: dict[str, TensorForm] = {}
         for candidate in self._near(name, array.array.size):
             form = array.form_of(self.arrays_a[candidate])
             if form is not None:
@@ -387,7 +387,7 @@ class _Array:
         """Tell whether all elements are equal; True for empty arrays."""
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
 
-    def form_of(self, other: _Array) -> Form | None:
+    def form_of(self, other: _Array) -> TensorForm | None:
         """Find the form in which another array holds the same."""
         return find_form(other.array, self.array, max(self.rounding, other.rounding))
 

@@ -15,7 +15,7 @@ from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.forms import Form, find_form, rounding
+from pyopnb.diffs.traces.forms import TensorForm, find_form, rounding
 from pyopnb.diffs.traces.half import (
     SUMS,
     as_fed,
@@ -191,7 +191,7 @@ class TraceComparison:
         """Put the tensors of a into the forms of b, or given arrays into the forms of the run."""
         # By the names in b.
         self.values: dict[str, tuple[Any, Any]] = {}
-        self.forms: dict[str, Form] = {}
+        self.forms: dict[str, TensorForm] = {}
         unclear = []
         for pair in self.pairs:
             values = as_made(self.a.arrays[pair.a]), as_made(self.b.arrays[pair.b])
@@ -214,7 +214,7 @@ class TraceComparison:
                 a, b = self.values[name]
                 moved, other = (b, a) if self.arrays_side == 1 else (a, b)
                 if form.turns(moved.shape) == other.shape:
-                    self.forms[name] = Form(form.axes, other.shape)
+                    self.forms[name] = TensorForm(form.axes, other.shape)
                     self.values[name] = self._in_one_form(name, a, b)
                     break
 

@@ -16,7 +16,7 @@ from ml_dtypes import finfo
 from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, is_float
 from pyopnb.diffs.traces.half import in_one_precision
 
-__all__ = ["Form", "find_form", "holds_same", "largest", "rounding"]
+__all__ = ["TensorForm", "find_form", "holds_same", "largest", "rounding"]
 
 # Tensors of more axes are compared in the order that they have.
 _MAX_AXES = 5
@@ -26,7 +26,7 @@ _INTEGERS = "iub"
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorForm:
     """What turns one tensor into the form of another.
 
     Attributes
@@ -98,7 +98,7 @@ def holds_same(a: np.ndarray, b: np.ndarray, most: float) -> bool:
     return bool((near | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
 
-def find_form(a: np.ndarray, b: np.ndarray, most: float) -> Form | None:
+def find_form(a: np.ndarray, b: np.ndarray, most: float) -> TensorForm | None:
     """Find the form in which a holds the numbers of b, up to rounding; None if there is none.
 
     Parameters
@@ -137,17 +137,17 @@ def find_form(a: np.ndarray, b: np.ndarray, most: float) -> Form | None:
     return None
 
 
-def _forms(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Form]:
+def _forms(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[TensorForm]:
     """Yield the forms of a tensor with the shape of a that have the shape of b."""
     # The order of axes of one element says nothing: they stay where they are.
     long = [axis for axis, size in enumerate(a) if size > 1]
-    yield Form(tuple(range(len(a))), b)
+    yield TensorForm(tuple(range(len(a))), b)
     if len(long) > _MAX_AXES:
         return
     for order in permutations(long):
         if list(order) != long:
             axes = [*order, *(axis for axis in range(len(a)) if axis not in order)]
-            yield Form(_in_place(a, tuple(axes), b), b)
+            yield TensorForm(_in_place(a, tuple(axes), b), b)
 
 
 def _in_place(a: tuple[int, ...], axes: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -94,7 +94,8 @@ def _boxes(result: Result, feeds: Mapping[str, Any]) -> Shown:
     pictures = [value for value in arrays if value.ndim >= 3 and {3, 4} & {*value.shape[-3:]}]
     if not pictures or not any(np.shape(value)[-1:] == (4,) for value in result):
         expected = "a fed picture with 3 or 4 channels, and an output [N,4]"
-        raise InputError('view="boxes"', expected=expected, got="no such feed or output")
+        got = "no such feed or output"
+        raise InputError('view="boxes"', expected=expected, got=got, next="leave view out")
     seen = show(result, picture=pictures[0])
     return Shown(seen.body, seen.text)
 
