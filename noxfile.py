@@ -369,6 +369,24 @@ def wheels(session: nox.Session) -> None:
     )
 
 
+@nox.session(python=LAST)
+def package(session: nox.Session) -> None:
+    """Check what an index gets: the same sdist twice, its wheel, and how the page is shown."""
+    install(session, "pip", "build", "twine", "check-wheel-contents", "abi3audit")
+    folder = ROOT / "build/package"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("again", "."):
+        session.run("python", "-m", "build", "--sdist", "--outdir", str(folder / name))
+    [sdist] = folder.glob("*.tar.gz")
+    if sdist.read_bytes() != (folder / "again" / sdist.name).read_bytes():
+        session.error("two source distributions of the same sources differ")
+    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(sdist))
+    [wheel] = folder.glob("*.whl")
+    session.run("twine", "check", "--strict", str(sdist), str(wheel))
+    session.run("check-wheel-contents", str(wheel))
+    session.run("abi3audit", "--strict", str(wheel))
+
+
 @nox.session(python=PINNED)
 def binder(session: nox.Session) -> None:
     """Use the environment of binder/, without docker."""
@@ -474,6 +492,7 @@ def test(session: nox.Session) -> None:
             [["compilers"]],
             [["corpus"]],
             *([[f"wheels-{version}"]] for version in PYTHONS),
+            [["package"]],
         ]
     else:
         made = [name for name in ("windows", "aarch64") if (SYSTEMS / name / "digest").exists()]

@@ -2,15 +2,19 @@
 
 Type ``python docs/ext/addresses.py`` after a change there. As long as no address is set, README.md
 has no command to clone and no Binder badge, and no page has a link to the published pages.
+
+``python docs/ext/addresses.py v0.1.0`` makes README.md the page of an index: its links into the
+repository become absolute, at that tag. The release does that before it packs the sources.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["PAGES", "repository", "with_addresses"]
+__all__ = ["PAGES", "released", "repository", "with_addresses"]
 
 _ROOT = Path(__file__).parents[2]
 PAGES = (_ROOT / "README.md", _ROOT / "docs" / "tutorials.md")
@@ -55,7 +59,24 @@ def _block(things: str, lines: dict[str, str]) -> str:
     return "".join(f"{line}\n\n" for line in found)
 
 
+def released(readme: str, tag: str, source: str) -> str:
+    """Return README.md with absolute links into the repository at a tag."""
+
+    def absolute(kind: str) -> str:
+        return rf"\g<1>{source}/{kind}/{tag}/\g<2>"
+
+    outside = r"(?!https?:|#)"
+    readme = re.sub(rf"(\]\(){outside}([^)]+\))", absolute("blob"), readme)
+    return re.sub(rf'(<img src="){outside}([^"]+")', absolute("raw"), readme)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        if not repository():
+            sys.exit("pyproject.toml: [project.urls] has no Repository. Type its address there")
+        readme = PAGES[0].read_text(encoding="utf-8")
+        PAGES[0].write_text(released(readme, sys.argv[1], repository()), encoding="utf-8")
+        sys.exit()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         page.write_text(with_addresses(text), encoding="utf-8")

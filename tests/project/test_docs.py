@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 import sys
+import zipfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -181,6 +182,36 @@ def test_pages_have_the_addresses_of_pyproject_toml(ext):
     assert with_addresses(told, {}) == bare
     assert "(https://pages.example/tutorials.html)" in with_addresses(tutorials, urls)
     assert "git clone" not in with_addresses(tutorials, urls)
+
+
+def test_the_page_of_the_index_links_to_files_of_the_tag(ext):
+    source = "https://host.example/one/two"
+    readme = ext("addresses").PAGES[0].read_text(encoding="utf-8")
+    told = ext("addresses").released(readme, "v9.9.9", source)
+    links = re.findall(r"\]\(([^)]+)\)", told) + re.findall(r'<img src="([^"]+)"', told)
+    inside = [link for link in links if link.startswith(source)]
+    assert len(inside) > 10 and all(link.startswith(("https://", "#")) for link in links)
+    for link in inside:
+        kind, tag, path = link.removeprefix(f"{source}/").split("/", 2)
+        assert tag == "v9.9.9" and kind == ("raw" if path.endswith(".gif") else "blob")
+        assert (ROOT / path.partition("#")[0]).exists(), link
+
+
+def test_pages_of_versions_are_side_by_side(ext, tmp_path):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.html").write_text("main", encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "v0.2.0.zip", "w") as files:
+        files.writestr("index.html", "released")
+    site = tmp_path / "site"
+    ext("versions").gather(pages, site, [tmp_path / "v0.2.0.zip"])
+    assert (site / "latest/index.html").read_text(encoding="utf-8") == "main"
+    assert (site / "0.2.0/index.html").read_text(encoding="utf-8") == "released"
+    assert "url=0.2.0/" in (site / "index.html").read_text(encoding="utf-8")
+    listed = (site / "versions.html").read_text(encoding="utf-8")
+    assert listed.index('href="0.2.0/"') < listed.index('href="latest/"')
+    ext("versions").gather(pages, tmp_path / "first", [])
+    assert "url=latest/" in (tmp_path / "first/index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

@@ -64,30 +64,60 @@ def test_lanes_of_pages_and_workflows_exist():
         asked |= asked_of(path.read_text(encoding="utf-8"), r"nox -s ([a-z][\w.-]*)")
         for job in workflow["jobs"].values():
             for lane in job.get("strategy", {}).get("matrix", {}).get("lane", []):
-                asked |= set(lane.split())
+                asked |= set(lane.partition(" -- ")[0].split())
     assert {"lint", "docs", "torch", "sanitizers", "tests-3.13", "repo2docker"} <= asked
     assert asked <= lanes()
+
+
+# What a job may do beyond reading, and all that it uses then: no code of the repository.
+ALLOWED = {
+    ("pages", "publish"): ({"pages", "id-token"}, ["actions/deploy-pages"]),
+    ("release", "pypi"): (
+        {"id-token"},
+        ["actions/download-artifact", "pypa/gh-action-pypi-publish"],
+    ),
+    ("release", "github"): ({"contents"}, ["actions/download-artifact", "gh release create"]),
+    # It calls pages.yml.
+    ("release", "pages"): ({"pages", "id-token"}, []),
+    # It compiles the repository, and can only add alerts.
+    ("codeql", "analyze"): ({"security-events"}, None),
+}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_is_allowed_little_and_pins_its_actions(path):
     workflow = read(path)
     assert workflow["permissions"] == {"contents": "read"}
-    for job in workflow["jobs"].values():
-        if "permissions" in job:
-            # What publishes the pages may write them, and runs nothing but the action that does.
-            assert path.stem == "pages" and set(job["permissions"]) == {"pages", "id-token"}
-            assert [step["uses"].split("@")[0] for step in job["steps"]] == ["actions/deploy-pages"]
+    for name, job in workflow["jobs"].items():
+        steps = job.get("steps", [])
+        written = {key for key, value in job.get("permissions", {}).items() if value == "write"}
+        allowed, used = ALLOWED.get((path.stem, name), (set(), None))
+        assert written == allowed
+        if used is not None:
+            done = [step.get("uses", step.get("run", "")).split("@")[0] for step in steps]
+            assert len(done) == len(used)
+            assert all(one.startswith(two) for one, two in zip(done, used, strict=True))
+        if "uses" in job:
+            assert (ROOT / job["uses"]).is_file()
+            continue
         assert job["timeout-minutes"] <= 90
-        for step in job["steps"]:
+        for step in steps:
             assert ("run" in step) != ("uses" in step)
-            if "uses" in step:
-                assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+\.\d+\.\d+", step["uses"]), step["uses"]
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
             assert "github.event" not in step.get("run", ""), (
                 "text of strangers must not become part of a script"
             )
+    for action in re.findall(r"^ *- uses: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+        assert re.fullmatch(r"[\w-]+(/[\w-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+def test_an_action_has_one_version_everywhere():
+    found: dict[str, set[str]] = {}
+    for path in WORKFLOWS:
+        for name, version in re.findall(r"uses: ([\w/-]+)@(\w+)", path.read_text("utf-8")):
+            found.setdefault(name, set()).add(version)
+    assert {name for name, versions in found.items() if len(versions) > 1} == set()
 
 
 def test_conda_recipe_asks_for_what_the_package_asks_for():

@@ -96,6 +96,15 @@ def test_nothing_asks_which_distribution_brought_onnxruntime() -> None:
     ] == []
 
 
+def test_each_dependency_is_in_the_table_of_licenses() -> None:
+    text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    table = " ".join(re.findall(r"^\| (.*?) \|", text, re.MULTILINE))
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    needed = [*PROJECT["project"]["dependencies"], *(each for extra in extras for each in extra)]
+    names = {re.split(r"[<>=]", each)[0] for each in needed}
+    assert {name for name in names if not re.search(rf"\b{name}\b", table)} == set()
+
+
 def test_the_oldest_lane_has_the_lowest_versions() -> None:
     lowest = dict(each.split(">=") for each in PROJECT["project"]["dependencies"])
     tried = dict(
