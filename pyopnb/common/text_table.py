@@ -5,12 +5,16 @@ The notebook may be dark, light, or not trusted.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import html
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
+from pyopnb.common.installed import require
 from pyopnb.common.told.messages import one_line
 
 __all__ = ["Table"]
@@ -61,7 +65,42 @@ class Table:
         for row, names in zip_longest(self.rows, self.keys):
             rows += f"<tr{_key(names)}>{''.join(map(_td, row))}</tr>"
         style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
-        return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+        # The class lets the JupyterLab extension offer to copy it.
+        table = f'<table class="pyopnb-table" style="{style}">'
+        return f"{table}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def to_csv(self) -> str:
+        """Write the rows as comma-separated values.
+
+        Examples
+        --------
+        >>> print(Table(("op", "share"), [("demo::Clip, old", "1.5")]).to_csv(), end="")
+        op,share
+        "demo::Clip, old",1.5
+        """
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
+        return text.getvalue()
+
+    def to_pandas(self) -> Any:
+        """Return a ``pandas.DataFrame``, in which columns of numbers are numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+        """
+        require("pandas", "1.0", "pandas")
+        import pandas
+
+        # Only numbers can be missing: an op may be called None.
+        empty = ["", "nan"]
+        text = io.StringIO(self.to_csv())
+        return pandas.read_csv(text, keep_default_na=False, na_values=empty)
 
     @staticmethod
     def row_key(name: str) -> str:

@@ -47,16 +47,28 @@ _CELL = (
 
 @view.register(np.ndarray)
 @view.register(np.generic)
-def view_array(thing: Any, name: str = "", **options: Any) -> View:
+def view_array(
+    thing: Any,
+    name: str = "",
+    *,
+    rgb: bool | None = None,
+    limits: Limits | None = None,
+    colors: Literal["sequential", "diverging", "gray"] | None = None,
+    log: bool = False,
+    origin: Literal["upper", "lower"] = "upper",
+    feeds: Mapping[str, Any] | None = None,
+    picture: np.ndarray | None = None,
+) -> View:
     """Show one array.
 
     Parameters
     ----------
     thing : ndarray, scalar, or the list or dict of a sequence or map output
-    **options
+    rgb, limits, colors, log, origin, feeds, picture : optional
         As for `pyopnb.show`.
     """
-    return view_arrays(thing, [(name, thing)], "", **options)
+    look = ArrayLook(rgb, None, colors, log, origin, feeds or {}, picture)
+    return _view_all(thing, [(name, thing)], "", look, limits)
 
 
 @view.register(Result)
@@ -97,13 +109,23 @@ def view_arrays(
         also be given by name.
     """
     look = ArrayLook(rgb, None, colors, log, origin, feeds or {}, picture)
+    return _view_all(thing, named, title, look, limits)
+
+
+def _view_all(
+    thing: Any,
+    named: Iterable[tuple[Any, Any]],
+    title: str,
+    look: ArrayLook,
+    limits: Limits | Mapping[str, Limits] | None,
+) -> View:
     items = list(named)
     is_single = len(items) == 1
     shown = []
     for key, item in items[:_MOST_ARRAYS]:
         array = _shown_array(str(key), item, look, limits)
         # Of several arrays, rgb=True applies to the ones that can be photographs.
-        if rgb and not is_single and channel_axis(array.value) is None:
+        if look.rgb and not is_single and channel_axis(array.value) is None:
             array = replace(array, look=replace(array.look, rgb=None))
         shown.append(array)
     # Each picture gets its share, but not so little that nothing could be seen.

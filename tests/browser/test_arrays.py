@@ -1,6 +1,8 @@
-"""Pictures of arrays tell their numbers under the mouse, and an array's slices follow sliders."""
+"""Pictures of arrays tell their numbers, slices follow sliders, and tables can be copied."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
 
 import pyopnb
+from pyopnb.common import Table
 
 CELL = """import numpy as np, pyopnb
 %load_ext pyopnb
@@ -22,6 +25,8 @@ def write_files(root):
     # So many numbers are read off their colors.
     pyopnb.show(np.linspace(-1, 1, 256 * 256).reshape(256, 256)[:, ::-1]).save(root / "large.html")
     write_notebook(root / "slices.ipynb", CELL)
+    table = Table(("op", "nodes"), [('a, "b"', "2"), ("Clip", "3")])
+    write_notebook(root / "table.ipynb", "table", outputs={0: [{"text/html": table._repr_html_()}]})
 
 
 def told(page, image, x, y):
@@ -66,3 +71,19 @@ def test_sliders_lead_through_the_slices(page):
     page.shut_down()
     page.open_notebook("slices.ipynb", kernel=False)
     expect(page.output(0)).to_contain_text("float64[2,3,20,20]")
+
+
+def test_a_table_of_an_untrusted_notebook_can_be_copied_and_saved(chromium, server):
+    context = new_context(chromium)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with tab(context, server) as page:
+        page.open_notebook("table.ipynb", kernel=False)
+        output = page.output(0)
+        output.get_by_role("button", name="copy the table").click()
+        read = "navigator.clipboard.readText()"
+        page.expect(lambda: page.page.evaluate(read), 'op\tnodes\na, "b"\t2\nClip\t3')
+        with page.page.expect_download() as download:
+            output.get_by_role("button", name="save the table as CSV").click()
+        saved = Path(download.value.path()).read_text("utf-8")
+        assert saved == 'op,nodes\n"a, ""b""",2\nClip,3\n'
+    context.close()

@@ -1,8 +1,11 @@
 """HTML that survives: escaped, folded, and never too large."""
 
 import base64
+import csv
+import io
 from html.parser import HTMLParser
 
+from pyopnb.common import Table
 from pyopnb.display.page.markup import MAX_BYTES, details, escape, image, join, note, pre
 
 HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[31m\u202e" + "A" * 10_000
@@ -59,3 +62,19 @@ def test_an_output_is_never_too_large():
     assert len(made.encode()) <= MAX_BYTES
     assert "x" in made and "é" not in made and "z" in made and "1 more part is left out" in made
     assert "left out" not in join(["a", "b"])
+
+
+def test_tables_are_written_as_csv_and_become_frames() -> None:
+    table = Table(
+        ("op", "share", "median", "nodes"),
+        [("None", "1.5", "3 µs", "2"), ('a "b", c', "", "1.2 ms", "3")],
+    )
+    assert list(csv.reader(io.StringIO(table.to_csv()))) == [
+        list(table.head),
+        *map(list, table.rows),
+    ]
+    frame = table.to_pandas()
+    assert list(frame) == list(table.head) and frame["op"].tolist() == ["None", 'a "b", c']
+    assert frame["share"].sum() == 1.5 and frame["nodes"].tolist() == [2, 3]
+    assert Table(("op",), []).to_pandas().empty
+    assert 'class="pyopnb-table"' in table._repr_html_()

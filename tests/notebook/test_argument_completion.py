@@ -83,7 +83,11 @@ ALONE = [
     ('pyopnb.map(session, [], errors="', ["keep", "raise"]),
     ("pyopnb.sweep(session, x=x, ", ["other=", "limit=", "power="]),
     ("pyopnb.profile(session, ", ["x=", "other="]),
-    ("pyopnb.show(x, ", ["name=", "rgb=", "limits="]),
+    (
+        "pyopnb.show(x, ",
+        ["name=", "rgb=", "limits=", "colors=", "log=", "origin=", "feeds=", "picture="],
+    ),
+    ("pyopnb.show(x, origin='", ["lower", "upper"]),
     ("%pyop rollback ", OPS),
     ("%pyop remove demo", ["demo::SoftClip"]),
     ("%%onnx m\n(", [name.lower() for name in __import__("onnx").TensorProto.DataType.keys()[1:]]),

@@ -56,7 +56,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.names.add(tag)
-        assert {name for name, _ in attrs} <= {"style"}
+        assert {name for name, _ in attrs} <= {"style", "class"}
         self.styles += "".join(value for _, value in attrs) + ";"
 
     def handle_data(self, data):

@@ -23,6 +23,67 @@
   }
   document.head.append(schemes);
 
+  // Tables can be copied and saved as CSV, and calls can be copied.
+  const copyText = async (text) => {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return;
+    }
+    const area = Object.assign(document.createElement('textarea'), {value: text});  // where a page is not secure
+    document.body.append(area);
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  };
+
+  const rowsOf = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+  const saveCsv = (table) => {
+    const text = rowsOf(table).map((row) => row.map(quoted).join(',')).join('\n');
+    const href = URL.createObjectURL(new Blob([`${text}\n`], {type: 'text/csv'}));
+    Object.assign(document.createElement('a'), {href, download: 'table.csv'}).click();
+    URL.revokeObjectURL(href);
+  };
+
+  const button = (name, label, act) => {
+    const made = Object.assign(document.createElement('button'), {textContent: name, ariaLabel: label, className: 'pyopnb-tool'});
+    made.addEventListener('click', async () => {
+      await act();
+      made.textContent = '✓';
+      setTimeout(() => {
+        made.textContent = name;
+      }, 1000);
+    });
+    return made;
+  };
+
+  const addTools = (shown) => {
+    if (shown.dataset.pyopnbTools) {
+      return;
+    }
+    shown.dataset.pyopnbTools = 'true';
+    if (shown.matches('table')) {
+      const copy = () => copyText(rowsOf(shown).map((row) => row.join('\t')).join('\n'));
+      shown.after(button('copy', 'copy the table', copy), button('CSV', 'save the table as CSV', () => saveCsv(shown)));
+    } else {
+      shown.after(button('copy', 'copy this call', () => copyText(shown.textContent)));
+    }
+  };
+
+  new MutationObserver((changes) => {
+    for (const {addedNodes} of changes) {
+      for (const node of addedNodes) {
+        if (node.nodeType === Node.ELEMENT_NODE) {
+          node.parentElement?.querySelectorAll('table.pyopnb-table, code.pyopnb-copy').forEach(addTools);
+        }
+      }
+    }
+  }).observe(document.documentElement, {childList: true, subtree: true});
+  schemes.append(`.pyopnb-tool { margin: 2px 4px 2px 0; padding: 0 6px; font-size: 80%; opacity: .6; cursor: pointer; color: inherit;
+    background: none; border: 1px solid rgba(128, 128, 128, .55); border-radius: 4px } .pyopnb-tool:hover, .pyopnb-tool:focus-visible {
+    opacity: 1 } code.pyopnb-copy { white-space: pre-wrap; margin-right: 6px }`);
+
   let scope;  // the shared modules of JupyterLab
   let notebooks;  // the notebook tracker of JupyterLab; undefined in applications without notebooks
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyopnb.common import Table, messages
 from pyopnb.diffs import diff
+from pyopnb.display import markup
 from pyopnb.engine import ANY, Result, Session, check_arguments, op_names, op_schema, registry
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
@@ -76,6 +77,7 @@ class Interact(LiveOutput):
         self._pin_button = ipywidgets.Button(
             description="Pin as reference", tooltip="Compare later results with this one"
         )
+        self._call = ipywidgets.HTML()
         # ipywidgets keeps the widgets, whose functions must not keep the output.
         reference = weakref.ref(self)
 
@@ -105,12 +107,24 @@ class Interact(LiveOutput):
             return self._pinned.result
         return None
 
+    @property
+    def call(self) -> str:
+        """Return the Python that sets the attrs of the controls on your own session."""
+        calls: dict[tuple[str, ...], list[str]] = {}
+        for name, target in self._targets.items():
+            # An attr that one op has alone needs no op.
+            where = () if name == target.attr.name else (repr(target.where),)
+            setting = f"{target.attr.name}={self.controls[name].value!r}"
+            calls.setdefault((target.where, *where), [*where]).append(setting)
+        return "\n".join(f"session.set_attrs({', '.join(words)})" for words in calls.values())
+
     # ---- running
 
     def _current_feeds(self) -> dict[str, Any]:
         # A text that is no list raises here, and the op may refuse a value.
         values = self.values
         self._apply_attrs(values)
+        self._call.value = self._call_html()
         scalars = {name: value for name, value in values.items() if name not in self._targets}
         return {**self._feeds, **scalars}
 
@@ -148,12 +162,19 @@ class Interact(LiveOutput):
     # ---- display ---------------------------------------------------------------------------------
 
     def _controls(self) -> list[ipywidgets.Widget]:
-        return [*(control.widget for control in self.controls.values()), self._pin_button]
+        widgets = [control.widget for control in self.controls.values()]
+        return [*widgets, self._pin_button, self._call]
+
+    def _call_html(self) -> str:
+        """Write the call, which the JupyterLab extension lets users copy."""
+        if not self._targets:
+            return ""
+        return f'<code class="pyopnb-copy">{markup.escape(self.call, 1_000)}</code>'
 
     def _controls_html(self) -> str:
         used = self._state.run.settings if self._state.run else {}
         rows = [(name, used.get(name, "")) for name in self.controls]
-        return Table(("control", "value"), rows)._repr_html_()
+        return Table(("control", "value"), rows)._repr_html_() + str(self._call.value)
 
     # ---- called by users -------------------------------------------------------------------------
 

@@ -249,3 +249,17 @@ def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value)
     panel.set(limit=value)
     assert slider.value == value and slider.step <= before
     assert off_the_grid() <= max(1e-6 * before, 1e-9 * abs(value))
+
+
+def test_the_call_sets_what_the_controls_chose(clip, session):
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    clip.run("i.set(limit=3.5)")
+    assert panel.call == "session.set_attrs(limit=3.5)"
+    assert f'<code class="pyopnb-copy">{panel.call}</code>' in clip.html
+    clip.run(panel.call)
+    assert session.attrs == {"y": {"limit": 3.5}}
+    name = "y.limit"
+    panel = clip.run(f'i = pyopnb.interact(session, x=x, **{{"{name}": (0.5, 6.0)}})\ni')
+    assert panel.call == "session.set_attrs('y', limit=3.5)"
+    clip.run(panel.call.replace("3.5", "2.5"))
+    assert session.attrs == {"y": {"limit": 2.5}}
