@@ -19,7 +19,7 @@ from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.engine import Version, protos
 
-__all__ = ["find_causes", "op_versions"]
+__all__ = ["find_causes", "format_ops", "op_versions"]
 
 
 def find_causes(
@@ -44,8 +44,8 @@ def find_causes(
     """
     node_a = a.graph.nodes[a.graph.producer[names[0]]]
     node_b = b.graph.nodes[b.graph.producer[names[1]]]
-    ops_a = _format_ops(a.graph, segments[0])
-    ops_b = _format_ops(b.graph, segments[1])
+    ops_a = format_ops(a.graph, segments[0])
+    ops_b = format_ops(b.graph, segments[1])
     # Attributes of other ops have nothing to be compared with.
     if ops_a != ops_b:
         yield f"op {ops_a} → {ops_b}"
@@ -62,7 +62,8 @@ def find_causes(
         yield from _source_causes(old, new)
 
 
-def _format_ops(graph: TraceGraph, segment: Segment) -> str:
+def format_ops(graph: TraceGraph, segment: Segment) -> str:
+    """Name the ops of the nodes of a segment."""
     nodes = [graph.nodes[p] for p in segment.nodes if p not in graph.constants]
     return " + ".join(sanitize(protos.full_name(node).removeprefix("::"), 80) for node in nodes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from pyopnb.common import messages, progress, sanitize
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
-from pyopnb.diffs.traces.causes import find_causes, op_versions
+from pyopnb.diffs.traces.causes import find_causes, format_ops, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.forms import TensorForm, find_form, rounding
 from pyopnb.diffs.traces.half import (
@@ -264,10 +265,26 @@ class TraceComparison:
             outputs_only_a=outputs_only_a,
             outputs_only_b=outputs_only_b,
             plain=tuple(self._plain()),
+            rewritten=self._rewritten(tensors),
             models=(self.a.trace.model, self.b.trace.model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
         ).followed()
         return replace(diff, steps=tuple(map(self.explained, diff.steps)))
+
+    def _rewritten(self, tensors: Mapping[str, ComparedTensor]) -> dict[str, int]:
+        """Count the nodes that give the same as other nodes of the other model."""
+        counts: Counter[str] = Counter()
+        for name, segment_b in self.segments.items():
+            name_a = tensors[name].a
+            if name_a in self.a.graph.producer and tensors[name].diff.ok:
+                segment_a = self.a.graph.between(name_a, self.names_in_b)
+                ops = [
+                    format_ops(side.graph, part)
+                    for side, part in zip(self.sides, (segment_a, segment_b), strict=True)
+                ]
+                if ops[0] != ops[1] and len(segment_a.nodes) + len(segment_b.nodes) > 2:
+                    counts[" → ".join(ops)] += 1
+        return dict(counts)
 
     def _unpaired(self, side: int, alignment: Alignment) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """List a side's outputs without a partner, and other tensors that only it recorded."""

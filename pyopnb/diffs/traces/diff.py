@@ -67,6 +67,9 @@ class TraceDiff(NamedItems, ToleranceDiff):
     quantization : tuple of QuantizedTensor
         If b is a quantized model and a the float one: every tensor and weight, first the
         ones whose own scale loses most.
+    rewritten : dict
+        How often nodes of a are other nodes in b that give the same:
+        ``{"Conv + BatchNormalization → Conv": 3}``.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
     node_block_list : tuple of str
@@ -95,6 +98,7 @@ class TraceDiff(NamedItems, ToleranceDiff):
     outputs_only_b: tuple[str, ...] = ()
     plain: tuple[ComparedTensor, ...] = ()
     quantization: tuple[QuantizedTensor, ...] = ()
+    rewritten: Mapping[str, int] = field(default_factory=dict)
     runs: int | None = None
     node_block_list: tuple[str, ...] = ()
     with_block_list: str = ""
@@ -293,6 +297,9 @@ class TraceDiff(NamedItems, ToleranceDiff):
                 f"{tensor.b} = {tensor.a} ({tensor.form})"
                 for tensor in (*self.feeds, *self.tensors)
                 if tensor.form
+            ],
+            "the same by other nodes": [
+                f"{count} × {ops}" for ops, count in self.rewritten.items()
             ],
             "not compared, only in a": self.only_a,
             "not compared, only in b": self.only_b,

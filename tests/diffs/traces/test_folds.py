@@ -100,6 +100,9 @@ class TestFolds:
         assert found.ok and found.origin is None, str(found)
         # The folded node gives what the last of the folded nodes gives.
         assert found.tensors[0].a == "n" and found.only_a == ("c",)
+        ops = [node.op_type for node in (*a.graph.node[:2], b.graph.node[0])]
+        assert found.rewritten == {f"{ops[0]} + {ops[1]} → {ops[2]}": 1}
+        assert f"the same by other nodes: 1 × {ops[0]} + {ops[1]} → {ops[2]}" in str(found)
         assert pyopnb.first_divergence(a, b, feeds).origin is None
 
     def test_the_wrong_weight_behind_a_fold_is_named(self, fold: str, name: str) -> None:
@@ -158,3 +161,16 @@ def test_a_shape_that_agrees_hides_no_node_before_it() -> None:
     x = RNG.normal(size=(3, 6)).astype(np.float32)
     found = pyopnb.diff(pyopnb.trace(b, x=x), pyopnb.trace(a, x=x))
     assert str(found).splitlines()[1] == "where: t (Tanh)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_node_that_the_other_model_folded_is_named(name: str) -> None:
+    _, folded, feeds = both("normalization", name)
+    shape, before, _, behind = FOLDS["normalization"]
+    wrong = built(shape, f"{before}  {behind}".replace("T)", "n)"), SHIFT=SHIFT + 1)
+    for diff in (
+        pyopnb.diff(pyopnb.trace(folded, feeds), pyopnb.trace(wrong, feeds)),
+        pyopnb.first_divergence(folded, wrong, feeds),
+    ):
+        assert [step.outputs[0].b for step in diff.origins] == ["n"], str(diff)
+        assert diff.origin.between == ("first (Conv)",)
