@@ -360,6 +360,14 @@ def test_a_group_has_the_worst_color_and_the_sum_of_times_of_its_nodes():
     assert "layer.7 … layer.11, × 5, 30 nodes each" in text and "0 s in all" not in text
 
 
+def test_many_ends_of_one_type_are_one_box():
+    nodes = [pyopnb.node("Add", ["x", f"past.{n}"], f"present.{n}") for n in range(40)]
+    inputs = {"x": "float32[N,3]"} | {f"past.{n}": "float32[N,1]" for n in range(40)}
+    seen = pyopnb.show(pyopnb.model(nodes, inputs, [f"present.{n}" for n in range(40)]))
+    top = [text.split("\n")[0] for text, _ in Html(seen.body).answers[0]]
+    assert top == ["x: float32[N,3]", "past.0 … past.39", "Add", "present.0 … present.39"]
+
+
 def test_a_copy_of_a_weight_belongs_to_the_layer_that_reads_it():
     model = layers(12, names="/layer.{}")
     for layer in range(12):

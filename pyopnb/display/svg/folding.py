@@ -99,8 +99,10 @@ def _kinds(boxes: Sequence[Box]) -> str:
     kinds = ""
     for box in boxes:
         # The names of ends and of symbolic dimensions differ from layer to layer.
-        title = "" if box.kind == "end" else box.title
-        sizes = re.findall(r"\b\d+\b", " ".join(box.labels))
+        title, types = box.title, box.labels
+        if box.kind == "end":
+            title, types = "", box.rows
+        sizes = re.findall(r"\b\d+\b", " ".join(types))
         kind = " ".join([title, box.mark, *sizes])
         kinds += chr(numbers.setdefault(kind, len(numbers)))
     return kinds
