@@ -82,9 +82,9 @@ def _parts(graph: BoxGraph) -> list[_Part]:
             return parts
     singles = set(range(count))
     blocks = set()
-    for found in _REPEATED.finditer(kinds):
-        singles -= set(range(*found.span()))
-        blocks |= {*range(*found.span(), len(found[1] or found[2])), found.end()}
+    for match in _REPEATED.finditer(kinds):
+        singles -= set(range(*match.span()))
+        blocks |= {*range(*match.span(), len(match[1] or match[2])), match.end()}
     for starts in (singles | blocks, blocks):
         parts = _merged(starts, kinds)
         if 1 < len(parts) <= _SCREEN:
