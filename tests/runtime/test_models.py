@@ -102,6 +102,25 @@ def test_external_data_is_there_again_when_a_session_is_built_anew(folder):
 
 
 @pytest.mark.parametrize(
+    ("stored", "advice"),
+    [(b"1234567", "copy the file again"), (b"version https://git-lfs", "git lfs pull")],
+)
+def test_external_data_that_is_cut_off_is_named(folder, stored, advice):
+    (folder / "m.onnx").write_bytes(weighted("w.bin", np.arange(9.0)).SerializeToString())
+    (folder / "w.bin").write_bytes(stored)
+    words = f"initializer w: expected 72 bytes in w.bin, got {len(stored)}. Try: {advice}"
+    path = folder / "m.onnx"
+    for use in (
+        lambda: pyopnb.Session(path),
+        lambda: pyopnb.trace(path, X),
+        lambda: pyopnb.first_divergence(path, path, {"x": X}),
+        lambda: pyopnb.diff(path, path),
+    ):
+        with pytest.raises(pyopnb.errors.ModelError, match=words):
+            use()
+
+
+@pytest.mark.parametrize(
     "location",
     [
         *("../outside.bin", "../inside/../outside.bin", "sub/../../outside.bin", "{absolute}"),

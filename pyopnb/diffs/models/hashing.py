@@ -24,7 +24,7 @@ from pyopnb.engine import GraphIndex, external_files, op_names, protos
 __all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
 
 # About how many bytes of a weight tell it from others.
-_SAMPLED = 2**10
+_SAMPLED = 2**7
 
 
 class Numbers(dict[Hashable, int]):

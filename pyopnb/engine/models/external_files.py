@@ -17,8 +17,10 @@ from pyopnb.engine.ops.dtypes import DTYPES, DType
 from pyopnb.errors import ModelError
 
 __all__ = [
+    "LFS_POINTER",
     "DataPlace",
     "entries",
+    "find_bytes",
     "find_data",
     "is_absent",
     "is_external",
@@ -30,6 +32,9 @@ __all__ = [
     "taken_in",
     "with_data",
 ]
+
+LFS_POINTER = b"version https://git-lfs"
+"""How a file begins that Git LFS puts in the place of one that was not fetched."""
 
 _TAKEN_OUT = f"taken-out-{os.urandom(8).hex()}"
 """The location that a stub names for its data.
@@ -163,16 +168,26 @@ def _dtype(tensor: TensorProto) -> DType | None:
     return next((row for row in DTYPES if row.onnx == tensor.data_type), None)
 
 
-def _find_bytes(
+def find_bytes(
     tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model"
 ) -> tuple[Path, int, int]:
-    """Return the file, the offset and the size in bytes of a tensor's data, which is there."""
+    """Return the file, the offset and the size in bytes of a tensor's data, which is there.
+
+    Raises
+    ------
+    ModelError
+        As from `find_data`; or the entry or the file does not have as many bytes as dtype and shape
+        need.
+    """
     location, name = find_data(tensor, folder, where), f"{where}, initializer {tensor.name}"
     # The size comes from the model, so it is checked before anything is read.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
     row = _dtype(tensor)
-    size = (math.prod(tensor.dims) * (row.bits if row else 0) + 7) // 8
+    # A dtype may be newer than this version.
+    size = location.length or 0
+    if row is not None:
+        size = (math.prod(tensor.dims) * row.bits + 7) // 8
     # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
     if location.length not in (None, size):
         expected, got = (
@@ -183,7 +198,10 @@ def _find_bytes(
     available = location.path.stat().st_size - location.offset
     if available < size:
         expected = f"{size} bytes in {location.path.name}"
-        raise ModelError(name, expected=expected, got=str(max(available, 0)))
+        with location.path.open("rb") as file:
+            is_pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
+        advice = "git lfs pull, in its folder" if is_pointer else "copy the file again"
+        raise ModelError(name, expected=expected, got=str(max(available, 0)), next=advice)
     return location.path, location.offset, size
 
 
@@ -200,7 +218,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    path, offset, size = _find_bytes(tensor, folder)
+    path, offset, size = find_bytes(tensor, folder)
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(size)
@@ -218,7 +236,7 @@ def mapped(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> np.nda
     """
     row = _dtype(tensor)
     if is_external(tensor) and folder is not None and row is not None and row.bits >= 8:
-        path, offset, size = _find_bytes(tensor, folder)
+        path, offset, size = find_bytes(tensor, folder)
         # An empty map cannot be made, and compiled code reads no array at an odd address.
         if size and offset % row.numpy.itemsize == 0:
             return np.asarray(np.memmap(path, row.numpy, "r", offset, tuple(tensor.dims)))

@@ -15,8 +15,9 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.common import messages, sanitize
 from pyopnb.engine.models.external_files import (
+    LFS_POINTER,
     entries,
-    find_data,
+    find_bytes,
     is_absent,
     is_external,
     original,
@@ -48,7 +49,6 @@ __all__ = [
 
 _MAX_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
-_LFS_POINTER = b"version https://git-lfs"
 FOLDER = "pyopnb.folder"
 # `without_weights` keeps initializers of fewer bytes.
 _MAX_KEPT = 1024
@@ -280,7 +280,7 @@ def guess_format(data: bytes) -> str | None:
     head = data[:200].lstrip()
     if not data:
         return "an empty file"
-    if head.startswith(_LFS_POINTER):
+    if head.startswith(LFS_POINTER):
         return "a Git LFS pointer: the name of a large file that was not fetched"
     if head[:1] == b"<":
         return "HTML or XML, perhaps the page about a file"
@@ -292,7 +292,7 @@ def guess_format(data: bytes) -> str | None:
 def format_advice(data: bytes) -> str | None:
     """Suggest how to get the model instead of the file that `guess_format` recognized."""
     head = data[:200].lstrip()
-    if head.startswith(_LFS_POINTER):
+    if head.startswith(LFS_POINTER):
         return "git lfs pull, in the folder of the file"
     if head[:1] == b"<":
         return "download the file itself (on GitHub: Raw)"
@@ -380,7 +380,7 @@ def _data_folder(
         return str(Path(tempfile.gettempdir()).resolve() / f"absent-{os.urandom(8).hex()}")
     for tensor in external:
         try:
-            find_data(tensor, base_dir, where)
+            find_bytes(tensor, base_dir, where)
         except ModelError as error:
             if not (absent and is_absent(tensor, base_dir)):
                 raise
