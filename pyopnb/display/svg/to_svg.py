@@ -23,9 +23,11 @@ def _themes() -> str:
     """
     roots = []
     for word, halo in THEMES.values():
-        roots.append(f":root{{--ink:{word};--page:{halo}}}")
+        roots.append(f":root{{--pyopnb-ink:{word};--pyopnb-page:{halo}}}")
     light, dark = roots
-    halo = "stroke:var(--page,none);stroke-width:2.5px;stroke-linejoin:round;paint-order:stroke"
+    halo = (
+        "stroke:var(--pyopnb-page,none);stroke-width:2.5px;stroke-linejoin:round;paint-order:stroke"
+    )
     return (
         f":root{{color-scheme:light dark}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
         f"text{{{halo}}}"
@@ -91,7 +93,7 @@ class _SvgPrinter:
         """Return the class of a text's style."""
         style = f"font-size:{text.size:g}px;fill:{text.fill}"
         if text.fill == INK:
-            style += ";fill:var(--ink,currentColor)"
+            style += ";fill:var(--pyopnb-ink,currentColor)"
         else:
             style += ";stroke:none"
         if text.anchor != "start":

@@ -73,8 +73,8 @@ def test_words_and_lines_can_be_seen_on_light_and_dark_pages(theme):
     for svg in pictures():
         themed = declared(rules(svg)[theme])
         # Where a browser is wrong about the page, words are read on their halo.
-        assert contrast(themed["--ink"], themed["--page"]) >= 4.5
-        assert contrast(themed["--ink"], page) >= 4.5
+        assert contrast(themed["--pyopnb-ink"], themed["--pyopnb-page"]) >= 4.5
+        assert contrast(themed["--pyopnb-ink"], page) >= 4.5
         for color in set(re.findall(r'stroke="(#\w{6})"', svg)):
             assert contrast(color, page) >= 3, color
         # Other words are on a color of their own.
@@ -82,7 +82,7 @@ def test_words_and_lines_can_be_seen_on_light_and_dark_pages(theme):
         assert words
         for text in words:
             own = declared([("", text)])
-            assert own["fill"] == "var(--ink,currentColor)" or own["stroke"] == "none"
+            assert own["fill"] == "var(--pyopnb-ink,currentColor)" or own["stroke"] == "none"
 
 
 def test_cells_look_the_same_on_light_and_dark_pages():
