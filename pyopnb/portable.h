@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN
@@ -35,8 +36,8 @@
 
 // A function that is also compiled for newer processors; which version runs is found out when
 // the module is loaded. The sanitizers' own checks cannot run where the dynamic linker chooses a
-// version.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && \
+// version, and clang has no versions of templates.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define PYOPNB_VERSIONS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -91,12 +92,25 @@ inline bool has_stack(size_t bytes) {
 // exception at address 0, which its sanitizer takes for a mistake. Elsewhere nothing is unwound.
 template <typename Body, typename Sleep>
 PYOPNB_UNCHECKED auto survive_unwinding(Body body, [[maybe_unused]] Sleep sleep) {
-#ifdef __GLIBCXX__
+#if defined(__GLIBCXX__)
   try {
     return body();
   } catch (abi::__forced_unwind&) {
     for (;;) sleep();
   }
+#elif defined(__GLIBC__)
+  // libc++ has no name for it, and lets destructors alone run.
+  struct Wall {
+    Sleep sleep;
+    int exceptions = std::uncaught_exceptions();
+    bool passed = false;
+    ~Wall() {
+      while (!passed && std::uncaught_exceptions() == exceptions) sleep();
+    }
+  } wall{sleep};
+  auto result = body();
+  wall.passed = true;
+  return result;
 #else
   return body();
 #endif
