@@ -258,7 +258,7 @@ class _Aligner:
                     continue
             if same_op(self.a, match, self.b, name):
                 self.pair(match, name, "structure")
-            elif self._read_same(match, name):
+            elif self._read_same(match, name) or self.a.uses(match) == self.b.uses(name):
                 self._pair_alike(match, name, "structure")
 
     def _read_same(self, name_a: str, name_b: str) -> bool:

@@ -174,3 +174,16 @@ def test_a_wrong_node_that_the_other_model_folded_is_named(name: str) -> None:
     ):
         assert [step.outputs[0].b for step in diff.origins] == ["n"], str(diff)
         assert diff.origin.between == ("first (Conv)",)
+
+
+def test_one_node_in_place_of_two_is_the_origin_and_not_its_reader() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[N,6] x) => (float[N,4] y)
+        <float[6,4] w = {WEIGHTS}> { BODY  m = MatMul(t, w)  y = Relu(m) }
+    """.replace("WEIGHTS", ", ".join(f"{x:.3f}" for x in MATRIX.flat))
+    a = parse_model(text.replace("(t, w)", "(s, w)").replace("BODY", "s = Tanh(x)"))
+    b = parse_model(text.replace("BODY", "c = Neg(x)  t = Exp(c)"))
+    x = RNG.normal(size=(3, 6)).astype(np.float32)
+    found = pyopnb.diff(pyopnb.trace(a, x=x), pyopnb.trace(b, x=x))
+    assert str(found).splitlines()[1] == "where: t (Exp), or a node before it: c (Neg)"
