@@ -90,6 +90,9 @@ package() {
     cp "$modules/_bridge.$suffix" "$site/pyopnb/engine/runtime/"
     cp "$modules/_stats.$suffix" "$site/pyopnb/diffs/arrays/"
     mkdir -p "$site/pyopnb-0.1.0.dist-info"
-    printf 'Metadata-Version: 2.1\nName: pyopnb\nVersion: %s\n' "$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$repository/pyopnb/__init__.py")" \
-        >"$site/pyopnb-0.1.0.dist-info/METADATA"
+    {
+        printf 'Metadata-Version: 2.1\nName: pyopnb\nVersion: %s\n' "$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$repository/pyopnb/__init__.py")"
+        "$cache/tools/bin/python" -c 'import sys, tomllib
+for need in tomllib.load(sys.stdin.buffer)["project"]["dependencies"]: print("Requires-Dist:", need)' <"$repository/pyproject.toml"
+    } >"$site/pyopnb-0.1.0.dist-info/METADATA"
 }
