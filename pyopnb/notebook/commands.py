@@ -121,6 +121,13 @@ def _rollback(shell: Any, args: Namespace) -> object:
     return None
 
 
+def _panel(shell: Any, args: Namespace) -> object:
+    from pyopnb.notebook.live.cells import LiveCells
+    from pyopnb.notebook.live.panel import Panel
+
+    return Panel(LiveCells.of(shell))
+
+
 def _remove(shell: Any, args: Namespace) -> object:
     op = registry[args.OP]
     registry.remove(op.name)
@@ -256,6 +263,7 @@ def _save(shell: Any, args: Namespace) -> object:
 COMMANDS = {
     command.name: command
     for command in (
+        Command("panel", "show the ops with buttons, and the sessions that use them", _panel),
         Command("history OP", "list the versions of an op", _history),
         Command("rollback OP [N]", "restore an earlier version", _rollback),
         Command("remove OP", "remove an op; live sessions keep it", _remove),

@@ -19,6 +19,7 @@ from pyopnb.common import Table, messages, plural, sanitize
 __all__ = [
     "MAX_BYTES",
     "WRAP",
+    "alert",
     "details",
     "document",
     "escape",
@@ -108,6 +109,12 @@ def source(text: str) -> str:
 def note(text: str) -> str:
     """Write a faint remark."""
     return f'<div style="opacity:0.7;font-size:90%">{escape(text, 1000)}</div>'
+
+
+def alert(title: str, text: str) -> str:
+    """Write an error under its title, with a red bar at its left."""
+    style = "border-left:4px solid #c43b3b;padding-left:8px;margin:4px 0"
+    return f'<div style="{style}" role="alert"><b>{escape(title)}</b>{pre(text)}</div>'
 
 
 def paragraph(content: str) -> str:

@@ -23,6 +23,7 @@ from pyopnb.notebook.listeners import ShellListener
 
 if TYPE_CHECKING:
     from pyopnb.notebook.live.output import LiveOutput
+    from pyopnb.notebook.live.panel import Panel
 
 __all__ = [
     "PATIENCE",
@@ -65,11 +66,14 @@ class LiveCells(ShellListener):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._outputs: dict[LiveOutput, CellRun] = {}
+        self._outputs: dict[LiveOutput | Panel, CellRun] = {}
+        # A watch in a layout of widgets is shown by no cell.
+        self.outputs: weakref.WeakSet[LiveOutput] = weakref.WeakSet()
+        self.panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._pending: weakref.WeakSet[LiveOutput] = weakref.WeakSet()
         shell.events.register("post_run_cell", self._after_cell)
 
-    def hold(self, output: LiveOutput, run: CellRun) -> None:
+    def hold(self, output: LiveOutput | Panel, run: CellRun) -> None:
         """Keep an output alive while its cell shows it.
 
         Outputs of earlier runs of the cell are closed.
@@ -80,10 +84,11 @@ class LiveCells(ShellListener):
         # it.
         self._outputs[output] = run
 
-    def release(self, output: LiveOutput) -> None:
+    def release(self, output: LiveOutput | Panel) -> None:
         """Forget an output that was closed."""
         self._outputs.pop(output, None)
-        self._pending.discard(output)
+        for known in (self._pending, self.outputs, self.panels):
+            known.discard(output)  # type: ignore[arg-type]
 
     def refresh(self, output: LiveOutput) -> None:
         """Refresh an output now, or at the end of the running cell.
@@ -95,6 +100,14 @@ class LiveCells(ShellListener):
         else:
             output.start()
             wait_for([output])
+
+    def update_panels(self, error: BaseException | None = None) -> None:
+        """Update the panels, now or at the end of the running cell, with the error of an output."""
+        for panel in list(self.panels):
+            if error is not None:
+                panel.note(error)
+            if not _in_cell():
+                panel.update()
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
@@ -112,8 +125,9 @@ class LiveCells(ShellListener):
         # The cell has ended, and each output says that its run was stopped.
         with contextlib.suppress(KeyboardInterrupt):
             wait_for(outputs, in_cell=True)
+        self.update_panels(result.error_in_exec or result.error_before_exec)
 
-    def _close(self, outputs: list[LiveOutput]) -> None:
+    def _close(self, outputs: list[LiveOutput | Panel]) -> None:
         for output in outputs:
             self._outputs.pop(output, None)
             output.close()

@@ -65,6 +65,7 @@ class LiveOutput:
         self._options: Any = None
         self._began = 0.0
         self.closed = False
+        self._cells.outputs.add(self)
         reference = weakref.ref(self)
 
         def on_definition(version: Version) -> None:
@@ -92,6 +93,11 @@ class LiveOutput:
         """Return the exception of the last run."""
         self.wait()
         return self._state.run.error if self._state.run else None
+
+    @property
+    def last_run(self) -> Run | None:
+        """Return the last run that ended, without waiting for one in flight."""
+        return self._state.run
 
     @property
     def diff(self) -> Diff | None:
@@ -280,6 +286,7 @@ class LiveOutput:
         with contextlib.suppress(KeyboardInterrupt):
             self._run()
         self._update()
+        self._cells.update_panels(self._state.run.error if self._state.run else None)
 
     def _terminate(self) -> None:
         options = self._options

@@ -14,8 +14,6 @@ from pyopnb.notebook.live.shown import Shown
 
 __all__ = ["LiveState", "report"]
 
-_ALERT = "border-left:4px solid #c43b3b;padding-left:8px;margin:4px 0"
-
 _COLUMN = "display:inline-block;margin:0 16px 4px 0;vertical-align:top;max-width:100%"
 
 
@@ -86,10 +84,7 @@ def _parts(
     yield _remark(head)
     if run.error:
         text = run.traceback()
-        name = markup.escape(type(run.error).__name__)
-        yield Shown(
-            f'<div style="{_ALERT}" role="alert"><b>{name}</b>{markup.pre(text)}</div>', text
-        )
+        yield Shown(markup.alert(type(run.error).__name__, text), text)
         if good is not None:
             yield _remark(f"the last result without an error: {_head(good)}")
     if good is not None:
