@@ -68,9 +68,9 @@ class LiveCells(ShellListener):
         super().__init__(shell)
         self._outputs: dict[LiveOutput | Panel, CellRun] = {}
         # A watch in a layout of widgets is shown by no cell.
-        self.outputs: weakref.WeakSet[LiveOutput] = weakref.WeakSet()
-        self.panels: weakref.WeakSet[Panel] = weakref.WeakSet()
-        self._pending: weakref.WeakSet[LiveOutput] = weakref.WeakSet()
+        self.outputs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.panels: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._pending: weakref.WeakSet[Any] = weakref.WeakSet()
         shell.events.register("post_run_cell", self._after_cell)
 
     def hold(self, output: LiveOutput | Panel, run: CellRun) -> None:
@@ -88,7 +88,7 @@ class LiveCells(ShellListener):
         """Forget an output that was closed."""
         self._outputs.pop(output, None)
         for known in (self._pending, self.outputs, self.panels):
-            known.discard(output)  # type: ignore[arg-type]
+            known.discard(output)
 
     def refresh(self, output: LiveOutput) -> None:
         """Refresh an output now, or at the end of the running cell.
@@ -104,8 +104,7 @@ class LiveCells(ShellListener):
     def update_panels(self, error: BaseException | None = None) -> None:
         """Update the panels, now or at the end of the running cell, with the error of an output."""
         for panel in list(self.panels):
-            if error is not None:
-                panel.note(error)
+            panel.note(error)
             if not _in_cell():
                 panel.update()
 

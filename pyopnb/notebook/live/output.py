@@ -95,11 +95,6 @@ class LiveOutput:
         return self._state.run.error if self._state.run else None
 
     @property
-    def last_run(self) -> Run | None:
-        """Return the last run that ended, without waiting for one in flight."""
-        return self._state.run
-
-    @property
     def diff(self) -> Diff | None:
         """Return how the result differs from the one that it is compared with."""
         self.wait()
@@ -228,6 +223,7 @@ class LiveOutput:
             difference = diff(run.result, before.result, rtol=rtol, atol=atol)
         good = run if run.error is None else self._state.good
         locks.locked(self._lock, self._record, LiveState(run, good, before, difference))
+        self._cells.update_panels(run.error)
         return run
 
     def _record(self, state: LiveState) -> None:
@@ -286,7 +282,6 @@ class LiveOutput:
         with contextlib.suppress(KeyboardInterrupt):
             self._run()
         self._update()
-        self._cells.update_panels(self._state.run.error if self._state.run else None)
 
     def _terminate(self) -> None:
         options = self._options

@@ -12,7 +12,7 @@ from IPython.core.getipython import get_ipython
 from pyopnb.display import markup
 from pyopnb.notebook.live.cells import lacks_extension
 
-__all__ = ["MIME", "Pane", "close_widget"]
+__all__ = ["MIME", "Pane"]
 
 MIME = "application/vnd.pyopnb.live+json"
 """For it the JupyterLab extension shows the widget while it is live, and the HTML otherwise."""
@@ -27,15 +27,6 @@ _NOT_LIVE = markup.details(
         "widget: w = pyopnb.watch(…), then w.widget"
     ),
 )
-
-
-def close_widget(widget: ipywidgets.Widget) -> None:
-    """Close a widget, its children, and their layouts and styles."""
-    for child in getattr(widget, "children", ()):
-        close_widget(child)
-    for part in (getattr(widget, "layout", None), getattr(widget, "style", None), widget):
-        if part is not None:
-            part.close()
 
 
 class Pane:
@@ -99,7 +90,10 @@ class Pane:
 
     def close(self) -> None:
         """Release the widget. Pages then show the HTML."""
-        close_widget(self.widget)
+        for widget in (*self.widget.children, self.widget):
+            for part in (getattr(widget, "layout", None), getattr(widget, "style", None), widget):
+                if part is not None:
+                    part.close()
 
     def _publish(self, html: str, text: str, saved: str, *, update: bool) -> None:
         data: dict[str, Any] = {MIME: {**self._view, "display_id": self._display_id}}

@@ -1,6 +1,7 @@
 """The panel of ops and what uses them."""
 
 import gc
+import re
 import sys
 import weakref
 
@@ -25,17 +26,18 @@ class Seen:
 
     @property
     def heads(self):
-        return [row.children[0].children[0].value for row in self.rows]
+        htmls = [self.html(number) for number in range(len(self.rows))]
+        return [re.search("<summary>(.*?)</summary>", html)[1] for html in htmls]
 
     def html(self, number=0):
-        return self.rows[number].children[1].outputs[0]["data"]["text/html"]
+        return self.rows[number].children[-1].outputs[0]["data"]["text/html"]
 
     @property
     def uses(self):
         return self.panel.widget.children[-1].outputs[0]["data"]["text/html"]
 
     def click(self, label, number=0):
-        buttons = {w.description: w for w in self.rows[number].children[0].children[1:]}
+        buttons = {button.description: button for button in self.rows[number].children[:-1]}
         buttons[label].click()
 
 
@@ -51,14 +53,14 @@ def test_the_ops_and_what_uses_them(clip, seen):
     assert set(saved) == {MIME, "text/html", "text/plain"}
     assert "demo::SoftClip" in saved["text/html"] and "session" in saved["text/plain"]
     assert seen.heads == ["demo::SoftClip, version 1: (x)&lt;limit: float = 1.0&gt;"]
-    assert "<summary>source</summary>" in seen.html() and "tanh" in seen.html()
+    assert "tanh" in seen.html()
     assert "last error" not in seen.html()
-    assert ">session<" in seen.uses and "demo::SoftClip, version 1" in seen.uses
-    assert ">watch<" not in seen.uses
+    assert ">Session<" in seen.uses and "demo::SoftClip" in seen.uses
+    assert ">Watch<" not in seen.uses
     clip.run("w = pyopnb.watch(session, x=x)")
-    assert ">watch<" in seen.uses
+    assert ">Watch<" in seen.uses
     clip.run("w.close(); other = session")
-    assert ">watch<" not in seen.uses
+    assert ">Watch<" not in seen.uses
 
 
 def test_it_follows_definitions_in_cells_and_elsewhere(clip, seen, redefine):
@@ -67,7 +69,6 @@ def test_it_follows_definitions_in_cells_and_elsewhere(clip, seen, redefine):
     assert "version 2" in seen.heads[0] and "x / 2" in seen.html()
     registry.rollback("demo::SoftClip")
     assert "version 3" in seen.heads[0] and "tanh" in seen.html()
-    assert "demo::SoftClip, version 3" in seen.uses
     clip.run("%%pyop -d demo\nclass Another:\n    def compute(self, x): return x")
     assert len(seen.heads) == 2 and seen.heads[0].startswith("demo::Another")
     # The row stays, and with it what is unfolded.
@@ -75,14 +76,14 @@ def test_it_follows_definitions_in_cells_and_elsewhere(clip, seen, redefine):
     registry.remove("demo::SoftClip")
     assert len(seen.heads) == 1 and row.comm is None
     registry.remove("demo::Another")
-    assert seen.rows == () and "no op is defined" in seen.uses
+    assert seen.rows == () and repr(seen.panel).startswith("no op is defined")
 
 
 def test_a_click_rolls_back_and_one_checks(clip, seen, redefine):
     redefine(HALF)
     seen.click("roll back")
     assert registry["demo::SoftClip"].current.restored == 1
-    assert "version 3" in seen.heads[0] and "demo::SoftClip, version 3" in seen.html()
+    assert "version 3" in seen.heads[0] and "restores" in seen.html()
     seen.click("check")
     assert "demo::SoftClip, version 3" in seen.html() and "inputs_unmodified" in seen.html()
 
@@ -93,18 +94,15 @@ def test_a_click_that_cannot_work_says_so(clip, seen):
     assert "version 1" in seen.heads[0]
 
 
-@pytest.mark.parametrize("where", ["cell", "watch", "before"])
+@pytest.mark.parametrize("where", ["cell", "watch"])
 def test_the_last_error_of_an_op(clip, seen, redefine, where):
     if where == "watch":
         clip.run("w = pyopnb.watch(session, x=x)")
     redefine(WRONG)
     if where != "watch":
         clip.run("session(x=x)", ok=False)
-    if where == "before":
-        seen = Seen(clip.run("%pyop panel"))
     assert "last error" in seen.html() and "name &#x27;zero&#x27; is not defined" in seen.html()
     assert "(demo::SoftClip), version 2, with x: float32[4]" in seen.html()
-    assert (">NameError<" in seen.uses) is (where == "watch")
 
 
 def test_a_panel_ends_with_its_cell_and_is_collected(clip, listeners):
