@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 from table import Row, milli, timed
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from transformer import transformer
 
 import pyopnb
+
+
+def far_readers(count: int) -> onnx.ModelProto:
+    """Make a model whose nodes read the one before them and three anywhere above."""
+    chance = random.Random(0)
+    names = ["x"]
+    nodes = []
+    for number in range(count):
+        read = dict.fromkeys([names[-1], *chance.choices(names, k=3)])
+        names.append(f"y{number}")
+        nodes.append(onnx.helper.make_node("Sum", list(read), names[-1:]))
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [3]) for name in (names[0], names[-1])]
+    graph = onnx.helper.make_graph(nodes, "far_readers", ends[:1], ends[1:])
+    opset = onnx.helper.make_opsetid("", 17)
+    return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
 
 
 def rows() -> Iterator[Row]:
@@ -46,3 +63,12 @@ def rows() -> Iterator[Row]:
         best = timed({"save": lambda: view.save(path)}, 3)["save"]
         size = f"{path.stat().st_size / 1000:.0f} KB"
     yield Row("save a PNG of 330 nodes, milliseconds", milli(best), size, best * 1e3, 2000.0)
+    tangled = pyopnb.show(far_readers(3000))
+    seconds = timed({"draw": tangled.draw}, 1)["draw"]
+    yield Row(
+        "draw 3,000 nodes that read far ones, milliseconds",
+        milli(seconds),
+        "",
+        seconds * 1e3,
+        5000.0,
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+from pyopnb.common import plural
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line, mark_look, plain_mark
 from pyopnb.display.svg.chart import SMALL, scale_strip, small_text
 from pyopnb.display.svg.colors import INK, LINE, ColorScale, text_color
-from pyopnb.display.svg.layout import Layout, Point, Size, in_columns, lay_out
+from pyopnb.display.svg.layout import Layout, Point, Size, far_edges, in_columns, lay_out
 from pyopnb.display.svg.shapes import Drawing, Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit, text_width
 
@@ -45,9 +48,11 @@ _KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
 
 
 def draw(graph: BoxGraph) -> Drawing:
-    """Draw a graph."""
-    boxes = [_SizedBox(box) for box in graph.boxes]
-    layout = in_columns(lay_out([box.size for box in boxes], graph.lines))
+    """Draw a graph, without its longest lines if these would take too long."""
+    far = far_edges(len(graph.boxes), graph.lines)
+    lines = [line for line in graph.lines if line not in far]
+    boxes = [_SizedBox(box) for box in _with_remarks(graph.boxes, far)]
+    layout = in_columns(lay_out([box.size for box in boxes], lines, far))
 
     shapes: list[Shape] = []
     width = layout.width + 2 * _MARGIN
@@ -61,7 +66,7 @@ def draw(graph: BoxGraph) -> Drawing:
         # Whole pixels, so that borders are sharp.
         box.x = round(_MARGIN + x - box.width / 2)
         box.y = round(top + y - box.size.height / 2)
-    shapes += _line_shapes(boxes, graph.lines, layout, top)
+    shapes += _line_shapes(boxes, lines, layout, top)
     for box in boxes:
         shapes.append(
             Group(box.x, box.y, tuple(box.shapes(graph.scale)), box.box.about, box.box.names)
@@ -170,6 +175,16 @@ class _SizedBox:
 
 
 # ---- lines
+
+
+def _with_remarks(boxes: Sequence[Box], far: Iterable[Line]) -> Iterator[Box]:
+    """Add a row to each box at which lines end that are not drawn."""
+    counts = Counter([line.target for line in far])
+    for number, box in enumerate(boxes):
+        if number in counts:
+            row = f"+ {plural(counts[number], 'line')} from far above"
+            box = replace(box, rows=(*box.rows, row))
+        yield box
 
 
 def _line_shapes(

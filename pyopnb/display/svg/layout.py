@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from pyopnb.display.svg.boxes import Line
 
-__all__ = ["Layout", "Point", "Size", "in_columns", "lay_out"]
+__all__ = ["Layout", "Point", "Size", "far_edges", "in_columns", "lay_out"]
 
 Point: TypeAlias = tuple[float, float]
 _Links: TypeAlias = list[list[int]]
@@ -37,6 +37,8 @@ _BOX_GAP, _LINE_GAP, _LAYER_GAP = 18, 12, 22
 _ROUNDS = 6
 # Sweeps that order the layers, fewer of very large graphs.
 _SWEEPS, _LINKS_SWEPT = 24, 75_000
+# All lines together may cross this many layers; the lines of a picture on a page cross fewer.
+_MOST_CROSSED = 60_000
 # Times the widest layer that a picture may be wide before long straight lines are given up.
 _SPREAD = 2.5
 # This many vertices may share one x; the shorter lengths are for pictures that get too wide.
@@ -77,7 +79,24 @@ class Layout(NamedTuple):
     layers: list[Point]
 
 
-def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
+def far_edges(count: int, edges: Sequence[Line]) -> set[Line]:
+    """Find the edges of ``count`` boxes to leave out: the longest, if all cross too many layers."""
+    ranks = _ranks(count, edges)
+    far = set()
+    # How far the edges of a port, which share a way, lead.
+    reached: dict[tuple[int, int], int] = {}
+    crossed = 0
+    for edge in sorted(edges, key=lambda edge: ranks[edge.target] - ranks[edge.source]):
+        way = (edge.source, edge.port)
+        target = ranks[edge.target]
+        crossed += target - reached.get(way, ranks[edge.source])
+        reached[way] = target
+        if crossed > _MOST_CROSSED:
+            far.add(edge)
+    return far
+
+
+def lay_out(sizes: Sequence[Size], edges: Sequence[Line], far: Iterable[Line] = ()) -> Layout:
     """Lay a graph out.
 
     Parameters
@@ -86,6 +105,8 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
         The boxes.
     edges : sequence of Line
         Without cycles.
+    far : iterable of Line, optional
+        More edges: they lead down too, and get no routes.
 
     Examples
     --------
@@ -94,7 +115,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     """
     if not sizes:
         return Layout([], [], 0, 0, [])
-    graph = _Layers(sizes, edges)
+    graph = _Layers(sizes, edges, far)
     _order(graph)
     xs = _horizontal(graph)
     ys = _vertical(graph)
@@ -207,11 +228,11 @@ class _Layers:
         For each source and port, the dummies below it, one per layer.
     """
 
-    def __init__(self, sizes: Sequence[Size], edges: Sequence[Line]) -> None:
+    def __init__(self, sizes: Sequence[Size], edges: Sequence[Line], far: Iterable[Line]) -> None:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
-        self.ranks = _ranks(len(sizes), edges)
+        self.ranks = _ranks(len(sizes), [*edges, *far])
         self.layers: _Links = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)

@@ -121,6 +121,8 @@ class _AxesPrinter:
         self._axes.add_artist(patch)
 
     def _text(self, shape: Text, x: float, y: float) -> None:
+        # Each font is looked up for each text, and the first has all of ASCII.
+        fonts = self._fonts[:1] if shape.text.isascii() else self._fonts
         self._axes.text(
             x,
             y,
@@ -130,7 +132,7 @@ class _AxesPrinter:
             weight="bold" if shape.bold else "normal",
             ha=_ALIGNMENTS[shape.anchor],
             va="baseline",
-            family=self._fonts,
+            family=fonts,
             parse_math=False,  # a name with two dollars is no formula
             zorder=self._level,
         )

@@ -1,6 +1,7 @@
 """Pictures of graphs: XML for all texts, everything on the canvas, texts in their boxes."""
 
 import itertools
+import random
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
 from pyopnb.display.svg.colors import LINE, scale_for
 from pyopnb.display.svg.graph import draw
+from pyopnb.display.svg.shapes import Group, Path
 from pyopnb.display.svg.to_svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -142,3 +144,26 @@ def test_a_short_chain_goes_on_in_columns_that_fit_a_screen():
     # Where more than one line leads on, it stays as it is.
     crossed = [*chain(20).lines, *(Line(n, n + 3) for n in range(17))]
     assert size_of(svg(BoxGraph(boxes, crossed)))[1] > 1_000
+
+
+def test_boxes_of_a_large_graph_count_the_lines_from_far_above():
+    chance = random.Random(0)
+    lines = [*chain(600).lines]
+    lines += [Line(chance.randrange(n - 1), n) for n in range(3, 600) for _ in range(3)]
+    lines = list(dict.fromkeys(lines))
+    drawing = draw(BoxGraph(chain(600).boxes, lines))
+    counts = {
+        shape.shapes[1].text: int(shape.shapes[2].text.split()[1])
+        for shape in drawing.shapes
+        if isinstance(shape, Group) and len(shape.shapes) > 2
+    }
+    assert sum(counts.values()) > 100
+    heads = next(
+        shape for shape in drawing.shapes if isinstance(shape, Path) and shape.fill == LINE
+    )
+    drawn = sum(command == "Z" for command, _ in heads.steps)
+    assert drawn + sum(counts.values()) == len(lines)
+    # The nearest are drawn, as is every line of a graph whose lines lead less far.
+    assert "n599" in counts and "n1" not in counts
+    few = svg(BoxGraph(chain(120).boxes, [line for line in lines if line.target < 120]))
+    assert not any("far above" in text for text in texts(few))
