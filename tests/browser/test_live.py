@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
-from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCHED
+from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCH, WATCHED
 
 NOT_LIVE = "not live: run this cell"
 BROKEN = re.compile("model not found|Error displaying|Loading widget")
@@ -22,6 +22,9 @@ def write_files(root):
         write_notebook(root / f"{name}.ipynb", *LIVE)
     waiting = "[__import__('time').sleep(0.05) for _ in iter(lambda: __import__('os').path.exists('go'), True)]"
     sleeping = OP.format(f"({waiting}, x)[1]")
+    write_notebook(
+        root / "panel.ipynb", *LIVE[: OPS + 2], "%pyop panel", OP.format("x / zero"), WATCH
+    )
     write_notebook(root / "slow.ipynb", *LIVE[:OPS], sleeping, *LIVE[OPS + 1 :], "'free'")
 
 
@@ -229,3 +232,21 @@ def test_exported_html_says_that_it_is_not_live(page, chromium, server, execute)
         sheet.screenshot(path=f"build/screenshots/live-export-{execute}.png", full_page=True)
     finally:
         context.close()
+
+
+def test_a_panel_follows_and_its_buttons_work_also_beside_the_notebook(page, server):
+    page.open_notebook("panel.ipynb")
+    page.run_all()
+    panel = page.output(3)
+    for text in ("demo::SoftClip, version 2", "name 'zero' is not defined", "Watch"):
+        expect(panel).to_contain_text(text)
+    check = panel.get_by_role("button", name="check")
+    check.click()
+    expect(panel).to_contain_text("inputs_unmodified")
+    check.click(button="right")
+    page.page.get_by_text("Create New View for Cell Output").click()
+    beside = page.page.locator(".jp-LinkedOutputView")
+    beside.get_by_role("button", name="roll back").click()
+    for view in (beside, panel):
+        expect(view).to_contain_text("demo::SoftClip, version 3")
+    page.screenshot("panel")

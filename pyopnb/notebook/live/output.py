@@ -208,12 +208,15 @@ class LiveOutput:
         Return None if the run was stopped for a newer one.
         """
         run: Run | None
+        settings: dict[str, str] = {}
         try:
+            # The model may have attrs that the new version has not.
+            settings = self._settings()
             feeds = self._current_feeds()
         except (Exception, KeyboardInterrupt) as error:
-            run = Run({}, self._settings(), 0.0, None, error, time.time())
+            run = Run({}, settings, 0.0, None, error, time.time())
         else:
-            run = self._run_session(feeds, self._settings())
+            run = self._run_session(feeds, settings)
         if run is None:
             return None
         before = self._baseline(run)

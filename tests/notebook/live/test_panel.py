@@ -105,6 +105,16 @@ def test_the_last_error_of_an_op(clip, seen, redefine, where):
     assert "(demo::SoftClip), version 2, with x: float32[4]" in seen.html()
 
 
+@pytest.mark.parametrize("made", ["watch", "interact"])
+def test_a_version_without_an_attr_of_the_model_is_the_last_error(clip, seen, made):
+    shown = clip.run(f"shown = pyopnb.{made}(session, x=x)\nshown")
+    clip.run("%%pyop -d demo\nclass SoftClip:\n    def compute(self, x): return x")
+    assert "attr limit: expected no attrs, got limit" in str(shown.error)
+    assert "last error" in seen.html() and "attr limit: expected no attrs" in seen.html()
+    clip.run("%pyop rollback SoftClip")
+    assert shown.error is None
+
+
 def test_a_panel_ends_with_its_cell_and_is_collected(clip, listeners):
     gc.collect()
     before = listeners()
