@@ -29,6 +29,7 @@ class Panel:
         self._cells, self._lock = cells, threading.RLock()
         self._rows: dict[str, _OpRow] = defaultdict(_OpRow)
         self._ops = ipywidgets.VBox()
+        self._content = "", "", ""
         self._pane = Pane([self._ops], lambda: None)
         self.widget = self._pane.widget
 
@@ -60,9 +61,13 @@ class Panel:
         self._ops.children = [self._rows[name].pane.widget for name in ops]
         for name in self._rows.keys() - ops:
             self._rows.pop(name).pane.close()
-        self._pane.show(*self._content(), running=False)
+        content = self._describe()
+        # A terminal prints what is shown, and not after each cell.
+        if content != self._content:
+            self._content = content
+            self._pane.show(*content, running=False)
 
-    def _content(self) -> tuple[str, str, str]:
+    def _describe(self) -> tuple[str, str, str]:
         """Return what is below the ops as HTML, all as text, and the ops as HTML to be saved."""
         names = {}
         for name, value in list(user_namespace().items()):
@@ -85,10 +90,10 @@ class Panel:
         self._pane.close()
 
     def __repr__(self) -> str:
-        return self._content()[1]
+        return self._content[1]
 
     def _ipython_display_(self) -> None:
-        self._pane.display(*self._content())
+        self._pane.display(*self._content)
 
 
 class _OpRow:

@@ -79,6 +79,14 @@ def test_it_follows_definitions_in_cells_and_elsewhere(clip, seen, redefine):
     assert seen.rows == () and repr(seen.panel).startswith("no op is defined")
 
 
+def test_a_cell_that_changes_nothing_prints_nothing(clip, seen):
+    updates = clip.updates
+    clip.run("1 + 1")
+    assert clip.updates == updates
+    clip.run("another = pyopnb.Session(model)")
+    assert clip.updates == updates + 1 and "another" in clip.text and "another" in seen.uses
+
+
 def test_a_click_rolls_back_and_one_checks(clip, seen, redefine):
     redefine(HALF)
     seen.click("roll back")
