@@ -263,7 +263,6 @@ def _save(shell: Any, args: Namespace) -> object:
 COMMANDS = {
     command.name: command
     for command in (
-        Command("panel", "show the ops with buttons, and the sessions that use them", _panel),
         Command("history OP", "list the versions of an op", _history),
         Command("rollback OP [N]", "restore an earlier version", _rollback),
         Command("remove OP", "remove an op; live sessions keep it", _remove),
@@ -275,6 +274,7 @@ COMMANDS = {
             "compare the forms of an op, as Python and as an ONNX function: results, times, nodes",
             _forms,
         ),
+        Command("panel", "show the ops with buttons, and the sessions that use them", _panel),
         Command(
             "missing MODEL [--cells]",
             "list the nodes that ONNX Runtime cannot run; "
