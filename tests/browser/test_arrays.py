@@ -65,8 +65,13 @@ def test_sliders_lead_through_the_slices(page):
     expect(sliders).to_have_count(2)
     sliders.nth(1).press("ArrowRight")
     expect(output).to_contain_text("[0,1]: float64[20,20]  400 … 799")
-    assert told(page.page, output.locator(".pyopnb-array img"), 1, 1) == "[0,0] 400"
+    image = output.locator(".pyopnb-array img")
+    assert told(page.page, image, 1, 1) == "[0,0] 400"
     page.screenshot("array-slices")
+    page.theme("JupyterLab Dark")
+    expect(image).to_have_css("color-scheme", "dark")
+    page.screenshot("array-slices-dark")
+    page.theme("JupyterLab Light")
     page.save()
     page.shut_down()
     page.open_notebook("slices.ipynb", kernel=False)
