@@ -18,7 +18,7 @@ import pyopnb
 from pyopnb.display import view
 from pyopnb.engine import Registry, Session, model_files, protos, registry
 from pyopnb.errors import PyopError
-from pyopnb.notebook.commands import user_namespace
+from pyopnb.notebook.expressions import user_namespace
 from pyopnb.traces import Trace
 
 __all__ = ["attrs_of", "complete_call", "nodes_of", "onnx_ops"]

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
 from pyopnb.common import messages, sanitize
 from pyopnb.engine import Version, registry
 from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
-from pyopnb.notebook.expressions import bind, check_expressions
+from pyopnb.notebook.expressions import bind, check_expressions, user_namespace
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import history_table
 
-__all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace"]
+__all__ = ["COMMANDS", "Command", "find_model", "parse_command"]
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,6 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
         split_words(words), Namespace(expressions=expressions.strip())
     )
     return command, arguments
-
-
-def user_namespace() -> dict[str, Any]:
-    """Return the notebook's variables, or an empty dict without a shell."""
-    shell = get_ipython()
-    return shell.user_ns if shell is not None else {}
 
 
 def find_model(text: str) -> Any:

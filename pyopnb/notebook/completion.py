@@ -21,7 +21,8 @@ from pyopnb.engine import op_names, registry
 from pyopnb.errors import UnknownName
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.call_completion import complete_call, nodes_of
-from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
+from pyopnb.notebook.commands import COMMANDS, find_model
+from pyopnb.notebook.expressions import user_namespace
 from pyopnb.notebook.text_completion import complete_text
 
 __all__ = ["complete"]

@@ -6,13 +6,21 @@ import ast
 import linecache
 from typing import Any
 
+from IPython.core.getipython import get_ipython
+
 from pyopnb.common import messages, sanitize
 from pyopnb.engine import Version
 from pyopnb.errors import InputError
 
-__all__ = ["bind", "check_expressions", "evaluate", "try_op"]
+__all__ = ["bind", "check_expressions", "evaluate", "try_op", "user_namespace"]
 
 _FILE = "<values of the line>"
+
+
+def user_namespace() -> dict[str, Any]:
+    """Return the notebook's variables, or an empty dict without a shell."""
+    shell = get_ipython()
+    return shell.user_ns if shell is not None else {}
 
 
 def check_expressions(text: str) -> str:

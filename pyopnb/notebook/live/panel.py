@@ -12,7 +12,7 @@ import ipywidgets
 from pyopnb.common import Table, locks
 from pyopnb.display import markup, to_html
 from pyopnb.engine import Op, Session, registry
-from pyopnb.notebook.commands import user_namespace
+from pyopnb.notebook.expressions import user_namespace
 from pyopnb.notebook.live.cells import LiveCells, current_run
 from pyopnb.notebook.live.pane import Pane
 
