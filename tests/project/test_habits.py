@@ -53,6 +53,8 @@ def test_what_pages_make_can_be_made():
     for path in PAGES:
         asked |= asked_of(path.read_text(encoding="utf-8"), r"`make ((?:[a-z][\w.-]*\s?)+)`")
     assert {"test", "docs", "bench", "lab", "demo"} <= asked <= targets()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {"lab", "demo", "test"} <= asked_of(readme, r"`make ([a-z]+)`")
 
 
 def test_lanes_of_pages_and_workflows_exist():
