@@ -99,6 +99,8 @@ def _pair_rows(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
     pairs: dict[int, int] = {}
     used: set[int] = set()
     for place in np.argsort(costs, axis=None, kind="stable"):
+        if len(used) == min(costs.shape):
+            break
         row_a, row_b = divmod(int(place), len(b))
         if row_a not in used and row_b not in pairs:
             pairs[row_b] = row_a
