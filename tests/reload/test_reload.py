@@ -372,7 +372,7 @@ def rounds(count):
     return states, sys.getallocatedblocks(), len(gc.get_objects()), resident
 
 kept = pyopnb.engine.ops.op.MAX_VERSIONS
-rounds(2 * kept)  # the history fills up
+rounds(500)  # the history fills up, and the interpreter specializes what it runs often
 before = rounds(kept)
 print(*(late - early for early, late in zip(before, rounds(1000))))
 """
