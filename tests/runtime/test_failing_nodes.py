@@ -125,6 +125,8 @@ def tensor(dims, **fields):
         (tensor([2], float_data=[1, 2, 3]), None, r"expected data for float32\[2\], got 3 elements\. Try: onnx\.numpy_helper\.from_array"),
         (tensor([2], raw_data=b"\0" * 4), None, r"expected data for float32\[2\], got 1 element\."),
         (tensor([2]), None, r"expected data for float32\[2\], got 0 elements"),
+        (TensorProto(name="w", data_type=77, dims=[2], raw_data=b"\0" * 8), None, "expected a data type of ONNX, got the number 77"),
+        (TensorProto(name="w", dims=[2], raw_data=b"\0" * 8), None, "expected a data type of ONNX, got the number 0"),
         (tensor([-1], float_data=[1]), None, r"expected data for float32\[-1\], got a negative size"),
         (numpy_helper.from_array(np.float64([1, 2]), "w"), [2], "expected float32, which the graph declares for it, got float64"),
         (numpy_helper.from_array(F([1, 2]), "w"), [3], r"expected sizes \[3\], which the graph declares for it, got \[2\]"),

@@ -117,6 +117,11 @@ def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
     for where, tensor in tensors:
         if tensor.data_location == TensorProto.EXTERNAL:
             continue
+        advice = f"onnx.numpy_helper.from_array(array, {sanitize(repr(tensor.name))})"
+        if tensor.data_type not in TensorProto.DataType.values()[1:]:
+            number = f"the number {tensor.data_type}"
+            yield ModelError(where, expected="a data type of ONNX", got=number, next=advice)
+            continue
         try:
             if any(size < 0 for size in tensor.dims):
                 raise ValueError("a negative size")
@@ -124,14 +129,12 @@ def _wrong_data(proto: ModelProto) -> Iterator[ModelError]:
         except Exception as error:  # onnx and NumPy raise many kinds here
             # NumPy says "cannot reshape array of size 3 into shape (2,)".
             size = _ARRAY_SIZE.search(str(error))
-            kind = TensorProto.DataType.Name(tensor.data_type).lower()
-            if tensor.data_type != TensorProto.UNDEFINED:
-                kind = dtype(tensor.data_type).name
+            kind = dtype(tensor.data_type).name
             yield ModelError(
                 where,
                 expected=f"data for {kind}[{','.join(map(str, tensor.dims))}]",
                 got=plural(int(size[1]), "element") if size else sanitize(str(error).rstrip(".")),
-                next=f"onnx.numpy_helper.from_array(array, {sanitize(repr(tensor.name))})",
+                next=advice,
             )
 
 
