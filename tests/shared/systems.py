@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 WINDOWS = sys.platform == "win32"
+X86_64 = platform.machine() in ("x86_64", "AMD64")
 IN_WINE = WINDOWS and hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
 
@@ -28,7 +30,7 @@ def can_link() -> bool:
         return link.is_symlink()
 
 
-# ---- what Windows does not have
+# ---- what other systems do not have
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 needs_sent_signals = pytest.mark.skipif(
@@ -53,6 +55,9 @@ needs_shell = pytest.mark.skipif(WINDOWS, reason="the script is for a POSIX shel
 needs_links = pytest.mark.skipif(not can_link(), reason="no symbolic links can be made here")
 needs_small_stacks = pytest.mark.skipif(
     WINDOWS, reason="on Windows, no thread has a smaller stack than python.exe reserves"
+)
+needs_nchwc = pytest.mark.skipif(
+    not X86_64, reason="ONNX Runtime convolves blocks of channels on x86-64 alone"
 )
 needs_gray_images = pytest.mark.skipif(
     IN_WINE, reason="the image decoder of Wine knows no gray PNG"

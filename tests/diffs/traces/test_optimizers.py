@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from light import feeds, light
 from onnx import numpy_helper
+from systems import X86_64, needs_nchwc
 from transformer import transformer
 
 import pyopnb
@@ -141,7 +142,12 @@ def test_a_log_in_the_encoding_of_windows_is_read(monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("case", CHANGED)
+CASES = [
+    pytest.param(case, marks=needs_nchwc) if case == "another layout" else case for case in CHANGED
+]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_optimizer_is_named_with_its_nodes_and_the_line_that_works_around_it(case, capfd):
     model, feeds, tolerances, optimizers, nodes = CHANGED[case]
     found = pyopnb.first_divergence(model, feeds, over="optimizers", **tolerances)
@@ -200,7 +206,9 @@ def test_of_networks_that_agree_nothing_is_claimed(name):
         values = feeds(model)
     found = pyopnb.first_divergence(model, values, over="optimizers")
     assert found.ok and not found.optimizers and not found.nodes and not found.workaround
-    assert len(found.suspects) >= 3 and found.sessions == 2
+    # Two fuse or fold, and on x86-64 one changes the layout of convolutions.
+    assert len(found.suspects) >= (3 if X86_64 or name == "transformer" else 2)
+    assert found.sessions == 2
 
 
 def test_a_node_that_is_not_steady_is_no_optimizers_fault(define):
