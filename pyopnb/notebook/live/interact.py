@@ -247,7 +247,7 @@ def interact(
     Raises
     ------
     InputError
-        A name is unknown, an input has no value, or a request does not fit.
+        A name or view is unknown, an input has no value, or a request does not fit.
 
     Examples
     --------

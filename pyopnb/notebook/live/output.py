@@ -20,7 +20,7 @@ from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import LiveState, report
 from pyopnb.notebook.live.run import Run, run_session, set_attrs
-from pyopnb.notebook.live.shown import ResultView, Shown
+from pyopnb.notebook.live.shown import ResultView, Shown, require_view
 from pyopnb.notebook.live.worker import Worker
 
 __all__ = ["LiveOutput"]
@@ -53,9 +53,11 @@ class LiveOutput:
         view: ResultView,
         tolerance: tuple[float | None, float | None] = (None, None),
     ) -> None:
+        where = type(self).__name__.lower()
+        require_view(view, where)
         self.session, self._feeds, self._view = session, dict(feeds), view
         self._tolerance, self._colors = tolerance, SteadyColors()
-        self._cells = live_cells(type(self).__name__.lower())
+        self._cells = live_cells(where)
         self._worker = Worker(self._work)
         # The lock guards the fields below, which the worker changes.
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""The view of a result by a user's function, as HTML and text for the saved notebook."""
+"""Show a result in a named way or by a user's function, as HTML and text."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import io
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from IPython.core.getipython import get_ipython
 from IPython.display import Audio
 
+from pyopnb.common import messages, sanitize
 from pyopnb.display import markup, show
 from pyopnb.engine import Result
 from pyopnb.errors import InputError
 
-__all__ = ["ResultView", "Shown", "shown_by"]
+__all__ = ["ResultView", "Shown", "require_view", "shown_by"]
 
-ResultView: TypeAlias = Callable[[Result], Any] | Literal["boxes", "audio"] | None
-"""How a result is shown: by a function, or in one of these ways."""
+ResultView: TypeAlias = Callable[[Result], Any] | str | None
+"""How a result is shown: by a function, or in a way that has a name."""
 
 _DPI = 96
 _Player: Any = Audio
@@ -38,10 +39,21 @@ class Shown:
     text: str
 
 
+def require_view(view: object, where: str) -> None:
+    """Raise `InputError` unless results can be shown by this function, or in a way of this name."""
+    if view is None or callable(view) or (isinstance(view, str) and view in _NAMED):
+        return
+    near = messages.closest(str(view), _NAMED) or "audio"
+    raise InputError(
+        f"{where}, view",
+        expected=f"{', '.join(_NAMED)}, or a function of a result",
+        got=sanitize(repr(view), 60),
+        next=f'view="{near}", or view=lambda result: ...',
+    )
+
+
 def shown_by(
-    view: Callable[[Result], Any] | Literal["boxes", "audio"],
-    result: Result,
-    feeds: Mapping[str, Any],
+    view: Callable[[Result], Any] | str, result: Result, feeds: Mapping[str, Any]
 ) -> Shown:
     """Display a result in a way that has a name, or the object that a function returns for it.
 
@@ -51,10 +63,8 @@ def shown_by(
         It may draw with pyplot, or return a matplotlib figure or something in one, an array, text,
         or anything that IPython displays.
     """
-    if view == "boxes":
-        return _boxes(result, feeds)
-    if view == "audio":
-        return _audio(result)
+    if isinstance(view, str):
+        return _NAMED[view](result, feeds)
     before = _pyplot_numbers()
     value = view(result)
     drawn = sorted(_pyplot_numbers() - before)
@@ -100,7 +110,7 @@ def _boxes(result: Result, feeds: Mapping[str, Any]) -> Shown:
     return Shown(seen.body, seen.text)
 
 
-def _audio(result: Result) -> Shown:
+def _audio(result: Result, _feeds: Mapping[str, Any]) -> Shown:
     """Put a player above each curve of a result."""
     seen = show(result)
     players = ""
@@ -117,6 +127,13 @@ def _audio(result: Result) -> Shown:
             player = _Player(finite / max(1.0, abs(finite).max()), rate=_RATE, normalize=False)
             players += markup.note(f"{name}, {_RATE:,} Hz") + player._repr_html_()
     return Shown(players + seen.body, seen.text)
+
+
+# A new way to show a result is a line here.
+_NAMED: dict[str, Callable[[Result, Mapping[str, Any]], Shown]] = {
+    "boxes": _boxes,
+    "audio": _audio,
+}
 
 
 def _pyplot_numbers() -> set[int]:

@@ -119,8 +119,8 @@ def watch(
     Raises
     ------
     InputError
-        The session is not a `pyopnb.Session`, the feeds do not fit it, or a tolerance is no
-        tolerance.
+        The session is not a `pyopnb.Session`, the feeds do not fit it, the view has an unknown
+        name, or a tolerance is no tolerance.
 
     Examples
     --------

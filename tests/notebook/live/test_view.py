@@ -87,6 +87,21 @@ def test_boxes_need_a_picture_and_boxes(clip):
     assert "expected a fed picture with 3 or 4 channels, and an output [N,4]" in clip.text
 
 
+@pytest.mark.parametrize("kind", ["watch", "interact"])
+@pytest.mark.parametrize(("view", "next_"), [("box", "boxes"), (["audio"], "audio"), (3, "audio")])
+def test_an_unknown_way_is_refused_in_the_cell(clip, kind, view, next_):
+    clip.run("import pytest")
+    message = f"{kind}, view: expected boxes, audio, or a function of a result, got {view!r}"
+    clip.run(
+        f"""
+        with pytest.raises(pyopnb.errors.InputError) as caught:
+            pyopnb.{kind}(session, x=x, view={view!r})
+        assert str(caught.value).startswith({message!r})
+        assert 'Try: view="{next_}"' in str(caught.value)
+        """
+    )
+
+
 def test_curves_are_drawn_over_their_feed(clip):
     clip.run("long = np.linspace(-4, 4, 64, dtype=np.float32)")
     for kind in ("watch", "interact"):
