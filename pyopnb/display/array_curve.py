@@ -74,7 +74,7 @@ def curve_of(
     else:
         positions = np.arange(len(array))
         curves = [to_floats(channel).tolist() for channel in channels]
-    label, numbers = _abscissa(look.feeds, len(array))
+    label, numbers = _abscissa(look.feeds or {}, len(array))
     marks = []
     if summary.has_nonfinite and not is_long:
         # A gap alone would hardly be seen.

@@ -21,7 +21,7 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True)
 class ArrayLook:
-    """The options of `pyopnb.show` for arrays.
+    """The options of `pyopnb.show` for arrays, which `view_array` lists for callers.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class ArrayLook:
         Whether the scale, or the upright axis of a curve, is logarithmic.
     origin : str
         Where row 0 is: ``upper`` or ``lower``.
-    feeds : mapping
+    feeds : mapping, optional
         Arrays by name, of which one can be the x-axis of a curve.
     picture : ndarray, optional
         On which boxes are drawn.
@@ -46,7 +46,7 @@ class ArrayLook:
     colors: str | None = None
     log: bool = False
     origin: str = "upper"
-    feeds: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    feeds: Mapping[str, Any] | None = field(default=None, compare=False)
     picture: np.ndarray | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

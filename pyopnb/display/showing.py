@@ -12,9 +12,9 @@ from typing import Any
 
 from pyopnb import display
 from pyopnb.common import messages
+from pyopnb.display.array_look import ArrayLook
 from pyopnb.display.model_explorer import explore as explore_view
 from pyopnb.display.save import write
-from pyopnb.display.tensors import view_arrays
 from pyopnb.display.views import View, view
 from pyopnb.engine import check_arguments
 from pyopnb.errors import InputError
@@ -76,7 +76,9 @@ def show(thing: Any, **options: Any) -> View:
     try:
         return view(thing, **options)
     except TypeError as error:
-        match = re.search(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        match = re.search(
+            r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", str(error)
+        )
         if match is None or match[2] not in options:
             raise
         raise _unknown_option(thing, *match.groups()) from None
@@ -92,8 +94,8 @@ def _unknown_option(thing: Any, refused_by: str, option: str) -> InputError:
             known |= _options(function)
         if option in _options(function):
             owners.append(cls.__name__)
-    if refused_by == view_arrays.__name__:
-        known |= _options(view_arrays)
+    if refused_by == ArrayLook.__name__:
+        known |= _options(ArrayLook)
     if owners:
         got += f", an option of {' and '.join(owners)}"
     return InputError(
@@ -104,7 +106,7 @@ def _unknown_option(thing: Any, refused_by: str, option: str) -> InputError:
     )
 
 
-def _options(function: Callable[..., View]) -> dict[str, None]:
+def _options(function: Callable[..., Any]) -> dict[str, None]:
     """List the parameters of a view that have a default, in their order."""
     parameters = signature(function).parameters.values()
     return {item.name: None for item in parameters if item.default is not Parameter.empty}

@@ -67,8 +67,18 @@ def view_array(
     rgb, limits, colors, log, origin, feeds, picture : optional
         As for `pyopnb.show`.
     """
-    look = ArrayLook(rgb, None, colors, log, origin, feeds or {}, picture)
-    return _view_all(thing, [(name, thing)], "", look, limits)
+    return view_arrays(
+        thing,
+        [(name, thing)],
+        "",
+        rgb=rgb,
+        limits=limits,
+        colors=colors,
+        log=log,
+        origin=origin,
+        feeds=feeds,
+        picture=picture,
+    )
 
 
 @view.register(Result)
@@ -90,13 +100,8 @@ def view_arrays(
     named: Iterable[tuple[Any, Any]],
     title: str,
     *,
-    rgb: bool | None = None,
     limits: Limits | Mapping[str, Limits] | None = None,
-    colors: Literal["sequential", "diverging", "gray"] | None = None,
-    log: bool = False,
-    origin: Literal["upper", "lower"] = "upper",
-    feeds: Mapping[str, Any] | None = None,
-    picture: np.ndarray | None = None,
+    **options: Any,
 ) -> View:
     """Show many arrays: a line each, and pictures as long as there is room.
 
@@ -104,21 +109,12 @@ def view_arrays(
     ----------
     thing : object
         The object that contains them.
-    rgb, limits, colors, log, origin, feeds, picture : optional
-        As for `pyopnb.show`; for the arrays that they fit. Limits can
-        also be given by name.
+    limits : (float, float), optional
+        Also by name.
+    **options
+        Of `ArrayLook`, for the arrays that they fit.
     """
-    look = ArrayLook(rgb, None, colors, log, origin, feeds or {}, picture)
-    return _view_all(thing, named, title, look, limits)
-
-
-def _view_all(
-    thing: Any,
-    named: Iterable[tuple[Any, Any]],
-    title: str,
-    look: ArrayLook,
-    limits: Limits | Mapping[str, Limits] | None,
-) -> View:
+    look = ArrayLook(**options)
     items = list(named)
     is_single = len(items) == 1
     shown = []

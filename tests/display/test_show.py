@@ -67,6 +67,7 @@ def test_arrays_of_other_libraries(thing: Any) -> None:
 def test_unknown_options_are_named() -> None:
     for thing, option, says in (
         (X, "nam", "show, ndarray: expected one of "),
+        ({"x": X}, "colr", "got colr=. Try: colors"),
         (
             pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"),
             "color",
