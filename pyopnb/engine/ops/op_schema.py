@@ -98,7 +98,7 @@ class Attr:
             if not self.choices or converted in self.choices:
                 return converted
             expected = f"one of {', '.join(map(repr, self.choices))}"
-        except (TypeError, UnicodeDecodeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             pass  # refused below, by the kind
         declared = f"the annotation of {self.name} in {self.home}"
         if self.home == "the function":
