@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx import NodeProto, helper
-from onnx_ad.rules import WEIGHTED_REDUCTIONS
+from onnx_ad.rules import DERIVATIVE, WEIGHTED_REDUCTIONS
 
 __all__ = ["RULES", "Refused", "refuse"]
 
@@ -179,6 +179,16 @@ def _unreached(
     return counts
 
 
+def _elementwise(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+    """Derive a function of single elements with fewer nodes, without the axis of directions."""
+    x, y = node.input[0], node.output[0]
+    factor = DERIVATIVE[node.op_type](ctx, node, x, y, ctx.dtype(x, y))
+    product = ctx.b.op("Mul", [ctx.squeeze(grads[0], [ctx.rank(y)]), factor])
+    contribution = ctx.unsqueeze(product, [ctx.rank(x)])
+    ctx.declare_exact(contribution, x)
+    return [contribution]
+
+
 def _matmul(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive the product of two matrices with two products, without the axis of directions."""
     a, b = node.input
@@ -244,6 +254,7 @@ def _slice(rule: Rule, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
 
 
 RULES: Mapping[str, Callable[[Rule, Any, NodeProto, Sequence[Any]], Any]] = {
+    **dict.fromkeys(DERIVATIVE, _elementwise),
     "AveragePool": _average_pool,
     "Conv": _conv,
     "MatMul": _matmul,

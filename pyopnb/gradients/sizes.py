@@ -117,6 +117,14 @@ class SizedContext:
             count = len(sizes) - 2 * (self._node.op_type == "MatMul")
             if 1 not in sizes[:count] and sizes[:count] == result[:count]:
                 return value
+        lead = source_rank - len(sizes or ())
+        # Only the first axes were broadcast, as in the addition of a bias.
+        if sizes and result and self._sizes.exact.get(value) == result and result[lead:] == sizes:
+            plain = self.squeeze(value, [source_rank])
+            total = self._context.reduce_sum(plain, range(lead), keepdims=0)
+            value = self.unsqueeze(total, [len(sizes)])
+            self.declare_exact(value, target)
+            return value
         reduced: str = self._context.unbroadcast(value, source_rank, target)
         if reduced != value and self._context.b.nodes[-1].op_type == "Reshape":
             self.declare_exact(reduced, target)
