@@ -107,7 +107,7 @@ def test_a_namesake_with_other_attrs_or_inputs_is_refused(attrs, inputs, said):
         pyopnb.fill(model)
     assert not pyopnb.missing(model)[0].is_in_catalog
     # Without fill=True, there is no advice that would not help.
-    with pytest.raises(pyopnb.PyopError, match=f"skeleton MODEL NODE.*{said}"):
+    with pytest.raises(pyopnb.PyopError, match=rf"skeleton\(model, .*{said}"):
         pyopnb.Session(model)
 
 

@@ -17,7 +17,7 @@ from pyopnb.engine.models.index import GraphIndex
 from pyopnb.engine.models.markers import PREFIX
 from pyopnb.engine.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.engine.models.ort_capabilities import has_op, operator_at, operators, schema_domains
-from pyopnb.engine.models.protos import Site, full_name, imported_versions, walk
+from pyopnb.engine.models.protos import Site, first_output, full_name, imported_versions, walk
 from pyopnb.engine.ops.attr_kinds import noun_of
 from pyopnb.engine.ops.op_names import canonical_domain
 from pyopnb.engine.ops.registry import registry
@@ -185,7 +185,7 @@ def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
         )
     nearest = nearest_op(domain, node.op_type)
     if nearest is None and exact:
-        return "%pyop skeleton MODEL NODE, which writes the cell to define it in"
+        return _cell_advice(node)
     if nearest is None:
         return f"a domain of your own for a new op: demo::{node.op_type}"
     near_domain, near_type = nearest
@@ -204,8 +204,13 @@ def catalog_hint(node: NodeProto) -> str:
         return f"{refusal.instead}; pyopnb's catalog cannot run it, because {refusal.reason}"
     problem = names.misuse(node)
     if problem:
-        return f"%pyop skeleton MODEL NODE, which writes the cell to define it in; {problem}"
+        return f"{_cell_advice(node)}; {problem}"
     return "fill=True, which runs it by pyopnb's catalog" if names.node_entry(node) else ""
+
+
+def _cell_advice(node: NodeProto) -> str:
+    name = sanitize(repr(node.name or first_output(node)))
+    return f"pyopnb.skeleton(model, {name}), the cell to define it in"
 
 
 # ---- attributes ----------------------------------------------------------------------------------

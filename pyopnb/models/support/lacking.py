@@ -275,7 +275,7 @@ class _Judge:
         if schema is not None and schema.since_version == operator.since:
             body = _function_in_runtime(node, schema, types, version)
         if body is None:
-            reason = unserved or f"version {operator.since} has none for any dtype"
+            reason = unserved or f"version {operator.since} has no kernel for any dtype"
             return Unsupported(label, reason, operator.since, kernel=True)
         model = model_of_call(node, schema, body, types, self.versions)
         inner = lacks(model, ())
@@ -285,7 +285,7 @@ class _Judge:
         needs = (
             f"the function in its place needs {protos.full_name(inner_site.node)}: {first.reason}"
         )
-        reason = f"{unserved or 'it has none'}, and {needs}"
+        reason = f"{unserved or 'it has no kernel'}, and {needs}"
         return Unsupported(
             label if unserved else first.kind,
             reason,
