@@ -90,7 +90,8 @@ def install_wheel(session: nox.Session, *arguments: str) -> None:
 
 def built_wheel(session: nox.Session) -> Path:
     """Build the wheel of this session's Python, unless the sources are the ones of the last."""
-    version = str(session.python)
+    # From 3.12 on, a wheel is for all later ones.
+    version = "3.11" if str(session.python) == "3.11" else "abi3"
     folder = ROOT / "build/wheels" / version
     folder.mkdir(parents=True, exist_ok=True)
     # Lanes of one Python share the wheel, and run at once.

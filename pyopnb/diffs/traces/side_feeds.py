@@ -40,7 +40,7 @@ def feed_both(a: ModelProto, b: ModelProto, feeds: Any) -> tuple[dict[str, Any],
         for part in feeds:
             argument_checks.check_by_name(part, _WHERE, '({"x": x}, {"x": x})')
         return reference_run.check_feeds(a, feeds[0]), reference_run.check_feeds(b, feeds[1])
-    feeds = feeds or {}
+    feeds = {} if feeds is None else feeds
     argument_checks.check_by_name(feeds, _WHERE, '{"x": x}')
     inputs = _inputs(a), _inputs(b)
     pairs = pair_names(*inputs)

@@ -141,6 +141,7 @@ def test_a_hint_for_feeds_works_as_typed(name: str) -> None:
     [
         (({"x": X},), "expected one mapping for both models, or two, got 1"),
         (({"x": X}, 3), "expected a dict with names as keys, got int 3"),
+        (X, "expected a dict with names as keys, got an array of float32"),
         ({"x": X, "images": NHWC, "z": X}, "Try: leave z out"),
         (({"x": X}, {"x": X}), "expected images: float32.N,4,5,3., got x"),
     ],
