@@ -73,7 +73,9 @@ def save(
     DefinitionError
         An op uses something that cannot be saved with it; see `pyopnb.models.op_source`.
     ModelError
-        There is no model, or the file cannot be written.
+        There is no model, or no file can be written there.
+    OSError
+        The disk is full, or fails.
 
     Examples
     --------

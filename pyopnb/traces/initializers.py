@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,15 +23,28 @@ class Initializers(Mapping[str, np.ndarray]):
     load : callable
         Gives the initializers as tensors, and the folder of their external data or None. Called
         once, when first needed.
+    paths : iterable of Path
+        The files that it reads, which must not change until then.
     """
 
-    def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], tuple[Iterable[TensorProto], str | None]],
+        paths: Iterable[Path] = (),
+    ) -> None:
         self._load = load
+        self._files = external_files.FileStamps(paths)
         # All weights of a model may be more than there is memory.
         self._arrays: WeakValueDictionary[str, np.ndarray] = WeakValueDictionary()
 
-    @cached_property
+    @property
     def _source(self) -> tuple[dict[str, TensorProto], str | None]:
+        advice = "trace it again, or pyopnb.diff(dict(a), dict(b)) for the tensors alone"
+        self._files.check("the weights that the traced run had", advice)
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> tuple[dict[str, TensorProto], str | None]:
         # Once: the file is read at the first access to a weight, and in most traces there is
         # none.
         tensors, folder = self._load()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -51,6 +52,8 @@ __all__ = [
 
 LEVELS = ("all", "summaries")
 
+# Weights of fewer bytes are kept with a trace: small models are often exported to one name again.
+_MAX_KEPT = 2**24
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -120,6 +123,7 @@ def _trace_whole(
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
+    initializers = _initializers(state, source)
     arrays, times = traced.run(state, source, feeds)
     # How long the same model takes without profile and without exposed tensors.
     if times is not None:
@@ -131,7 +135,7 @@ def _trace_whole(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
-        initializers=Initializers(_loader(state)),
+        initializers=initializers,
         times=times,
         runtime=runtime_text(state, optimized=wanted.optimized),
         providers=_special_providers(state),
@@ -170,7 +174,7 @@ def _attach_partial(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         {},
-        initializers=Initializers(_loader(state)),
+        initializers=_initializers(state, source),
         runtime=runtime_text(state, optimized=wanted.optimized),
         providers=_special_providers(state),
         failed=how_failed(error),
@@ -366,14 +370,21 @@ class _TracedRun:
                 yield from inner.pop(tensor.inside, ())
 
 
-def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
-    """Make a function that reads the initializers later, when the session may be gone."""
+def _initializers(state: SessionState, source: ModelSource) -> Initializers:
+    """Return the initializers of a session's model, which may be gone when they are read."""
     data, path, folder, taken_out = (
         state.runtime._model_bytes,
         state.runtime._model_path,
         state.folder,
         state.taken_out,
     )
+    paths = external_files.data_paths(source.proto, folder)
+    if data is None:
+        tensors = source.proto.graph.initializer
+        if sum(tensor.ByteSize() for tensor in tensors) <= _MAX_KEPT:
+            copies = list(map(copy.copy, tensors))
+            return Initializers(lambda: (copies, folder), paths)
+        paths.add(Path(path))
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
         # The session was made from a file, which is read again.
@@ -385,7 +396,7 @@ def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], st
             external_files.original(tensor, taken_out) for tensor in proto.graph.initializer
         ], folder
 
-    return load
+    return Initializers(load, paths)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import onnx
 import onnxruntime
 from onnx import GraphProto, ModelProto
 
+from pyopnb.common import sanitize
 from pyopnb.engine import (
     ModelSource,
     Session,
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
+_ROOM = 2**20
 # Elements that a saved graph may take along, where the user's options are changed.
 _MOST_WEIGHTS = 1 << 28
 
@@ -108,6 +111,11 @@ def session_beside(
     # Windows removes no file that is open, as the profile is where something raises: that must not
     # hide the error.
     with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
+        if profiles and shutil.disk_usage(folder).free < _ROOM:
+            # ONNX Runtime would speak of Protobuf.
+            where = f"trace, temporary folder {sanitize(tempfile.gettempdir())}"
+            expected, got = "a free megabyte for a profile", "a full disk"
+            raise ModelError(where, expected=expected, got=got, next="times=False")
         saved = ""
         if profiles and can_save(state, source):
             saved = os.path.join(folder, "executed.onnx")

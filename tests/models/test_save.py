@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import numpy as np
 import onnx
@@ -151,6 +152,35 @@ def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, mo
         pyopnb.save(heavy, path, external_data=True)
     monkeypatch.undo()
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_full_disk_leaves_what_was_there(soft_clip, heavy, tmp_path, outside):
+    resource = pytest.importorskip("resource", reason="only POSIX bounds the size of files")
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+            pyopnb.save(heavy, path, external_data=outside)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "mkfifo"), reason="Windows has no pipes with the names of files"
+)
+def test_only_files_are_replaced(soft_clip, heavy, tmp_path):
+    os.mkfifo(tmp_path / "m.onnx")
+    with pytest.raises(pyopnb.errors.ModelError, match="expected the name of a file, got a device"):
+        pyopnb.save(heavy, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").is_fifo() and list(tmp_path.glob("*m.onnx*")) == [
+        tmp_path / "m.onnx"
+    ]
 
 
 def test_data_that_a_session_maps_stays_on_windows(soft_clip, heavy, tmp_path, monkeypatch):

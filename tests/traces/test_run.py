@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 import threading
 import types
@@ -511,6 +512,14 @@ def test_times_of_nodes_with_a_part_in_python(counter):
     assert session.trace(x=X, times=False).times is None
 
 
+def test_a_full_temporary_folder(monkeypatch):
+    model = parsed("y = Neg(x)")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=0))
+    with pytest.raises(ModelError, match=r"expected a free megabyte .* Try: times=False"):
+        pyopnb.trace(model, X)
+    assert np.array_equal(pyopnb.trace(model, X, times=False)["y"], -X)
+
+
 # ---- models of all kinds -----------------------------------------------------------------------------------------------------
 
 
@@ -563,8 +572,34 @@ def test_weights_are_kept_only_while_they_are_used(tmp_path):
     (tmp_path / "m.data").write_bytes(b"")
     assert np.array_equal(first, w)
     del first
-    with pytest.raises(ModelError, match="initializer w: expected 8000 bytes in m.data"):
+    with pytest.raises(ModelError, match=r"m\.data: expected the weights that the traced run had"):
         trace.initializers["w"]
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+def test_another_export_to_the_name_of_a_traced_model(tmp_path, monkeypatch, place):
+    path = tmp_path / "m.onnx"
+
+    def traced(w):
+        model = parsed("y = Add(x, w)")
+        model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+        beside = place == "beside"
+        onnx.save(model, path, save_as_external_data=beside, location="m.data", size_threshold=0)
+        return pyopnb.trace(path, np.zeros(2000, np.float32))
+
+    w = np.arange(2000, dtype=np.float32)
+    before, after = traced(w), traced(w + 1)
+    if place == "inside":
+        # Weights of a few megabytes are kept with the trace.
+        assert np.array_equal(before.initializers["w"], w)
+        assert "weight w: float32[2000]" in str(pyopnb.diff(before, after))
+        monkeypatch.setattr("pyopnb.traces.run._MAX_KEPT", 0)
+        before, after = traced(w), traced(w + 1)
+    with pytest.raises(ModelError, match=r"got one that was written later\. Try: trace it again"):
+        pyopnb.diff(before, after)
+    assert np.array_equal(after.initializers["w"], w + 1)
+    # As the message advises.
+    assert not pyopnb.diff(dict(before), dict(after)).ok
 
 
 def test_weights_that_had_to_leave_the_model(monkeypatch):

@@ -65,9 +65,12 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
         if mode is not None:
             os.chmod(temporary, mode)
         os.replace(temporary, pending.path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+        # A stream does not say which file is too large for the disk.
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)
         raise
 
 
@@ -89,12 +92,16 @@ def remove_abandoned(folder: Path, start: str) -> None:
 def check_writable(path: Path) -> None:
     """Raise a `ModelError` for a path where no file can be written.
 
-    It is a folder, or its folder does not exist or cannot be written to.
+    It is a folder or a device, or its folder does not exist or cannot be written to.
     """
     where = f"file {sanitize(str(path))}"
     if path.is_dir():
         advice = sanitize(repr(str(path / "model.onnx")))
         raise ModelError(where, expected="the name of a file", got="a folder", next=advice)
+    # A device would be replaced by the file, and reading what it holds need not end.
+    if path.exists() and not path.is_file():
+        advice = sanitize(repr(path.name))
+        raise ModelError(where, expected="the name of a file", got="a device", next=advice)
     if not path.parent.is_dir():
         raise ModelError(
             where,

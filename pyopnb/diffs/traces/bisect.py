@@ -241,6 +241,7 @@ class _Model:
             # The reference evaluator does not look for external data, and it is not in the folder
             # that goes elsewhere.
             external_files.take_in_all(proto, folder)
+        self.files = external_files.FileStamps(external_files.data_paths(proto, folder))
         # Another runtime is named as the user names it: it says its version in each trace.
         runtime = f"{os.fspath(on)}, all optimizations"
         if on == "reference":
@@ -286,6 +287,7 @@ class _Model:
             info.MergeFromString(self.declared.get(name, b""))
         self.trace.values = {}  # of the run before
         arrays = self.run(self.trace.model, [self.trace.feeds])[0]
+        self.files.check("the same weights in all runs", "first_divergence(a, b, feeds), once more")
         progress.advance(_LOADED, self.megabytes)
         # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
         self.trace.values = arrays

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from pyopnb.errors import ModelError
 __all__ = [
     "LFS_POINTER",
     "DataPlace",
+    "FileStamps",
+    "data_paths",
     "entries",
     "find_bytes",
     "find_data",
@@ -155,6 +158,36 @@ def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
     """Tell whether a tensor's data should be in the folder and nothing at all is at its path."""
     root, path = _path_of(tensor, folder)
     return path != root and path.is_relative_to(root) and not os.path.lexists(path)
+
+
+def data_paths(model: ModelProto, folder: str | os.PathLike[str] | None) -> set[Path]:
+    """Return the paths of a model's external data, where it may be absent."""
+    if folder is None:
+        return set()
+    return {_path_of(tensor, folder)[1] for tensor in tensors(model) if is_external(tensor)}
+
+
+class FileStamps:
+    """Files that must not change, since they are read more than once."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._stamps = {path: _stamp(path) for path in paths}
+
+    def check(self, expected: str, advice: str) -> None:
+        """Raise a `ModelError` if a file was written in the meantime."""
+        for path, stamp in self._stamps.items():
+            if _stamp(path) not in (stamp, None):
+                got = "one that was written later"
+                where = f"file {sanitize(str(path))}"
+                raise ModelError(where, expected=expected, got=got, next=advice)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Return what tells a file from a later one of its name; None if there is none."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return None
 
 
 def _number(found: dict[str, str], key: str, name: str) -> int:

@@ -14,7 +14,7 @@ import pyopnb
 from pyopnb import first_divergence
 from pyopnb.diffs.traces import bisect
 from pyopnb.engine import external_files
-from pyopnb.errors import InputError
+from pyopnb.errors import InputError, ModelError
 
 X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
 
@@ -158,6 +158,26 @@ def test_weights_stay_in_their_files(tmp_path: Any, monkeypatch: pytest.MonkeyPa
     a, b = (pyopnb.trace(tmp_path / f"{name}.onnx", x=X) for name in "ab")
     assert [step.outputs[0].b for step in pyopnb.diff(a, b).origins] == ["b0.bent"]
     assert pyopnb.diff(tmp_path / "a.onnx", tmp_path / "b.onnx").of("changed")
+
+
+def test_weights_that_change_between_two_runs(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, model in (("a", transformer()), ("b", transformer("tanh"))):
+        path = tmp_path / f"{name}.onnx"
+        location = f"{name}.data"
+        onnx.save(model, path, save_as_external_data=True, location=location, size_threshold=256)
+    record = bisect._Model.recorded
+
+    def rewritten(self: Any, names: Any) -> Any:
+        side = record(self, names)
+        (tmp_path / "a.data").write_bytes((tmp_path / "a.data").read_bytes())
+        return side
+
+    monkeypatch.setattr(bisect._Model, "recorded", rewritten)
+    words = r"a\.data: expected the same weights in all runs, got one that was written later"
+    with pytest.raises(ModelError, match=words):
+        first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X})
 
 
 def test_external_data_is_found(tmp_path: Any) -> None:
