@@ -311,12 +311,12 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
     if isinstance(value, (list, tuple)):
         # An empty list says nothing about its items; the ONNX operators mostly mean ints.
         kind = None if value else AttributeProto.INTS
-        return helper.make_attribute(name, list(map(_without_bool, value)), attr_type=kind)
-    return helper.make_attribute(name, _without_bool(value))
+        return helper.make_attribute(name, list(map(_stored, value)), attr_type=kind)
+    return helper.make_attribute(name, _stored(value))
 
 
-def _without_bool(value: Any) -> Any:
-    """Convert a bool to int, as ONNX has no bool attributes."""
+def _stored(value: Any) -> Any:
+    """Convert a value whose kind is stored as another one: a bool to an int."""
     if isinstance(value, (bool, np.bool_)):
         return int(value)
     return value
