@@ -14,7 +14,16 @@ import numpy as np
 from pyopnb.common import Table, messages
 from pyopnb.diffs import diff
 from pyopnb.display import markup
-from pyopnb.engine import ANY, Result, Session, check_arguments, op_names, op_schema, registry
+from pyopnb.engine import (
+    ANY,
+    Result,
+    Session,
+    check_arguments,
+    one_run,
+    op_names,
+    op_schema,
+    registry,
+)
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.explorer import Explorer
@@ -212,7 +221,7 @@ class Interact(LiveOutput):
 def interact(
     session: Session | np.ndarray,
     /,
-    *,
+    *feeds: Any,
     view: ResultView = None,
     **requests: Any,
 ) -> Interact | Explorer:
@@ -228,6 +237,8 @@ def interact(
     ----------
     session : Session or ndarray
         A `pyopnb.Session`; it keeps its own attrs. Or an array to look at.
+    *feeds
+        Inputs of the model in their order, as in a call of the session.
     **requests
         By the name of an input of the model or of an attr of its ops. An array is fed as it is. A
         number, bool, str, ``(min, max)``, ``(min, max, step)`` or list of choices becomes a
@@ -260,11 +271,16 @@ def interact(
         pyopnb.interact(session, x=x, limit=(0.0, 5.0, 0.5), mode=["soft", "hard"], gain=(0.0, 2.0))
     """
     if isinstance(session, np.ndarray):
+        if feeds or requests:
+            got = f"{len(feeds) + len(requests)} more"
+            advice = "pyopnb.interact(array), whose menus choose axes and colors"
+            raise InputError("interact", expected="one array", got=got, next=advice)
         return Explorer(session)
     require_session(session, "interact")
     types = session.state.feeds.types
+    requests = one_run.feeds_by_name(list(types), feeds, requests)
     available = _targets(session)
-    feeds: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     controls: dict[str, Control] = {}
     targets: dict[str, _Target] = {}
     # No attr was named, so all that can have a control get one.
@@ -278,7 +294,7 @@ def interact(
         if name in types and isinstance(request, (bool, int, float, str, tuple, list)):
             controls[name] = feed_control(name, types[name] or ANY, request)
         elif name in types:
-            feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
+            arrays[name] = request.copy() if isinstance(request, np.ndarray) else request
         elif name in available:
             targets[name] = target = available[name]
             controls[name] = attr_control(name, target.attr, target.value, request)
@@ -286,8 +302,8 @@ def interact(
             raise _unknown(name, [*types, *available])
     # A wrong feed is refused here, in the cell, and not in the output of the first run.
     scalars = {name: control.value for name, control in controls.items() if name in types}
-    session.state.feeds.check(session.state.feeds.by_name((), {**feeds, **scalars}))
-    return Interact(session, feeds, controls, targets, view)
+    session.state.feeds.check(session.state.feeds.by_name((), {**arrays, **scalars}))
+    return Interact(session, arrays, controls, targets, view)
 
 
 def _unknown(name: str, known: Iterable[str]) -> InputError:

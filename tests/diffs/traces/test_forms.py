@@ -144,6 +144,7 @@ def test_a_hint_for_feeds_works_as_typed(name: str) -> None:
         (X, "expected a dict with names as keys, got an array of float32"),
         ({"x": X, "images": NHWC, "z": X}, "Try: leave z out"),
         (({"x": X}, {"x": X}), "expected images: float32.N,4,5,3., got x"),
+        (X, "expected a dict with names as keys, got an array"),
     ],
 )
 def test_feeds_that_are_refused(feeds: Any, message: str) -> None:

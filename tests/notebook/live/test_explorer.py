@@ -1,8 +1,10 @@
 """Sliders for the leading axes of an array."""
 
 import ipywidgets
+import numpy as np
 import pytest
 
+import pyopnb
 from pyopnb.notebook.live.pane import MIME
 
 
@@ -39,3 +41,8 @@ def test_arrays_without_leading_axes_have_no_slider(clip, shape):
     axes = [name for name in explorer.controls if name.startswith("axis")]
     assert len(axes) == {(2, 20, 20, 3): 1, (1, 1, 1, 1, 40): 3}.get(shape, 0)
     assert content(explorer)["text/plain"]
+
+
+def test_what_only_a_session_takes_is_refused(clip):
+    with pytest.raises(pyopnb.errors.InputError, match="expected one array, got 1 more"):
+        pyopnb.interact(np.ones((2, 3, 4)), colors="gray")

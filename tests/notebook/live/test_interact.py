@@ -191,7 +191,7 @@ def test_scalar_feeds(page):
         model = pyopnb.parse("m (float[N] x, float k, bool[1] on) => (float[N] y) { a = Mul(x, k) \\n b = Cast<to = 1>(on) \\n y = Mul(a, b) }")
         s = pyopnb.Session(model)
         """)
-    panel = page.run("i = pyopnb.interact(s, x=np.float32([1, 2]), k=(0.0, 10.0, 0.5), on=True)\ni")
+    panel = page.run("i = pyopnb.interact(s, np.float32([1, 2]), k=(0.0, 10.0, 0.5), on=True)\ni")
     assert panel.result["y"].tolist() == [5, 10]
     panel.set(k=1.5)
     assert panel.result["y"].tolist() == [1.5, 3]
