@@ -117,6 +117,6 @@ html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
-pygments_style = "tango"
+pygments_style = "default"
 pygments_dark_style = "github-dark"
 copybutton_exclude = ".linenos, .gp, .go"

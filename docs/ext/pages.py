@@ -223,6 +223,16 @@ def _link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             literal.replace_self(link)
 
 
+def _give_captions_a_level(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Complete the headings of the navigation, which Sphinx writes without a level."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace(
+        'role="heading">', 'role="heading" aria-level="2">'
+    )
+
+
 def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:
     absent = public_names.absent(name for name, *_ in env.get_domain("py").get_objects())
     if absent:
@@ -251,6 +261,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", _link_names)
     app.connect("doctree-resolved", gallery.add_pictures)
     app.connect("missing-reference", _link_by_last_part)
+    # After furo, which makes the navigation.
+    app.connect("html-page-context", _give_captions_a_level, priority=900)
     app.connect("env-check-consistency", _refuse_absent_names)
     app.connect("build-finished", _refuse_broken_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,8 +24,8 @@ _ROWS = 100
 # A longer line of the headline is cut after this many characters.
 _LINE = 400
 _LABELS = ("where", "how much")
-# Colors of medium lightness, legible on white and on black; a sign says the same without color.
-_GOOD, _BAD, _UNKNOWN = "#2f8f4e", "#d1453b", "#b7791f"
+# White words can be read on them in every theme; a sign says the same without color.
+_GOOD, _BAD, _UNKNOWN, _OTHER = "#237a41", "#c4372d", "#96600f", "#6a6f75"
 _SIGNS = {
     "bit-identical": ("✓", _GOOD),
     "value-identical": ("✓", _GOOD),
@@ -103,15 +103,15 @@ def headline_html(thing: DiffBase, around: str = "") -> str:
 
 def badge(verdict: str) -> str:
     """Write a verdict as a sign, a word and a color."""
-    color = _SIGNS.get(verdict, ("·", "#808080"))[1]
+    color = _SIGNS.get(verdict, ("·", _OTHER))[1]
     shape = "display:inline-block;padding:0 9px;margin:2px 4px 2px 0;border-radius:9px"
-    style = f"{shape};border:1px solid {color};color:{color};font-weight:600;white-space:nowrap"
+    style = f"{shape};background:{color};color:#fff;font-weight:600;white-space:nowrap"
     return f'<span style="{style}">{escape(verdict_text(verdict))}</span>'
 
 
 def verdict_text(verdict: str) -> str:
     """Put its sign before a verdict."""
-    return f"{_SIGNS.get(verdict, ('·', ''))[0]} {verdict}"
+    return f"{_SIGNS.get(verdict, ('·', _OTHER))[0]} {verdict}"
 
 
 # ---- the picture

@@ -101,7 +101,10 @@ class _OpRow:
 
     def __init__(self) -> None:
         self.error = self._answer = ""
-        buttons = [ipywidgets.Button(description=text) for text in ("roll back", "check")]
+        # No wider than their words, and never narrower, so that those of all rows are in line.
+        layout = {"width": "auto", "flex": "0 0 auto"}
+        texts = ("roll back", "check")
+        buttons = [ipywidgets.Button(description=text, layout=layout) for text in texts]
         for button in buttons:
             button.on_click(self._click)
         self.pane = Pane(buttons, lambda: None)
