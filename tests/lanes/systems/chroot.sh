@@ -76,6 +76,11 @@ modules() {
     zig c++ -target "$target" "${flags[@]}" "-I$source/engine/runtime/include" -c "$source/engine/runtime/bridge/bridge.cpp" -o "$out/bridge.o"
     zig c++ -target "$target" "${flags[@]}" -fopenmp-simd -fno-trapping-math -ffp-contract=off \
         -c "$source/diffs/arrays/native/stats.cpp" -o "$out/stats.o"
+    if [ "$target" != x86_64-windows-gnu ]; then
+        # As in the wheels: an empty library in place of the one whose unwinder ends threads.
+        zig cc -target "$target" -shared -s -nostdlib -Wl,-soname,libgcc_s.so.1 "$here/../wheels/libgcc_s.c" -o "$out/libgcc_s.so.1"
+        set -- "$out/libgcc_s.so.1"
+    fi
     zig c++ -target "$target" -shared -s "$out/bridge.o" "$out/nanobind.o" "$@" -o "$out/_bridge.$suffix"
     zig c++ -target "$target" -shared -s "$out/stats.o" "$out/nanobind.o" "$@" -o "$out/_stats.$suffix"
     echo "$digest" >"$out/digest"
