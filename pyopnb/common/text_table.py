@@ -9,9 +9,11 @@ import csv
 import hashlib
 import html
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from pyopnb.common.installed import require
@@ -69,8 +71,8 @@ class Table:
         table = f'<table class="pyopnb-table" style="{style}">'
         return f"{table}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
-    def to_csv(self) -> str:
-        """Write the rows as comma-separated values.
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the rows as comma-separated values, or write them to a file.
 
         Examples
         --------
@@ -80,7 +82,10 @@ class Table:
         """
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
-        return text.getvalue()
+        if path is None:
+            return text.getvalue()
+        Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
+        return None
 
     def to_pandas(self) -> Any:
         """Return a ``pandas.DataFrame``, in which columns of numbers are numbers.

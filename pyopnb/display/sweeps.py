@@ -118,7 +118,7 @@ def _picture(thing: Sweep, name: str) -> Chart | None:
         lines = np.stack(list(map(squeeze, arrays)), axis=1)
         title = name
         if remark:
-            title = f"{name}, {remark}"
+            title = f"{name}, {remark.removesuffix('.')}"
         return curve_of(lines, Summary.of(lines), ArrayLook(), title, labels)
     in_row = 0
     # With two names, each row has one value of the first.

@@ -8,6 +8,7 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.common import plural
 from pyopnb.diffs import array_diffs, trace_diffs
 from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_within, table_within
@@ -180,12 +181,14 @@ def _tables(thing: trace_diffs.TraceDiff) -> Iterator[str]:
     keys: list[tuple[str, ...]] = []
     for step in thing.steps:
         keys.append(tuple(tensor.b for tensor in step.outputs))
-    yield table_within(f"{len(rows)} nodes in the order of b's graph", head, rows, keys=keys)
+    yield table_within(
+        f"{plural(len(rows), 'node')} in the order of b's graph", head, rows, keys=keys
+    )
     tensors = (*thing.feeds, *thing.tensors)
     pairs = [_pair_row(tensor) for tensor in tensors]
     keys = [(tensor.b,) for tensor in tensors]
     head = ("b", "a", "verdict", "result", "paired by")
-    yield table_within(f"{len(pairs)} tensors", head, pairs, keys=keys)
+    yield table_within(plural(len(pairs), "tensor"), head, pairs, keys=keys)
 
 
 def _quantization_table(quantization: tuple[trace_diffs.QuantizedTensor, ...]) -> str:

@@ -153,7 +153,7 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.times:
         yield _times_table(thing.times)
     names = list(thing.summaries)
-    title = f"{len(names)} tensors"
+    title = plural(len(names), "tensor")
     if len(names) > _ROWS:
         # Of the later tensors, the ones with NaN or infinities come first.
         later = sorted(names[_ROWS // 2 :], key=lambda n: not thing.summaries[n].has_nonfinite)
@@ -193,7 +193,7 @@ def _times_table(times: Times) -> str:
 
 
 def _about_times(times: Times) -> Iterator[str]:
-    yield "Timed while every tensor was kept. Nodes joined by + ran as one."
+    yield "Timed while tensors were recorded. Nodes joined by + ran as one."
     yield "ONNX Runtime times in whole microseconds, and timing itself takes some for each node."
     # The first run of a session is slower than any later one, and says nothing of the trace.
     if times.unprofiled is not None and times.unprofiled < times.total:

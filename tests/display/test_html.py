@@ -64,7 +64,7 @@ def test_an_output_is_never_too_large():
     assert "left out" not in join(["a", "b"])
 
 
-def test_tables_are_written_as_csv_and_become_frames() -> None:
+def test_tables_are_written_as_csv_and_become_frames(tmp_path) -> None:
     table = Table(
         ("op", "share", "median", "nodes"),
         [("None", "1.5", "3 µs", "2"), ('a "b", c', "", "1.2 ms", "3")],
@@ -73,6 +73,8 @@ def test_tables_are_written_as_csv_and_become_frames() -> None:
         list(table.head),
         *map(list, table.rows),
     ]
+    assert table.to_csv(tmp_path / "table.csv") is None
+    assert (tmp_path / "table.csv").read_bytes().decode() == table.to_csv()
     frame = table.to_pandas()
     assert list(frame) == list(table.head) and frame["op"].tolist() == ["None", 'a "b", c']
     assert frame["share"].sum() == 1.5 and frame["nodes"].tolist() == [2, 3]
