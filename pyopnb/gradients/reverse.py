@@ -15,6 +15,7 @@ from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import hide_costly_constants, reads_of
 from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import FLOATS, Rules
+from pyopnb.gradients.scopes import rename_ports
 from pyopnb.gradients.sizes import NamedSizes
 
 __all__ = ["reverse"]
@@ -69,7 +70,9 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     nodes += _squeezed(nodes, prefix, wrt, rules.sizes)
     for name in wrt:
         outputs.append(helper.make_value_info(_PREFIX + name, types[name]))
-    nodes = _read_nodes(nodes, primal, {info.name for info in outputs})
+    nodes = _read_nodes(
+        _without_copies(nodes, primal, wrt), primal, {info.name for info in outputs}
+    )
     # ONNX Runtime warns of an unused initializer.
     read = set().union(*map(reads_of, nodes)) - {tensor.name for tensor in weights} - hidden
     added = [_seed(prefix + loss, types[loss]), *derived.graph.initializer]
@@ -119,6 +122,26 @@ def _squeezed(
             axes[rank] = f"{prefix}axis_{rank}"
             yield helper.make_node("Constant", [], [axes[rank]], value_ints=[rank])
         yield helper.make_node("Squeeze", [gradient, axes[rank]], [_PREFIX + name])
+
+
+def _without_copies(
+    nodes: Sequence[NodeProto], primal: set[str], wrt: Sequence[str]
+) -> list[NodeProto]:
+    """Name gradients where they are computed, and drop the nodes that only copy them."""
+    # Bodies read tensors of the graph around them by the names that these have.
+    fixed = primal.union(*(reads_of(node) for node in nodes if protos.bodies(node)))
+    computed = {output for node in nodes for output in node.output} - fixed
+    gradients = {_PREFIX + name for name in wrt}
+    names: dict[str, str] = {}
+    kept = []
+    for node in nodes:
+        is_copy = node.op_type == "Identity" and node.output[0] in gradients
+        if is_copy and node.input[0] in computed and node.input[0] not in names:
+            names[node.input[0]] = node.output[0]
+        else:
+            kept.append(node)
+    rename_ports(kept, names)
+    return kept
 
 
 def _seed(name: str, proto: TypeProto) -> TensorProto:

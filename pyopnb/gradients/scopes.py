@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.engine import op_names, protos
 
-__all__ = ["distinguish"]
+__all__ = ["distinguish", "rename_ports"]
 
 
 def distinguish(model: ModelProto) -> None:
@@ -61,7 +61,13 @@ def _rename(body: GraphProto, names: Mapping[str, str]) -> None:
     holders = [*body.input, *body.output, *body.value_info, *body.initializer]
     for holder in holders:
         holder.name = names.get(holder.name, holder.name)
-    for node in body.node:
+    rename_ports(body.node, names)
+
+
+def rename_ports(nodes: Iterable[NodeProto], names: Mapping[str, str]) -> None:
+    """Rename tensors where nodes read and write them, but not inside the nodes' bodies."""
+    for node in nodes:
         for ports in (node.input, node.output):
             for position, name in enumerate(ports):
-                ports[position] = names.get(name, name)
+                if name in names:
+                    ports[position] = names[name]

@@ -508,6 +508,31 @@ def test_each_node_of_a_gradient_is_read():
     assert read.issuperset(tensor.name for tensor in graph.initializer)
 
 
+def test_layers_are_derived_without_nodes_that_copy_or_turn():
+    model = pyopnb.parse(
+        """(double[N,4] x, double[4,4] w, double[4] b, double[4,4] v, double[4] c) => (double loss) {
+            m = MatMul(x, w)  a = Add(m, b)  t = Tanh(a)
+            p = MatMul(t, v)  q = Add(p, c)  s = Sigmoid(q)  loss = ReduceSum<keepdims = 0>(s) }"""
+    )
+    wrt = ["w", "b", "v", "c"]
+    operators = [node.op_type for node in grad(model, wrt).graph.node]
+    # Those of the sum at the end are there.
+    assert operators.count("Unsqueeze") <= 1
+    assert operators.count("Squeeze") <= 1
+    assert {"Identity", "Reshape"}.isdisjoint(operators)
+    sizes = {"x": (3, 4), "w": (4, 4), "b": 4, "v": (4, 4), "c": 4}
+    feeds = {name: random.normal(size=size) for name, size in sizes.items()}
+    assert_gradients(model, feeds, wrt, tolerance=1e-6)
+
+
+def test_two_weights_of_one_gradient_each_have_it():
+    model = summed(
+        "a = Add(w, v)  b = Tanh(a)  y = Mul(b, x)", "double[3] x, double[3] w, double[3] v"
+    )
+    feeds = {name: random.normal(size=3) for name in "xwv"}
+    assert_gradients(model, feeds, ["w", "v"], tolerance=1e-6)
+
+
 def test_sizes_that_share_a_name_are_not_compared_when_the_gradient_runs():
     model = pyopnb.parse(
         """(float[N,4] x, float[4,3] w, float[3] b) => (float loss) {

@@ -441,7 +441,7 @@ def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np
         pool = np.array(values, array.dtype)
     pool = np.random.default_rng(seed).permutation(pool)
     # All values come equally often, if there is room for all.
-    pool = np.roll(pool, -draw * array.size)
-    chosen = np.resize(pool, array.size)
+    places = np.arange(draw * array.size, (draw + 1) * array.size)
+    chosen = pool[places % pool.size]
     chosen = np.random.default_rng((*seed, draw)).permutation(chosen)
     return chosen.reshape(array.shape)
