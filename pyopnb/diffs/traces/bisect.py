@@ -529,45 +529,73 @@ class _Search:
         Between tensors whose partners are sure, nodes may be folded, fused or written in another
         way: structure and names do not tell what corresponds there.
         """
-        bad = self.bad
-        if bad is None or self.half:
-            return
-        a, b = self.a.graph, self.b.graph
-        known = {self.pairs[name].a for name in self.good}
-        segment = b.between(bad, self.good)
-        names_a = _made(a, a.between(self.pairs[bad].a, known))
-        names_b = _made(b, segment)
-        if len(names_a) == len(names_b) == 1:
-            return
-        open_names = [name for name in names_b if name not in self.compared]
-        if not open_names:
-            return
-        # What these nodes read is needed in the end. Where b reads another tensor, the partner of
-        # that one is elsewhere in a.
-        names_b += [name for name in segment.ends if name in b.producer]
-        for name in names_b:
-            partners = [self.pairs[name].a] if name in self.pairs else []
-            names_a += [x for x in (*partners, name) if x in a.producer and x not in names_a]
-        sides = self._record(names_a, names_b)
-        for name in open_names:
-            self.pairs.pop(name, None)
-        for pair in align(*sides).pairs:
-            if pair.b in open_names and pair.a in sides[0].arrays and pair.b in sides[1].arrays:
-                self.pairs[pair.b] = pair
-        self._run([name for name in open_names if name in self.pairs])
+        seen: set[str] = set()
+        while True:
+            bad = self.bad
+            if bad is None or self.half:
+                return
+            a, b = self.a.graph, self.b.graph
+            known = {self.pairs[name].a for name in self.good}
+            segment = b.between(bad, self.good)
+            names_a = _made(a, a.between(self.pairs[bad].a, known))
+            names_b = _made(b, segment)
+            if len(names_a) == len(names_b) == 1:
+                return
+            # What these nodes read is needed in the end. Where b reads another tensor, the partner
+            # of that one is elsewhere in a.
+            names_b += [name for name in segment.ends if name in b.producer]
+            for name in names_b:
+                names_a += [x for x in self._partners(name) if x not in names_a]
+            served = self._served(names_a, names_b)
+            open_names = [
+                name
+                for name in served[1]
+                if b.producer[name] in segment.nodes and name not in {*self.compared, *seen}
+            ]
+            if not open_names:
+                return
+            seen.update(self._refine(open_names, served))
 
-    def _record(self, *names: Sequence[str]) -> tuple[Side, Side]:
-        """Record tensors of both models, as many as fit, whether they correspond or not."""
-        chosen = []
+    def _partners(self, name: str) -> list[str]:
+        """List the tensors of a that may correspond to one of b."""
+        partners = [self.pairs[name].a] if name in self.pairs else []
+        return [x for x in (*partners, name) if x in self.a.graph.producer]
+
+    def _served(self, *names: Sequence[str]) -> list[list[str]]:
+        """Leave out the tensors of both models that cannot be recorded."""
+        served = []
         for model, own in zip((self.a, self.b), names, strict=True):
             unserved = lacking.unserved_outputs(model.trace.model)
-            served = [name for name in own if name not in unserved]
-            chosen.append(spread_that_fits(served, model.size, self.memory / 2))
-        a, b = self._recorded(*chosen)
-        return (
-            a._replace(arrays={name: a.arrays[name] for name in chosen[0]}),
-            b._replace(arrays={name: b.arrays[name] for name in chosen[1]}),
+            served.append([name for name in own if name not in unserved])
+        return served
+
+    def _refine(self, open_names: list[str], names: list[list[str]]) -> list[str]:
+        """Compare those of the open tensors that fit into memory; return them."""
+        sizes = [
+            sum(map(model.size, own)) for model, own in zip((self.a, self.b), names, strict=True)
+        ]
+        half = self.memory / 2
+        fits = max(sizes) <= half
+        if not fits:
+            open_names = spread_that_fits(open_names, self.b.size, half)
+            # A tensor says something beside its likely partner.
+            partners = {name for own in map(self._partners, open_names) for name in own[:1]}
+            names_a = [name for name in names[0] if name in partners] or names[0]
+            names = [spread_that_fits(names_a, self.a.size, half), open_names]
+        sides = self._recorded(*names)
+        a, b = (
+            side._replace(arrays={name: side.arrays[name] for name in own})
+            for side, own in zip(sides, names, strict=True)
         )
+        for name in open_names:
+            self.pairs.pop(name, None)
+        for pair in align(a, b).pairs:
+            # A name alone says little where not all values that could be the partner's are known.
+            is_sure = fits or pair.by != "name"
+            if is_sure and pair.b in open_names and pair.a in a.arrays and pair.b in b.arrays:
+                self.pairs[pair.b] = pair
+        self._run([name for name in open_names if name in self.pairs])
+        return open_names
 
     def diff(self) -> TraceDiff:
         """Build the result, from a pair of runs that recorded what the node at fault reads."""
