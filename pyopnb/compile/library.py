@@ -39,7 +39,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     Returns
     -------
     Path
-        The file that was written.
+        The file that was written. It is absolute: the loaders of Linux and Windows do not look for
+        a bare name in the current folder.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     ModelError
         The folder does not exist or cannot be written to.
     """
-    target = Path(path)
+    target = Path(path).absolute()
     if target.is_dir():
         got = f"the folder {sanitize(repr(str(target)))}"
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')

@@ -38,8 +38,12 @@ def define_ops():
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     define_ops()
-    path = tmp_path_factory.mktemp("library") / "libops.so"
-    assert pyopnb.write_library(list(OPS), path).exists()
+    folder = tmp_path_factory.mktemp("library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        path = pyopnb.write_library(list(OPS), "libops.so")
+    # A loader does not look for a bare name in the current folder.
+    assert path == folder / "libops.so" and path.exists()
     return path
 
 
