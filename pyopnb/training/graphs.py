@@ -104,11 +104,14 @@ def with_loss(
         raise _unknown("output", output, outputs)
     # The one array that is no input of the model must be the labels.
     if len(labels) != 1:
+        advice = 'data={"x": x, "labels": labels}'
+        if not labels:
+            advice += f", or loss={sanitize(repr(output))} if that output is the loss itself"
         raise InputError(
             f"train, loss {loss}",
             expected="one array of data that is no input of the model: the labels",
             got=", ".join(map(sanitize, labels)) or "the model's inputs alone",
-            next='data={"x": x, "labels": labels}',
+            next=advice,
         )
     ((name, array),) = labels.items()
     if is_op:

@@ -264,7 +264,7 @@ def bad(text, error=InputError, **changes):
             kind=np.where(np.arange(200) == 7, -1, 0),
         ),
         bad(
-            r"train, loss cross_entropy: expected one array .*the labels, got the model's inputs alone",
+            r"train, loss cross_entropy: expected one array .*the labels, got the model's inputs alone.*or loss=.* if that output is the loss itself",
             drop="kind",
         ),
         bad(r"feed x: expected float32\[N,4\], got float64\[32,4\]", x=np.zeros((200, 4))),
