@@ -7,6 +7,7 @@ a time.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,7 @@ from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph, same_op
 from pyopnb.diffs.traces.side_feeds import feed_both
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.diffs.traces.tensor_sizes import (
+    check_room,
     default_memory,
     inferred_sizes,
     parts_that_fit,
@@ -270,12 +272,17 @@ class _Model:
 
     def size(self, name: str) -> int:
         """Return the bytes of a tensor; the most that is known of any if its own are not known."""
+        return self.sizes.get(name, self._largest)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of the tensors whose sizes are known from the feeds."""
         if self._sizes is None:
             feeds = self.trace.feeds
             self._sizes = inferred_sizes(self.trace.model, feeds)
             known = (*self._sizes.values(), *(np.asarray(x).nbytes for x in feeds.values()))
             self._largest = max(known, default=0)
-        return self._sizes.get(name, self._largest)
+        return self._sizes
 
     def recorded(self, names: Sequence[str]) -> Side:
         """Run the model, and record some tensors."""
@@ -459,6 +466,8 @@ class _Search:
             names_a, names_b = self._with_suspects(names)
             # These need not be in memory any more.
             self.last = {}, {}
+            sizes = Counter({name: self.a.sizes.get(name, 0) for name in names_a})
+            check_room(sizes + Counter({name: self.b.sizes.get(name, 0) for name in names_b}))
             self.last = self.a.recorded(names_a).arrays, self.b.recorded(names_b).arrays
             self.runs += 1
         return self._with_arrays(self.last)

@@ -10,10 +10,13 @@ import numpy as np
 import psutil
 from onnx import ModelProto
 
+from pyopnb.common import sanitize
 from pyopnb.engine import TensorType, dtype, model_files, protos
+from pyopnb.errors import InputError
 from pyopnb.models import Types
 
 __all__ = [
+    "check_room",
     "default_memory",
     "inferred_sizes",
     "parts_that_fit",
@@ -28,6 +31,26 @@ _SHARE = 4
 def default_memory() -> float:
     """Return a part of the memory that is free, in bytes."""
     return float(psutil.virtual_memory().available) / _SHARE
+
+
+def check_room(sizes: Mapping[str, int]) -> None:
+    """Raise for tensors that need more memory than is free: the system would end the process.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Bytes that are needed at once, by the name of the tensor.
+    """
+    free = psutil.virtual_memory().available
+    total = sum(sizes.values())
+    if total > free:
+        name = max(sizes, key=lambda name: sizes[name])
+        raise InputError(
+            f"first_divergence, tensor {sanitize(name, 80)}",
+            expected=f"tensors that fit into the {free / 1e9:.1f} GB of free memory",
+            got=f"{total / 1e9:.1f} GB for it and what is recorded with it",
+            next="feeds of a smaller batch or a shorter sequence",
+        )
 
 
 def inferred_sizes(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from onnx import ModelProto
 from transformer import renamed, transformer
@@ -75,6 +77,23 @@ def test_no_run_records_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         # The last pair of runs also records what the node at fault reads.
         assert 2 * max(recorded[:-2]) <= memory
         assert 4 * max(recorded[:-2]) > memory
+
+
+def test_a_tensor_that_is_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = chain([1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0])
+    x = np.linspace(-1, 1, 1000, dtype=np.float32)
+    # What a node reads and makes is in memory in any run of it, so these are recorded.
+    found = first_divergence(*models, {"x": x}, memory=100)
+    assert [step.outputs[0].b for step in found.origins] == ["t2"]
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=7999))
+    words = (
+        "first_divergence, tensor t3: expected tensors that fit into the 0.0 GB of free memory, "
+        "got 0.0 GB for it and what is recorded with it. "
+        "Try: feeds of a smaller batch or a shorter sequence"
+    )
+    with pytest.raises(InputError, match=words):
+        first_divergence(*models, {"x": x})
+    assert first_divergence(*models, {"x": x[:100]}).origin is not None
 
 
 def test_all_tensors_that_fit_are_recorded_at_once(open_sessions: Any) -> None:
