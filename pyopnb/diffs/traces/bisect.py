@@ -14,7 +14,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.common import progress, sanitize
 from pyopnb.diffs.tolerances import SCALED, Tolerances
@@ -22,6 +22,7 @@ from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.half import HALVES
+from pyopnb.diffs.traces.half_insides import opened
 from pyopnb.diffs.traces.half_model import in_half
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
@@ -69,6 +70,7 @@ def first_divergence(
     stol: float | None = None,
     on: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] = "onnxruntime",
     memory: float | None = None,
+    accumulate: str = "float32",
 ) -> TraceDiff | OptimizerDiff:
     """Find where two models diverge, without holding more of their tensors than fit into memory.
 
@@ -104,6 +106,10 @@ def first_divergence(
         The bytes that recorded tensors may take, of both models together; a quarter of the memory
         that is free, if not given. The weights of one model come on top. A tensor that does not fit
         is recorded alone.
+    accumulate : str
+        How nodes add up in half precision: ``"float32"``, or the same as ``b``. Then the inside of
+        reductions, Softmax, normalizations, Gemm and MatMul is in half precision, too, and sums are
+        rounded after each term; it takes longer.
 
     Returns
     -------
@@ -166,8 +172,16 @@ def first_divergence(
     memory = default_memory() if memory is None else memory
     # Plain numbers and lists become arrays of the declared types once, for all runs.
     arrays = feed_both(model_a.trace.model, model_b.trace.model, feeds)
+    if accumulate not in ("float32", b):
+        expected = f'"float32" or "{b}"' if is_half else '"float32" where b is a model'
+        advice = f'first_divergence(model, "{b if is_half else "float16"}", feeds, accumulate=…)'
+        raise InputError(
+            "first_divergence, accumulate", expected=expected, got=sanitize(accumulate), next=advice
+        )
     if is_half:
-        return _search_in_half((model_a, model_b), b, arrays, tolerances.or_scaled(), memory)
+        return _search_in_half(
+            (model_a, model_b), b, arrays, tolerances.or_scaled(), memory, accumulate
+        )
     tolerances = for_runtimes(tolerances, (model_a.trace.runtime, model_b.trace.runtime))
     return _Search(model_a, model_b, arrays, tolerances, memory).result()
 
@@ -178,33 +192,49 @@ def _search_in_half(
     feeds: tuple[dict[str, Any], dict[str, Any]],
     tolerances: Tolerances,
     memory: float,
+    accumulate: str,
 ) -> TraceDiff:
     """Find the first divergence in half precision, and the nodes to keep in float32."""
     a, b = models
     diffs = []
     kept: dict[str, str] = {}
+    owners: dict[str, NodeProto] = {}
     proto = b.trace.model
+    if accumulate == half:
+        proto, owners = opened(proto)
+        a.set_model(opened(a.trace.model)[0])
     # Each search finds one origin: with its nodes in float32, the next one finds another.
     while True:
-        b.set_model(in_half(proto, half, kept))
+        b.set_model(in_half(proto, half, kept, sums=bool(owners)))
         search = _Search(a, b, feeds, tolerances, memory, half)
         diffs.append(search.result())
         lossy = search.lossy
         if lossy and not kept:
             # Where one tensor overflows, many do, and each would take a search of its own.
             lossy = lossy.union(_overflowing(a, half, memory))
-        found = {protos.first_output(a.graph.nodes[p]): p for p in sorted(lossy)}
-        if not found.keys() - kept:
+        known = len(kept)
+        for position in sorted(lossy):
+            _keep(a.graph.nodes[position], owners, kept)
+        if len(kept) == known:
             break
-        for output, position in found.items():
-            kept[output] = a.graph.nodes[position].name or output
     last = diffs[-1]
     return replace(
         diffs[0],
-        b=f"{last.b}, each tensor in {half}",
-        node_block_list=tuple(kept.values()),
+        b=f"{last.b}, each tensor{' and sum' if owners else ''} in {half}",
+        node_block_list=tuple(dict.fromkeys(kept.values())),
         with_block_list=last.verdict if kept else "",
     )
+
+
+def _keep(node: NodeProto, owners: Mapping[str, NodeProto], kept: dict[str, str]) -> None:
+    """Keep a node in float32, or all of the node that it is a part of."""
+    output = protos.first_output(node)
+    owner = owners.get(output, node)
+    name = owner.name or protos.first_output(owner)
+    kept[output] = name
+    for part, other in owners.items():
+        if other is owner:
+            kept[part] = name
 
 
 def _overflowing(model: _Model, half: str, memory: float) -> Iterator[int]:

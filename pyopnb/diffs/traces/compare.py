@@ -220,7 +220,7 @@ class TraceComparison:
                     break
 
     def _may_have_forms(self, pair: Pair, values: tuple[Any, Any]) -> bool:
-        if not all(isinstance(value, np.ndarray) for value in values):
+        if self.half or not all(isinstance(value, np.ndarray) for value in values):
             return False
         if self.arrays_side is not None:
             return True
@@ -474,7 +474,7 @@ class TraceComparison:
                 name=step.a,
                 op=protos.full_name(a.nodes[a.producer[twins[0]]]),
                 between=tuple(a.names(segment_a, without=[a.producer[twins[0]]])),
-                changes=tuple(self._half_causes(step, segment_b)),
+                changes=tuple(self._half_causes(step, segment_a)),
             )
         causes = find_causes(self.a, self.b, (segment_a, segment_b), names)
         remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
@@ -494,14 +494,20 @@ class TraceComparison:
             if found:
                 lost.append(name_a)
             causes += found
-        ops = {self.b.graph.nodes[position].op_type for position in segment.nodes}
-        if not causes and ops & SUMS:
-            for tensor in step.outputs:
-                causes += self._lost_terms(tensor)
-        if self.half:
+        # In half precision, the sums of b may be written out.
+        graph = self.a.graph if self.half else self.b.graph
+        ops = {graph.nodes[position].op_type for position in segment.nodes}
+        sums: list[str] = []
+        for tensor in step.outputs if ops & SUMS else ():
+            # An infinity is explained by what overflowed.
+            if not causes or np.isfinite(self.b.arrays[tensor.b]).all():
+                sums += self._lost_terms(tensor)
+        if self.half and sums:
+            self.lossy.update(graph.producer[tensor.a] for tensor in step.outputs)
+        elif self.half:
             for name in lost or [name for name, _ in names]:
-                self.lossy.update(self.a.graph.around(name))
-        yield from causes
+                self.lossy.update(graph.around(name))
+        yield from (*causes, *sums)
 
     def _half_losses(self, name_a: str, name_b: str) -> list[str]:
         a, b = self.a.arrays.get(name_a), self.b.arrays.get(name_b)

@@ -132,7 +132,8 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     if not dtype_name or half.shape != wide.shape:
         return
     widened = half.astype(wide.dtype)
-    overflowed = np.isinf(widened) & np.isfinite(wide)
+    # Infinite partial sums that cancel out are NaN.
+    overflowed = ~np.isfinite(widened) & np.isfinite(wide)
     if overflowed.any():
         yield (
             f"{sanitize(name, 80)} adds up beyond the range of {dtype_name}: the same inputs in "

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
+from pyopnb.diffs.traces.half_insides import summed
 from pyopnb.engine import dtype, onnx_schemas, protos
 from pyopnb.errors import ModelError
 from pyopnb.models import Types
@@ -21,7 +22,9 @@ _ROUNDED = "\N{PRIME}rounded"
 _WIDE = "\N{PRIME}wide"
 
 
-def in_half(model: ModelProto, half: str, kept: Collection[str] = ()) -> ModelProto:
+def in_half(
+    model: ModelProto, half: str, kept: Collection[str] = (), *, sums: bool = False
+) -> ModelProto:
     """Round every float32 tensor of a model, also in bodies, to half precision.
 
     Nodes compute in float32 on the rounded tensors, as accelerators add up. In the main graph, the
@@ -34,6 +37,8 @@ def in_half(model: ModelProto, half: str, kept: Collection[str] = ()) -> ModelPr
     kept : collection of str
         First outputs of the nodes that stay in float32, as converters keep them: their weights and
         the tensors between two of them are not rounded.
+    sums : bool
+        Whether the partial sums of each ReduceSum and MatMul are rounded, too.
 
     Raises
     ------
@@ -56,6 +61,8 @@ def in_half(model: ModelProto, half: str, kept: Collection[str] = ()) -> ModelPr
         next_ = f"onnx.version_converter.convert_version(model, {least})"
         got = f"opset {version}"
         raise ModelError(where, expected=f"opset {least} or newer", got=got, next=next_)
+    if sums:
+        model = summed(model, kept)
     types = Types(model)
     if types.failure:
         expected = "a model whose tensors have types"

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import pyopnb
+from pyopnb.diffs.traces.half_insides import opened, summed
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y)'
 BODIES = {
@@ -266,8 +267,11 @@ def test_bodies_that_declare_their_tensors_and_operators_without_float16_round_t
     assert found.origin.name == "d (Mul)" and found.with_block_list == "close"
 
 
-@pytest.mark.parametrize(("half", "opset"), [("float16", 5), ("bfloat16", 12)])
-def test_opsets_without_the_dtype_say_what_to_type(half, opset):
+@pytest.mark.parametrize(
+    ("half", "opset", "sums"),
+    [("float16", 5, "float32"), ("bfloat16", 12, "float32"), ("float16", 17, "float16")],
+)
+def test_opsets_without_the_dtype_say_what_to_type(half, opset, sums):
     text = (
         "<ir_version: 8, opset_import: ['': OPSET]> g (float[N] x) => (float[N] y) { y = Neg(x) }"
     )
@@ -275,6 +279,169 @@ def test_opsets_without_the_dtype_say_what_to_type(half, opset):
     with pytest.raises(
         pyopnb.errors.ModelError, match="version_converter.convert_version"
     ) as error:
-        pyopnb.first_divergence(model, half, {"x": np.ones(2, np.float32)})
+        pyopnb.first_divergence(model, half, {"x": np.ones(2, np.float32)}, accumulate=sums)
     newer = eval(str(error.value).partition("Try: ")[2], {"onnx": onnx, "model": model})
-    assert pyopnb.first_divergence(newer, half, {"x": np.ones(2, np.float32)}).ok
+    feeds = {"x": np.ones(2, np.float32)}
+    assert pyopnb.first_divergence(newer, half, feeds, accumulate=sums).ok
+
+
+# ---- sums in half precision, and the inside of nodes -------------------------------------------------
+
+CONSTANTS = """
+    rows = Constant<value = float[3,4] {1, 2, 3, 4, 0, 1, 0, 1, -1, -2, 2, 1}>()
+    w = Constant<value = float[4,4] {1, 2, 3, 4, 0, 1, 0, 1, -1, -2, 2, 1, 1, 1, 0, 1}>()
+    batch = Constant<value = float[2,1,4,1] {1, 2, 3, 4, 0, 1, 0, 1}>()
+    last = Constant<value_floats = [1.0, 2.0, -1.0, 0.5]>()
+    three = Constant<value_floats = [1.0, 2.0, -1.0]>()
+    both = Constant<value_ints = [-1, 1]>()
+    powers = Exp(x)
+    ints = Cast<to = 7>(x)
+"""
+
+
+def adding_model(call):
+    return onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 23]>
+        net (float[2,3,4] x, float[4,2] m, int64[1] axis) => (z)
+        {{ {CONSTANTS} {call}  y = Cast<to = 1>(k)  z = Neg(y) }}"""
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "k = LayerNormalization<axis = 1, epsilon = 0.5>(x, rows, rows)",
+        "k = LayerNormalization(x, last)",
+        "l, mean, inverse = LayerNormalization(x, last, last)  k = Concat<axis = 2>(l, mean, inverse)",
+        "k = RMSNormalization<axis = -2>(x, rows)",
+        "k = InstanceNormalization(x, three, three)",
+        "k = Softmax<axis = 1>(x)",
+        "k = LogSoftmax(x)",
+        "k = Gemm<transA = 1, alpha = 0.5, beta = 2.0>(m, w, last)",
+        "k = Gemm<transB = 1>(w, w)",
+        "k = MatMul(x, w)",
+        "k = MatMul(x, batch)",
+        "k = MatMul(x, last)",
+        "k = GlobalAveragePool(x)",
+        "k = ReduceL1<keepdims = 0>(x, both)",
+        "k = ReduceL2(x, both)",
+        "k = ReduceLogSum(powers, both)",
+        "k = ReduceLogSumExp<keepdims = 0>(x, both)",
+        "k = ReduceMean<keepdims = 0>(x, both)",
+        "k = ReduceMean<noop_with_empty_axes = 1>(x)",
+        "k = ReduceSumSquare(x)",
+        "k = ReduceSum<keepdims = 0>(x, both)",
+        "k = ReduceSum(x, axis)",
+        "k = ReduceSum(ints)",
+    ],
+)
+def test_the_inside_of_a_node_computes_what_the_node_does(call):
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.normal(size=(2, 3, 4)), "m": rng.normal(size=(4, 2)), "axis": np.array([1])}
+    feeds |= {name: feeds[name].astype(np.float32) for name in "xm"}
+    model = adding_model(call)
+    inside, _ = opened(model)
+    expected = pyopnb.Session(model).run(None, feeds)[0]
+    for written in (inside, summed(inside, ())):
+        got = pyopnb.Session(written).run(None, feeds)[0]
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_adds_up_is_written_out():
+    """Sums of ints, and over axes that only a run knows, stay as they are."""
+    calls = "l = LayerNormalization(x, last)  s = Softmax(l)  t = ReduceMean(s)  g = Gemm(m, m, t)"
+    ops = {node.op_type for node in summed(opened(adding_model(calls))[0], ()).graph.node}
+    assert not ops & {"LayerNormalization", "Softmax", "ReduceMean", "Gemm"} and "Scan" in ops
+    for call in ("k = ReduceSum(ints)", "k = ReduceSum(x, axis)"):
+        nodes = summed(opened(adding_model(call))[0], ()).graph.node
+        assert [node.op_type for node in nodes].count("ReduceSum") == 1
+
+
+def adding_up(call, x):
+    ones = "ones = Constant<value_floats = [1.0, 1.0, 1.0, 1.0]>()"
+    signs = "signs = Constant<value = float[4,1] {300, 300, -300, -300}>()"
+    head = '<ir_version: 10, opset_import: ["": 21]> net (float[A,B] x, bool c) => (float[C,D] y)'
+    model = onnx.parser.parse_model(f"{head} {{ {ones} {signs} {call}  [last] y = Neg(k) }}")
+    return model, {"x": np.float32(x), "c": np.array(True)}
+
+
+CASES = [
+    (
+        "[ln] k = LayerNormalization(x, ones)",
+        [[300, -300, 300, -300], [1, 2, 3, 4]],
+        r"ln \(LayerNormalization\), inside: square\w* \(Mul\)",
+        r"square\w* overflows float16 to infinity: 4 of 8 elements, up to 9e\+04, beyond 6.55e\+04",
+        ["ln"],
+    ),
+    (
+        "[adds] k = ReduceSum(x)",
+        np.ones((1, 4096)),
+        r"adds \(ReduceSum\)",
+        r"k lost small terms of its sum: float16 keeps 11 bits.* up to 2048 more or less",
+        ["adds"],
+    ),
+    (
+        "k = ReduceMean(x)",
+        np.full((1, 64), 2500),
+        r"k \(ReduceMean\), inside: mean_sum\w* \(ReduceSum\)",
+        r"mean_sum\w* overflows float16 to infinity: 1 of 1 element, up to 1.6e\+05",
+        ["k"],
+    ),
+    (
+        "[sm] k = Softmax(x)",
+        np.zeros((2, 5000)),
+        r"sm \(Softmax\), inside: total\w* \(ReduceSum\)",
+        r"total\w* lost small terms of its sum.* up to 2952 more or less",
+        ["sm"],
+    ),
+    (
+        "[mm] k = MatMul(x, signs)",
+        [[300, 300, 300, 300], [1, 2, 3, 4]],
+        r"mm \(MatMul\)",
+        "k adds up beyond the range of float16: the same inputs in float32 give up to 1200",
+        ["mm"],
+    ),
+]
+
+
+# The reference evaluator takes its time for thousands of terms.
+ON = [(*case, "onnxruntime") for case in CASES] + [(*CASES[0], "reference"), (*CASES[4], "reference")]
+
+
+@pytest.mark.parametrize(("call", "x", "node", "words", "kept", "on"), ON)
+def test_sums_in_float16_say_what_overflows_and_what_is_lost(call, x, node, words, kept, on):
+    model, feeds = adding_up(call, x)
+    found = pyopnb.first_divergence(model, "float16", feeds, accumulate="float16", on=on)
+    assert not found.ok and re.fullmatch(node, found.origin.name)
+    assert any(re.search(words, change) for change in found.origin.changes)
+    assert found.node_block_list[: len(kept)] == tuple(kept)
+    assert found.with_block_list in ("close", "bit-identical")
+    # Sums in float32 hold all of these.
+    assert pyopnb.first_divergence(model, "float16", feeds, on=on).ok
+
+
+def test_sums_of_few_terms_lose_nothing_in_float16():
+    model, feeds = adding_up("l = LayerNormalization(x, ones)  k = Softmax(l)", [[1, 2, 3, 4]])
+    assert pyopnb.first_divergence(model, "float16", feeds, accumulate="float16").ok
+    # 100 ± 1 has a variance, although 100² leaves no digits for it.
+    model, feeds = adding_up("k = LayerNormalization(x, ones)", [[99, 101, 100, 100.5]])
+    assert pyopnb.first_divergence(model, "float16", feeds, accumulate="float16").ok
+
+
+def test_sums_in_bodies_are_in_float16_too():
+    body = "t () => (p) { q = ReduceSum(x)  p = Sqrt(q) }, else_branch = e () => (p) { p = Abs(x) }"
+    model, feeds = adding_up(f"[branch] k = If(c) <then_branch = {body}>", np.ones((1, 4096)))
+    found = pyopnb.first_divergence(model, "float16", feeds, accumulate="float16")
+    assert found.origin.name == "branch (If)" and "branch" in found.node_block_list
+    assert found["y"].diff.worst.facts.largest == 64 - np.float16(2048**0.5)
+    assert found.with_block_list == "bit-identical"
+
+
+def test_sums_in_another_dtype_say_what_to_type():
+    model, feeds = adding_up("k = ReduceSum(x)", np.ones((1, 4)))
+    with pytest.raises(pyopnb.errors.InputError, match='expected "float32" or "float16"') as error:
+        pyopnb.first_divergence(model, "float16", feeds, accumulate="bfloat16")
+    text = str(error.value).partition("Try: ")[2].replace("…", '"float16"')
+    assert eval(text, {"model": model, "feeds": feeds, **vars(pyopnb)}).ok
+    with pytest.raises(pyopnb.errors.InputError, match="accumulate"):
+        pyopnb.first_divergence(model, model, feeds, accumulate="float16")
