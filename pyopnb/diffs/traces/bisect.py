@@ -198,14 +198,12 @@ def _search_in_half(
     a, b = models
     diffs = []
     kept: dict[str, str] = {}
-    owners: dict[str, NodeProto] = {}
-    proto = b.trace.model
-    if accumulate == half:
-        proto, owners = opened(proto)
-        a.set_model(opened(a.trace.model)[0])
+    sums = accumulate == half
+    proto, owners = opened(b.trace.model, sums=sums)
+    a.set_model(opened(a.trace.model, sums=sums)[0])
     # Each search finds one origin: with its nodes in float32, the next one finds another.
     while True:
-        b.set_model(in_half(proto, half, kept, sums=bool(owners)))
+        b.set_model(in_half(proto, half, kept, sums=sums))
         search = _Search(a, b, feeds, tolerances, memory, half)
         diffs.append(search.result())
         lossy = search.lossy
@@ -220,7 +218,7 @@ def _search_in_half(
     last = diffs[-1]
     return replace(
         diffs[0],
-        b=f"{last.b}, each tensor{' and sum' if owners else ''} in {half}",
+        b=f"{last.b}, each tensor{' and sum' if sums else ''} in {half}",
         node_block_list=tuple(dict.fromkeys(kept.values())),
         with_block_list=last.verdict if kept else "",
     )

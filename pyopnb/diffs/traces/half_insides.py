@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from functools import cache
 
 import onnx.parser
-from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto
 
 from pyopnb.diffs.traces.segments import called
-from pyopnb.engine import GraphIndex, model_functions, onnx_schemas, protos
+from pyopnb.engine import model_functions, onnx_schemas, protos
 from pyopnb.errors import ModelError
 from pyopnb.models import Types
 
@@ -20,8 +20,13 @@ _DOMAIN = "pyopnb.inside"
 _OPSET = 18
 
 
-def opened(model: ModelProto) -> tuple[ModelProto, dict[str, NodeProto]]:
-    """Write out normalizations, Softmax, Gemm and reductions of float32, also in bodies.
+def opened(model: ModelProto, *, sums: bool) -> tuple[ModelProto, dict[str, NodeProto]]:
+    """Write out calls of local functions, and what is inside nodes that add up, also in bodies.
+
+    Parameters
+    ----------
+    sums : bool
+        Whether to write out normalizations, Softmax, Gemm and reductions of float32.
 
     Returns
     -------
@@ -32,24 +37,27 @@ def opened(model: ModelProto) -> tuple[ModelProto, dict[str, NodeProto]]:
     Raises
     ------
     ModelError
-        The opset is older than 18.
+        The opset is older than 18, or onnx cannot write a call out.
 
     Examples
     --------
     >>> import pyopnb
     >>> model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Softmax(x) }")
-    >>> [node.op_type for node in opened(model)[0].graph.node]
-    ['Constant', 'ReduceMax', 'Sub', 'Exp', 'ReduceSum', 'Div']
+    >>> [node.op_type for node in opened(model, sums=True)[0].graph.node][3:]
+    ['ReduceMax', 'Sub', 'Exp', 'ReduceSum', 'Div']
     """
     version = protos.imported_versions(model).get("", _OPSET)
-    if version < _OPSET:
+    if sums and version < _OPSET:
         expected = f"opset {_OPSET} or newer to add up in half precision"
         next_ = f"onnx.version_converter.convert_version(model, {_OPSET})"
         got = f"opset {version}"
         raise ModelError("first_divergence", expected=expected, got=got, next=next_)
-    original = model_functions.inlined_functions(model)
-    written = _written(original, _INSIDES)
-    nodes = {protos.first_output(node): node for node in original.graph.node}
+    written = model
+    if model.functions:
+        written = model_functions.inlined_functions(model)
+    if sums:
+        written = _written(written, _INSIDES)
+    nodes = {protos.first_output(node): node for node in model.graph.node}
     owners: dict[str, NodeProto] = {}
     inside: list[NodeProto] = []
     for node in written.graph.node:
@@ -77,284 +85,178 @@ def summed(model: ModelProto, kept: Collection[str]) -> ModelProto:
     return _written(model, _SUMS, kept)
 
 
-class _Node(NamedTuple):
-    """A node, and the graph that it is in."""
-
-    proto: NodeProto
-    graph: GraphIndex
-    types: Types
-
-    def attr(self, name: str, default: Any) -> Any:
-        for attribute in self.proto.attribute:
-            if attribute.name == name:
-                return onnx.helper.get_attribute_value(attribute)
-        return default
-
-    def is_float(self) -> bool:
-        found = self.types.find(self.graph.scope, self.proto.input[0])
-        return found is not None and found.tensor_type.elem_type == TensorProto.FLOAT
-
-    def rank(self, position: int) -> int:
-        """Return the rank of an input; 0 if it is unknown."""
-        found = self.types.find(self.graph.scope, self.proto.input[position])
-        shape = None if found is None else protos.type_of_proto(found).shape
-        return len(shape or ())
-
-    def axes(self) -> list[int]:
-        """Return the axes of a reduction; none if they are unknown, or it reduces nothing."""
-        rank = self.rank(0)
-        axes: Sequence[int] | None = self._stored(1)
-        if axes is None or not len(axes):
-            reduces_all = axes is not None and not self.attr("noop_with_empty_axes", 0)
-            axes = range(rank) if reduces_all else ()
-        return sorted(axis % rank for axis in axes if rank)
-
-    def _stored(self, position: int) -> Any:
-        """Return the value of a constant input; empty without the input, None if it is computed."""
-        if len(self.proto.input) <= position or not self.proto.input[position]:
-            return ()
-        name = self.proto.input[position]
-        holder = self.graph.resolve(name)
-        if holder is None:
-            return None
-        tensor = holder.initializers.get(name)
-        if name in holder.producers:
-            tensor = protos.constant_value(holder.nodes[holder.producers[name][0]])
-        return numpy_helper.to_array(tensor).tolist() if isinstance(tensor, TensorProto) else None
-
-
-_Text = Callable[[_Node], str]
-"""What a node consists of, from x0, x1 … to y0 …; empty to leave it as it is."""
-
-
-def _written(
-    model: ModelProto, texts: Mapping[str, _Text], kept: Collection[str] = ()
-) -> ModelProto:
-    """Replace nodes by the nodes of their texts."""
+def _written(model: ModelProto, texts: str, kept: Collection[str] = ()) -> ModelProto:
+    """Write float32 nodes out as the functions named by their operator and number of inputs."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    version = protos.imported_versions(model).get("", _OPSET)
+    functions = _parsed(texts)
     types = Types(copy)
     for graph in types.graphs:
-        for proto in graph.nodes:
-            node = _Node(proto, graph, types)
-            is_known = onnx_schemas.is_onnx_domain(proto.domain) and proto.op_type in texts
-            if not is_known or protos.first_output(proto) in kept or not node.is_float():
+        for node in graph.nodes:
+            inputs = [types.find(graph.scope, name) for name in node.input if name]
+            name = f"{node.op_type}_{len(inputs)}"
+            if name not in functions or not onnx_schemas.is_onnx_domain(node.domain):
                 continue
-            text = texts[proto.op_type](node)
-            if text:
-                name = f"inside{len(copy.functions)}"
-                inputs = ", ".join(f"x{number}" for number in range(len(proto.input)))
-                outputs = ", ".join(f"y{number}" for number in range(len(proto.output)))
-                copy.functions.append(
-                    onnx.parser.parse_function(
-                        f'<domain: "{_DOMAIN}", opset_import: ["": {version}]>'
-                        f"{name} ({inputs}) => ({outputs}) {{ {text} }}"
-                    )
-                )
-                proto.domain, proto.op_type = _DOMAIN, name
-                del proto.attribute[:]
+            is_float = inputs[0] and inputs[0].tensor_type.elem_type == TensorProto.FLOAT
+            ranks = [len(x.tensor_type.shape.dim) for x in inputs if x]
+            is_vector = node.op_type == "MatMul" and min(ranks, default=0) < 2
+            if is_float and not is_vector and protos.first_output(node) not in kept:
+                node.domain, node.op_type = _DOMAIN, name
+                del node.input[len(inputs) :]
+    for function in functions.values():
+        added = copy.functions.add()
+        added.CopyFrom(function)
+        # onnx inlines only functions for the same opset.
+        added.opset_import[0].version = protos.imported_versions(model).get("", _OPSET)
     protos.add_imports(copy, {_DOMAIN: 1})
     return model_functions.inlined_functions(copy)
 
 
-# ---- what is inside ------------------------------------------------------------------------------
+@cache
+def _parsed(texts: str) -> dict[str, FunctionProto]:
+    """Parse the functions of a text, by name."""
+    attrs = "keepdims: int = 1, noop_with_empty_axes: int = 0"
+    passed = "keepdims: int = @keepdims, noop_with_empty_axes: int = @noop_with_empty_axes"
+    functions = {}
+    for text in texts.replace("<KEEP>", f"<{passed}>").strip().split("\n\n"):
+        several = [text]
+        if " (x, axes)" in text:
+            # A reduction without axes is over all of them.
+            over_all = text.replace(" (x, axes)", f"_1 <{attrs}> (x)").replace(", axes)", ")")
+            several = [text.replace(" (x, axes)", f"_2 <{attrs}> (x, axes)"), over_all]
+        for each in several:
+            function = onnx.parser.parse_function(
+                f'<domain: "{_DOMAIN}", opset_import: ["": {_OPSET}, "{_DOMAIN}": 1]> {each}'
+            )
+            functions[function.name] = function
+    return functions
 
 
-def _mean(result: str, terms: str, axes: Sequence[int], keepdims: int = 1) -> str:
-    """Write a mean as a sum and a division in float64, as no number of terms overflows."""
-    return f"""
-        {result}_axes = Constant<value_ints = {list(axes)}>()
-        {result}_sum = ReduceSum<keepdims = {keepdims}>({terms}, {result}_axes)
-        {result}_terms = Size({terms})
-        {result}_size = Size({result}_sum)
-        {result}_n = Cast<to = {TensorProto.DOUBLE}>({result}_terms)
-        {result}_m = Cast<to = {TensorProto.DOUBLE}>({result}_size)
-        {result}_count = Div({result}_n, {result}_m)
-        {result}_wide = Cast<to = {TensorProto.DOUBLE}>({result}_sum)
-        {result}_quotient = Div({result}_wide, {result}_count)
-        {result} = Cast<to = {TensorProto.FLOAT}>({result}_quotient)
-    """
+_INSIDES = """
+Mean <keepdims: int = 1, noop_with_empty_axes: int = 0> (terms, axes) => (mean) {
+    sum = ReduceSum<KEEP>(terms, axes)  all = Size(terms)  left = Size(sum)
+    n = Cast<to = 11>(all)  m = Cast<to = 11>(left)  count = Div(n, m)
+    wide = Cast<to = 11>(sum)  quotient = Div(wide, count)  mean = Cast<to = 1>(quotient) }
 
+Standard <epsilon: float = 1e-5> (deviation, axes) => (standard, inverse) {
+    square = Mul(deviation, deviation)  variance = pyopnb.inside.Mean(square, axes)
+    least = Constant<value_float: float = @epsilon>()  shifted = Add(variance, least)
+    root = Sqrt(shifted)  inverse = Reciprocal(root)  standard = Mul(deviation, inverse) }
 
-def _standardized(node: _Node, axes: Sequence[int], deviation: str) -> str:
-    return f"""
-        square = Mul({deviation}, {deviation})
-        {_mean("variance", "square", axes)}
-        epsilon = Constant<value_float = {node.attr("epsilon", 1e-5)}>()
-        shifted = Add(variance, epsilon)
-        root = Sqrt(shifted)
-        inverse = Reciprocal(root)
-        normalized = Mul({deviation}, inverse)
-    """
+AxesFrom <axis: int = -1> (x) => (axes) {
+    shape = Shape(x)  ranks = Shape(shape)  rank = Squeeze(ranks)  one = Constant<value_int = 1>()
+    axis = Constant<value_int: int = @axis>()  first = Mod(axis, rank)
+    axes = Range(first, rank, one) }
 
+Layer <axis: int = -1, epsilon: float = 1e-5> (x) => (standard, mean, inverse) {
+    axes = pyopnb.inside.AxesFrom<axis: int = @axis>(x)
+    mean = pyopnb.inside.Mean(x, axes)  deviation = Sub(x, mean)
+    standard, inverse = pyopnb.inside.Standard<epsilon: float = @epsilon>(deviation, axes) }
 
-def _layer_normalization(node: _Node) -> str:
-    rank = node.rank(0)
-    axis = node.attr("axis", -1)
-    if not rank:
-        return ""
-    axes = range(axis % rank, rank)
-    text = f"{_mean('mean', 'x0', axes)} deviation = Sub(x0, mean)"
-    text += _standardized(node, axes, "deviation")
-    for number, name in enumerate(("mean", "inverse")[: len(node.proto.output) - 1], 1):
-        text += f"y{number} = Identity({name}) "
-    if len(node.proto.input) < 3 or not node.proto.input[2]:
-        return f"{text} y0 = Mul(normalized, x1)"
-    return f"{text} scaled = Mul(normalized, x1)  y0 = Add(scaled, x2)"
+LayerNormalization_2 <axis: int = -1, epsilon: float = 1e-5> (x, scale) => (y, m, i) {
+    standard, m, i = pyopnb.inside.Layer<axis: int = @axis, epsilon: float = @epsilon>(x)
+    y = Mul(standard, scale) }
 
+LayerNormalization_3 <axis: int = -1, epsilon: float = 1e-5> (x, scale, bias) => (y, m, i) {
+    standard, m, i = pyopnb.inside.Layer<axis: int = @axis, epsilon: float = @epsilon>(x)
+    scaled = Mul(standard, scale)  y = Add(scaled, bias) }
 
-def _rms_normalization(node: _Node) -> str:
-    rank = node.rank(0)
-    if not rank:
-        return ""
-    axes = range(node.attr("axis", -1) % rank, rank)
-    return f"{_standardized(node, axes, 'x0')} y0 = Mul(normalized, x1)"
+RMSNormalization_2 <axis: int = -1, epsilon: float = 1e-5> (x, scale) => (y) {
+    axes = pyopnb.inside.AxesFrom<axis: int = @axis>(x)
+    standard, inverse = pyopnb.inside.Standard<epsilon: float = @epsilon>(x, axes)
+    y = Mul(standard, scale) }
 
+InstanceNormalization_3 <epsilon: float = 1e-5> (x, scale, bias) => (y) {
+    axes = pyopnb.inside.AxesFrom<axis = 2>(x)
+    mean = pyopnb.inside.Mean(x, axes)  deviation = Sub(x, mean)
+    standard, inverse = pyopnb.inside.Standard<epsilon: float = @epsilon>(deviation, axes)
+    one = Constant<value_int = 1>()  others = Sub(axes, one)
+    factor = Unsqueeze(scale, others)  offset = Unsqueeze(bias, others)
+    scaled = Mul(standard, factor)  y = Add(scaled, offset) }
 
-def _instance_normalization(node: _Node) -> str:
-    rank = node.rank(0)
-    if rank < 3:
-        return ""
-    axes = range(2, rank)
-    return f"""
-        {_mean("mean", "x0", axes)}
-        deviation = Sub(x0, mean)
-        {_standardized(node, axes, "deviation")}
-        others = Constant<value_ints = {list(range(1, rank - 1))}>()
-        scale = Unsqueeze(x1, others)
-        bias = Unsqueeze(x2, others)
-        scaled = Mul(normalized, scale)
-        y0 = Add(scaled, bias)
-    """
+GlobalAveragePool_1 (x) => (y) {
+    axes = pyopnb.inside.AxesFrom<axis = 2>(x)  y = pyopnb.inside.Mean(x, axes) }
 
+Powers <axis: int = -1> (x) => (power, total, shifted) {
+    axis = Constant<value_int: int = @axis>()  end = Constant<value_ints = [-1]>()
+    axes = Reshape(axis, end)  largest = ReduceMax(x, axes)
+    shifted = Sub(x, largest)  power = Exp(shifted)  total = ReduceSum(power, axes) }
 
-def _softmax(end: str) -> _Text:
-    def text(node: _Node) -> str:
-        return f"""
-            axes = Constant<value_ints = [{node.attr("axis", -1)}]>()
-            largest = ReduceMax(x0, axes)
-            shifted = Sub(x0, largest)
-            power = Exp(shifted)
-            total = ReduceSum(power, axes)
-            {end}
-        """
+Softmax_1 <axis: int = -1> (x) => (y) {
+    power, total, shifted = pyopnb.inside.Powers<axis: int = @axis>(x)
+    y = Div(power, total) }
 
-    return text
+LogSoftmax_1 <axis: int = -1> (x) => (y) {
+    power, total, shifted = pyopnb.inside.Powers<axis: int = @axis>(x)
+    logarithm = Log(total)  y = Sub(shifted, logarithm) }
 
+Product <transA: int = 0, transB: int = 0, alpha: float = 1.0> (x, w) => (y) {
+    is_a = Constant<value_int: int = @transA>()  turns_a = Cast<to = 9>(is_a)
+    is_b = Constant<value_int: int = @transB>()  turns_b = Cast<to = 9>(is_b)
+    a = If(turns_a)<then_branch = t () => (f) { f = Transpose(x) },
+                    else_branch = e () => (g) { g = Identity(x) }>
+    b = If(turns_b)<then_branch = t () => (h) { h = Transpose(w) },
+                    else_branch = e () => (k) { k = Identity(w) }>
+    product = MatMul(a, b)
+    alpha = Constant<value_float: float = @alpha>()  y = Mul(product, alpha) }
 
-def _reduction(template: str) -> _Text:
-    """Write a reduction with SUM for the call that adds up and MAX for the largest element."""
+Gemm_2 <alpha: float = 1.0, transA: int = 0, transB: int = 0> (x, w) => (y) {
+    y = pyopnb.inside.Product<transA: int = @transA, transB: int = @transB,
+                              alpha: float = @alpha>(x, w) }
 
-    def text(node: _Node) -> str:
-        axes = node.axes()
-        if not axes:
-            return ""
-        keepdims = f"<keepdims = {node.attr('keepdims', 1)}>"
-        lines = template.replace("SUM", f"ReduceSum{keepdims}")
-        lines = lines.replace("MAX", f"ReduceMax{keepdims}")
-        return f"axes = Constant<value_ints = {axes}>() {lines}"
+Gemm_3 <alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0> (x, w, c) => (y) {
+    scaled = pyopnb.inside.Product<transA: int = @transA, transB: int = @transB,
+                                   alpha: float = @alpha>(x, w)
+    beta = Constant<value_float: float = @beta>()  bias = Mul(c, beta)  y = Add(scaled, bias) }
 
-    return text
+ReduceL1 (x, axes) => (y) { size = Abs(x)  y = ReduceSum<KEEP>(size, axes) }
 
+ReduceL2 (x, axes) => (y) {
+    square = Mul(x, x)  total = ReduceSum<KEEP>(square, axes)  y = Sqrt(total) }
 
-def _reduce_mean(node: _Node) -> str:
-    axes = node.axes()
-    if not axes:
-        return ""
-    return f"{_mean('mean', 'x0', axes, node.attr('keepdims', 1))} y0 = Identity(mean)"
+ReduceLogSum (x, axes) => (y) { total = ReduceSum<KEEP>(x, axes)  y = Log(total) }
 
+ReduceLogSumExp (x, axes) => (y) {
+    largest = ReduceMax(x, axes)  shifted = Sub(x, largest)  power = Exp(shifted)
+    total = ReduceSum<KEEP>(power, axes)  logarithm = Log(total)
+    back = ReduceMax<KEEP>(x, axes)  y = Add(logarithm, back) }
 
-def _global_average_pool(node: _Node) -> str:
-    rank = node.rank(0)
-    return f"{_mean('mean', 'x0', range(2, rank))} y0 = Identity(mean)" if rank > 2 else ""
+ReduceMean (x, axes) => (y) { y = pyopnb.inside.Mean<KEEP>(x, axes) }
 
+ReduceSumSquare (x, axes) => (y) { square = Mul(x, x)  y = ReduceSum<KEEP>(square, axes) }
+"""
+# A Scan of ONNX Runtime ends the process where a matrix is empty; a Loop does not.
+_SUMS = """
+ReduceSum_2 <keepdims: int = 1, noop_with_empty_axes: int = 0> (x, over) => (y) {
+    whole = ReduceSum<KEEP>(x, over)  form = Shape(whole)
+    left = pyopnb.inside.Left(x, over)  y = Reshape<allowzero = 1>(left, form) }
 
-def _gemm(node: _Node) -> str:
-    text = ""
-    factors = []
-    for number, attr in enumerate(("transA", "transB")):
-        factors.append(f"x{number}")
-        if node.attr(attr, 0):
-            factors[-1] = f"turned{number}"
-            text += f"turned{number} = Transpose<perm = [1, 0]>(x{number}) "
-    text += f"product = MatMul({', '.join(factors)}) "
-    text += f"alpha = Constant<value_float = {node.attr('alpha', 1.0)}>() "
-    if len(node.proto.input) < 3 or not node.proto.input[2]:
-        return f"{text} y0 = Mul(product, alpha)"
-    beta = node.attr("beta", 1.0)
-    return f"""{text}
-        scaled = Mul(product, alpha)
-        beta = Constant<value_float = {beta}>()
-        bias = Mul(x2, beta)
-        y0 = Add(scaled, bias)
-    """
+ReduceSum_1 <keepdims: int = 1, noop_with_empty_axes: int = 0> (x) => (y) {
+    shape = Shape(x)  ranks = Shape(shape)  rank = Squeeze(ranks)
+    zero = Constant<value_int = 0>()
+    one = Constant<value_int = 1>()  none = Constant<value_int: int = @noop_with_empty_axes>()
+    all = Sub(one, none)  count = Mul(rank, all)  axes = Range(zero, count, one)
+    whole = ReduceSum<KEEP>(x)  form = Shape(whole)
+    left = pyopnb.inside.Left(x, axes)  y = Reshape<allowzero = 1>(left, form) }
 
+Left (x, over) => (y) {
+    counted = Size(over)
+    y = Loop(counted, , x)<
+        body = each (int64 n, bool go, float[] old) => (bool more, float[] left) {
+        more = Identity(go)  end = Constant<value_ints = [-1]>()  at = Reshape(n, end)
+        axis = Gather(over, at)  sums = ReduceSum(old, axis)  shape = Shape(sums)
+        zeros = ConstantOfShape(shape)  dims = Shape(old)  dim = Gather(dims, axis)
+        size = Squeeze(dim)  one = Constant<value_int = 1>()
+        left = Loop(size, , zeros)<
+            body = add (int64 term, bool on, float[] sum) => (bool again, float[] added) {
+                again = Identity(on)  start = Reshape(term, end)  stop = Add(start, one)
+                slice = Slice(old, start, stop, axis)  added = Add(sum, slice) }> }> }
 
-_INSIDES: dict[str, _Text] = {
-    "Gemm": _gemm,
-    "GlobalAveragePool": _global_average_pool,
-    "InstanceNormalization": _instance_normalization,
-    "LayerNormalization": _layer_normalization,
-    "LogSoftmax": _softmax("logarithm = Log(total)  y0 = Sub(shifted, logarithm)"),
-    "RMSNormalization": _rms_normalization,
-    "ReduceL1": _reduction("size = Abs(x0)  y0 = SUM(size, axes)"),
-    "ReduceL2": _reduction("square = Mul(x0, x0)  total = SUM(square, axes)  y0 = Sqrt(total)"),
-    "ReduceLogSum": _reduction("total = SUM(x0, axes)  y0 = Log(total)"),
-    "ReduceLogSumExp": _reduction(
-        "largest = ReduceMax(x0, axes)  shifted = Sub(x0, largest)  power = Exp(shifted)"
-        "total = SUM(power, axes)  logarithm = Log(total)  back = MAX(x0, axes)"
-        "y0 = Add(logarithm, back)"
-    ),
-    "ReduceMean": _reduce_mean,
-    "ReduceSumSquare": _reduction("square = Mul(x0, x0)  y0 = SUM(square, axes)"),
-    "Softmax": _softmax("y0 = Div(power, total)"),
-}
-
-
-# ---- one addition after the other ----------------------------------------------------------------
-
-
-def _reduce_sum(node: _Node) -> str:
-    """Add up along one axis after the other, the last one first."""
-    axes = node.axes()
-    if not axes:
-        return ""
-    text = ""
-    terms = "x0"
-    for axis in reversed(axes):
-        text += f"""
-            axis{axis} = Constant<value_ints = [{axis}]>()
-            whole{axis} = ReduceSum<keepdims = 0>({terms}, axis{axis})
-            shape{axis} = Shape(whole{axis})
-            zeros{axis} = ConstantOfShape(shape{axis})
-            sum{axis} = Scan<num_scan_inputs = 1, scan_input_axes = [{axis}],
-                body = step (float[] old, float[] term) => (float[] new) {{ new = Add(old, term) }}>
-                (zeros{axis}, {terms})
-        """
-        terms = f"sum{axis}"
-    if node.attr("keepdims", 1):
-        return f"{text} axes = Constant<value_ints = {axes}>() y0 = Unsqueeze({terms}, axes)"
-    return f"{text} y0 = Identity({terms})"
-
-
-def _mat_mul(node: _Node) -> str:
-    if min(node.rank(0), node.rank(1)) < 2:
-        return ""
-    return """
-        whole = MatMul(x0, x1)
-        shape = Shape(whole)
-        zeros = ConstantOfShape(shape)
-        y0 = Scan<num_scan_inputs = 2, scan_input_axes = [-1, -2],
-            body = step (float[] old, float[] a, float[] b) => (float[] new) {
-                last = Constant<value_ints = [-1]>()
-                before = Constant<value_ints = [-2]>()
-                column = Unsqueeze(a, last)
-                row = Unsqueeze(b, before)
-                product = Mul(column, row)
-                new = Add(old, product)
-            }>(zeros, x0, x1)
-    """
-
-
-_SUMS: dict[str, _Text] = {"MatMul": _mat_mul, "ReduceSum": _reduce_sum}
+MatMul_2 (x, w) => (y) {
+    whole = MatMul(x, w)  shape = Shape(whole)  zeros = ConstantOfShape(shape)
+    dims = Shape(x)  last = Constant<value_int = -1>()  size = Gather(dims, last)
+    y = Loop(size, , zeros)<body = add (int64 n, bool go, float[] old) => (bool more, float[] new) {
+        more = Identity(go)  end = Constant<value_ints = [-1]>()  at = Reshape(n, end)
+        column = Gather<axis = -1>(x, at)  row = Gather<axis = -2>(w, at)
+        product = Mul(column, row)  new = Add(old, product) }> }
+"""

@@ -340,7 +340,7 @@ def test_the_inside_of_a_node_computes_what_the_node_does(call):
     feeds = {"x": rng.normal(size=(2, 3, 4)), "m": rng.normal(size=(4, 2)), "axis": np.array([1])}
     feeds |= {name: feeds[name].astype(np.float32) for name in "xm"}
     model = adding_model(call)
-    inside, _ = opened(model)
+    inside, _ = opened(model, sums=True)
     expected = pyopnb.Session(model).run(None, feeds)[0]
     for written in (inside, summed(inside, ())):
         got = pyopnb.Session(written).run(None, feeds)[0]
@@ -348,13 +348,17 @@ def test_the_inside_of_a_node_computes_what_the_node_does(call):
 
 
 def test_what_adds_up_is_written_out():
-    """Sums of ints, and over axes that only a run knows, stay as they are."""
-    calls = "l = LayerNormalization(x, last)  s = Softmax(l)  t = ReduceMean(s)  g = Gemm(m, m, t)"
-    ops = {node.op_type for node in summed(opened(adding_model(calls))[0], ()).graph.node}
-    assert not ops & {"LayerNormalization", "Softmax", "ReduceMean", "Gemm"} and "Scan" in ops
-    for call in ("k = ReduceSum(ints)", "k = ReduceSum(x, axis)"):
-        nodes = summed(opened(adding_model(call))[0], ()).graph.node
-        assert [node.op_type for node in nodes].count("ReduceSum") == 1
+    calls = "l = LayerNormalization(x, last)  s = Softmax(l)  t = ReduceMean(s)  k = Gemm(m, m, t)"
+    ops = {node.op_type for node in opened(adding_model(calls), sums=True)[0].graph.node}
+    assert not ops & {"LayerNormalization", "Softmax", "ReduceMean", "Gemm"}
+    # Sums of ints need no rounding.
+    for call, loops in (
+        ("k = ReduceSum(x, axis)", 1),
+        ("k = MatMul(x, w)", 1),
+        ("k = ReduceSum(ints)", 0),
+    ):
+        nodes = summed(adding_model(call), ()).graph.node
+        assert [node.op_type for node in nodes].count("Loop") == loops
 
 
 def adding_up(call, x):
@@ -383,8 +387,8 @@ CASES = [
     (
         "k = ReduceMean(x)",
         np.full((1, 64), 2500),
-        r"k \(ReduceMean\), inside: mean_sum\w* \(ReduceSum\)",
-        r"mean_sum\w* overflows float16 to infinity: 1 of 1 element, up to 1.6e\+05",
+        r"k \(ReduceMean\), inside: sum\w* \(ReduceSum\)",
+        r"sum\w* overflows float16 to infinity: 1 of 1 element, up to 1.6e\+05",
         ["k"],
     ),
     (
@@ -405,7 +409,10 @@ CASES = [
 
 
 # The reference evaluator takes its time for thousands of terms.
-ON = [(*case, "onnxruntime") for case in CASES] + [(*CASES[0], "reference"), (*CASES[4], "reference")]
+ON = [(*case, "onnxruntime") for case in CASES] + [
+    (*CASES[0], "reference"),
+    (*CASES[4], "reference"),
+]
 
 
 @pytest.mark.parametrize(("call", "x", "node", "words", "kept", "on"), ON)
@@ -437,11 +444,27 @@ def test_sums_in_bodies_are_in_float16_too():
     assert found.with_block_list == "bit-identical"
 
 
+def test_local_functions_round_too():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21, "my": 1]>
+        net (float[N] x) => (float[N] y) { [call] k = my.root(x)  [last] y = Neg(k) }
+        <domain: "my", opset_import: ["": 21]> root (x) => (y) { a = Mul(x, x)  y = Sqrt(a) }""")
+    found = pyopnb.first_divergence(model, "float16", {"x": np.float32([300.3, 2])})
+    assert re.fullmatch(r"call \(my::root\), inside: a\w* \(Mul\)", found.origin.name)
+    assert found.node_block_list == ("call",) and found.with_block_list == "close"
+
+
+def test_sums_of_nothing_and_of_special_numbers_are_the_same_in_float16():
+    for x in (np.ones((0, 4)), [[np.inf, 1]], [[np.nan, 1]], [[-0.0, -0.0]], [[7]]):
+        for call in ("k = ReduceSum(x)", "t = Transpose(x)  k = MatMul(t, x)", "k = ReduceMean(x)"):
+            model, feeds = adding_up(call, x)
+            assert pyopnb.first_divergence(model, "float16", feeds, accumulate="float16").ok
+
+
 def test_sums_in_another_dtype_say_what_to_type():
     model, feeds = adding_up("k = ReduceSum(x)", np.ones((1, 4)))
     with pytest.raises(pyopnb.errors.InputError, match='expected "float32" or "float16"') as error:
         pyopnb.first_divergence(model, "float16", feeds, accumulate="bfloat16")
     text = str(error.value).partition("Try: ")[2].replace("…", '"float16"')
-    assert eval(text, {"model": model, "feeds": feeds, **vars(pyopnb)}).ok
+    assert eval(text, {**vars(pyopnb), "model": model, "feeds": feeds}).ok
     with pytest.raises(pyopnb.errors.InputError, match="accumulate"):
         pyopnb.first_divergence(model, model, feeds, accumulate="float16")
