@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from onnx import ModelProto, NodeProto
 from pyopnb.common import progress, sanitize
 from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
-from pyopnb.diffs.traces.compare import TraceComparison
+from pyopnb.diffs.traces.compare import TraceComparison, diff_sides
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.half import HALVES
 from pyopnb.diffs.traces.half_insides import opened
@@ -27,9 +27,9 @@ from pyopnb.diffs.traces.half_model import in_half
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
-from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph, same_op
+from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op
 from pyopnb.diffs.traces.side_feeds import feed_both
-from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
+from pyopnb.diffs.traces.steps import ComparedTensor, for_runtimes
 from pyopnb.diffs.traces.tensor_sizes import (
     check_room,
     default_memory,
@@ -114,12 +114,12 @@ def first_divergence(
     Returns
     -------
     TraceDiff
-        Its ``origin`` is a node whose inputs agree and whose outputs do not, in the last pair of
-        runs, or None if the models' outputs agree; ``runs`` is the number of pairs of runs. In half
-        precision, ``node_block_list`` names the nodes to keep in float32. With
-        ``over``, an OptimizerDiff: ``optimizers``, the ``nodes`` that they fused or
-        moved, ``diff`` and ``remaining`` (the outputs with and without them, against a run without
-        any optimization), and ``workaround``, the line that disables them.
+        Its ``origin`` is a node whose inputs agree and whose outputs do not, or None if the models'
+        outputs agree; ``runs`` is the number of pairs of runs. In half precision,
+        ``node_block_list`` names the nodes to keep in float32. With ``over``, an OptimizerDiff:
+        ``optimizers``, the ``nodes`` that they fused or moved, ``diff`` and ``remaining`` (the
+        outputs with and without them, against a run without any optimization), and ``workaround``,
+        the line that disables them.
 
     Raises
     ------
@@ -238,23 +238,12 @@ def _keep(node: NodeProto, owners: Mapping[str, NodeProto], kept: dict[str, str]
 def _overflowing(model: _Model, half: str, memory: float) -> Iterator[int]:
     """Yield the nodes that make or read a tensor beyond the range of half precision."""
     most = float(ml_dtypes.finfo(half).max)  # type: ignore[no-untyped-call]
-    unserved = lacking.unserved_outputs(model.trace.model)
-    names = [x for x in model.graph.order if x in model.graph.producer and x not in unserved]
-    for part in parts_that_fit(names, model.size, memory):
-        for name, value in model.recorded(part).arrays.items():
+    for part in parts_that_fit(model.results, model.size, memory):
+        for name, value in model.recorded(part).items():
             if isinstance(value, np.ndarray) and value.dtype == np.float32:
                 sizes = np.abs(value[np.isfinite(value)])
                 if sizes.max(initial=0) > most:
                     yield from model.graph.around(name)
-
-
-def _made(graph: TraceGraph, segment: Segment) -> list[str]:
-    """List the tensors that the nodes of a segment make, without constants."""
-    names = []
-    for position in segment.nodes:
-        if position not in graph.constants:
-            names += [name for name in graph.nodes[position].output if name]
-    return names
 
 
 class _Model:
@@ -292,6 +281,7 @@ class _Model:
         """Run another model from now on."""
         self.trace.model = proto
         self.graph = TraceGraph(proto)
+        self.results = [name for name in self.graph.order if name in self.graph.producer]
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         # Models without weights take time, too.
         self.megabytes = 1 + weight_bytes(proto) // 1_000_000
@@ -312,8 +302,23 @@ class _Model:
             self._largest = max(known, default=0)
         return self._sizes
 
-    def recorded(self, names: Sequence[str]) -> Side:
-        """Run the model, and record some tensors."""
+    def recorded(self, names: Sequence[str]) -> Mapping[str, Any]:
+        """Run the model, and record some tensors.
+
+        To record a tensor keeps ONNX Runtime from removing its node, which may have no kernel: then
+        it is left out.
+        """
+        try:
+            return self._recorded(names)
+        except ModelError:
+            unserved = lacking.unserved_outputs(self.trace.model)
+            kept = [name for name in names if name not in unserved]
+            # A model that does not give its own outputs does not run.
+            if len(kept) == len(names) or self.declared.keys() >= set(names):
+                raise
+            return self._recorded(kept) if kept else {}
+
+    def _recorded(self, names: Sequence[str]) -> Mapping[str, Any]:
         # The tensors become the only outputs, so that nothing else is kept in memory.
         graph = self.trace.model.graph
         del graph.output[:]
@@ -321,12 +326,11 @@ class _Model:
             info = graph.output.add(name=name)
             info.MergeFromString(self.declared.get(name, b""))
         self.trace.values = {}  # of the run before
-        arrays = self.run(self.trace.model, [self.trace.feeds])[0]
+        # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
+        self.trace.values = self.run(self.trace.model, [self.trace.feeds])[0]
         self.files.check("the same weights in all runs", "first_divergence(a, b, feeds), once more")
         progress.advance(_LOADED, self.megabytes)
-        # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
-        self.trace.values = arrays
-        return Side(self.trace, self.graph, arrays)
+        return self.trace.values
 
 
 @dataclass
@@ -366,21 +370,26 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.graph = self.b.graph
+        self.models = self.a, self.b
         self.a.trace.feeds, self.b.trace.feeds = self.feeds
         self.last: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}
         if self.half:
             pairs = tuple(Pair(name, name) for name in self.a.graph.order)
             self.alignment = Alignment(pairs, (), ())
         else:
-            self._record_renamed_outputs()
-            self.alignment = align(*self._with_arrays(self.last))
+            outputs = [[x for x in m.graph.outputs if x in m.graph.producer] for m in self.models]
+            # Values tell which outputs correspond where the names are others.
+            if set(outputs[0]) != set(outputs[1]) or self._fit(outputs):
+                self._record(outputs)
+            self.alignment = align(*self._sides())
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
-        self.sure = set(self.pairs) if self.half else self._sure_pairs()
+        self.open = set(self.pairs) if self.half else self._sure_pairs()
+        self.tried: set[str] = set()
         self.coarse: dict[str, str] = {}
         if self.half:
             self.coarse = dict.fromkeys(self.pairs, self.half)
         elif self.tolerances.by_dtype:
-            in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in (self.a, self.b))
+            in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in self.models)
             # If only one model is in half precision, its rounding does not count as a difference.
             if bool(in_a) != bool(in_b):
                 self.tolerances = SCALED
@@ -389,7 +398,7 @@ class _Search:
                     self.coarse[name] = in_b.get(name) or in_a.get(pair.a, "")
 
     def result(self) -> TraceDiff:
-        """Search until no suspected node is left to compare."""
+        """Search until the suspected tensors fit into memory, or none is left to compare."""
         # Mostly, each model runs twice.
         with progress.tracking(_LOADED, 2 * (self.a.megabytes + self.b.megabytes)):
             # Compare the outputs first; if they agree, no search is needed.
@@ -398,7 +407,6 @@ class _Search:
                 self.compare(tensors)
                 self.plain = self.plain or tuple(self.compared.values())
                 tensors = self.spread()
-            self.refine()
             return self.diff()
 
     def outputs(self) -> list[str]:
@@ -412,63 +420,48 @@ class _Search:
 
     def compare(self, names: Sequence[str]) -> None:
         """Compare tensors, in as many pairs of runs as it takes to record them."""
+        self.open.difference_update(names)
         for chosen in parts_that_fit(names, self._size, self.memory):
-            try:
-                self._run(chosen)
-            except ModelError:
-                # To record a tensor keeps ONNX Runtime from removing its node, which may have no
-                # kernel.
-                models = self.a.trace.model, self.b.trace.model
-                unserved = {name for model in models for name in lacking.unserved_outputs(model)}
-                hidden = [n for n in chosen if n in unserved or self.pairs[n].a in unserved]
-                # If no output can be compared, the model itself does not run.
-                if not hidden or (len(hidden) == len(chosen) and not self.compared):
-                    raise
-                for name in hidden:
-                    del self.pairs[name]
-                    self.sure.discard(name)
-                if len(hidden) < len(chosen):
-                    self._run([name for name in chosen if name in self.pairs])
+            pairs = [self.pairs[name] for name in chosen]
+            comparison = self._comparison(pairs)
+            for pair in comparison.pairs:
+                tensor = comparison.tensor(pair)
+                self.compared[pair.b] = tensor
+                if tensor.diff.ok:
+                    self.good.add(pair.b)
+                else:
+                    self.differing.add(pair.b)
 
-    def _run(self, names: Sequence[str]) -> TraceComparison:
-        """Record some tensors in both models."""
-        pairs = [self.pairs[name] for name in names]
-        sides = self._sides(pairs)
-        comparison = TraceComparison(
-            sides, pairs, self.tolerances, coarse=self.coarse, half=self.half
+    def _comparison(self, pairs: Sequence[Pair]) -> TraceComparison:
+        """Record the tensors of pairs."""
+        self._record([[pair.a for pair in pairs], [pair.b for pair in pairs]])
+        return TraceComparison(
+            self._sides(),
+            [pair for pair in pairs if pair.a in self.last[0] and pair.b in self.last[1]],
+            self.tolerances,
+            coarse=self.coarse,
+            half=self.half,
+            known=self.good,
+            sparing=True,
         )
-        for pair in pairs:
-            name = pair.b
-            diff = comparison.compare(pair)
-            precision = comparison.precision(pair)
-            self.compared[name] = ComparedTensor(
-                pair.a, name, pair.by, diff, precision=precision, form=comparison.form(pair)
-            )
-            if diff.ok:
-                self.good.add(name)
-            else:
-                self.differing.add(name)
-        return comparison
 
-    def _with_arrays(
-        self, arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
-    ) -> tuple[Side, Side]:
-        a, b = self.a, self.b
-        return Side(a.trace, a.graph, arrays[0]), Side(b.trace, b.graph, arrays[1])
+    def _record(self, names: Sequence[Sequence[str]]) -> None:
+        """Record tensors of both models, unless the last pair of runs did."""
+        if not all(x.keys() >= set(own) for x, own in zip(self.last, names, strict=True)):
+            # These need not be in memory any more.
+            self.last = {}, {}
+            sizes = Counter({name: self.a.sizes.get(name, 0) for name in names[0]})
+            check_room(sizes + Counter({name: self.b.sizes.get(name, 0) for name in names[1]}))
+            self.last = self.a.recorded(names[0]), self.b.recorded(names[1])
+            self.runs += 1
 
-    def _record_renamed_outputs(self) -> None:
-        """Record the outputs that have no name in common: only their values tell the pairs."""
-        models = self.a, self.b
-        own = []
-        for model, other in (models, models[::-1]):
-            graph = model.graph
-            own.append(
-                [x for x in graph.producer if x in graph.outputs and x not in other.graph.outputs]
-            )
-        if len(own[0]) < 2 or len(own[1]) < 2:
-            return
-        self.last = self.a.recorded(own[0]).arrays, self.b.recorded(own[1]).arrays
-        self.runs += 1
+    def _sides(self) -> tuple[Side, Side]:
+        """Return both models with their feeds and the arrays of the last runs."""
+        a, b = self.models
+        return (
+            Side(a.trace, a.graph, {**a.trace.feeds, **self.last[0]}),
+            Side(b.trace, b.graph, {**b.trace.feeds, **self.last[1]}),
+        )
 
     def _sure_pairs(self) -> set[str]:
         """Find the tensors whose partners are made and used in the same way, by the names in b."""
@@ -484,179 +477,110 @@ class _Search:
                 sure.add(name)
         return sure
 
-    def _sides(self, pairs: Sequence[Pair]) -> tuple[Side, Side]:
-        """Record both tensors of pairs, unless the last pair of runs did."""
-        return self._recorded([pair.a for pair in pairs], [pair.b for pair in pairs])
-
-    def _recorded(self, *names: Sequence[str]) -> tuple[Side, Side]:
-        """Record tensors of both models, unless the last pair of runs did."""
-        if not all(x.keys() >= set(own) for x, own in zip(self.last, names, strict=True)):
-            names_a, names_b = self._with_suspects(names)
-            # These need not be in memory any more.
-            self.last = {}, {}
-            sizes = Counter({name: self.a.sizes.get(name, 0) for name in names_a})
-            check_room(sizes + Counter({name: self.b.sizes.get(name, 0) for name in names_b}))
-            self.last = self.a.recorded(names_a).arrays, self.b.recorded(names_b).arrays
-            self.runs += 1
-        return self._with_arrays(self.last)
-
-    def _with_suspects(self, names: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-        """Add all that the suspected nodes make, with a partner or not, if all of it fits."""
-        bad = self.bad
-        if bad is None or self.half:
-            return names
-        models = self.a, self.b
-        known = {self.pairs[name].a for name in self.good}
-        segments = (
-            self.a.graph.between(self.pairs[bad].a, known),
-            self.b.graph.between(bad, self.good),
-        )
-        more = []
-        for model, own, segment in zip(models, names, segments, strict=True):
-            unserved = lacking.unserved_outputs(model.trace.model)
-            made = [name for name in _made(model.graph, segment) if name not in unserved]
-            more.append(list(dict.fromkeys([*own, *made])))
-        size = sum(sum(map(x.size, own)) for x, own in zip(models, more, strict=True))
-        return more if size <= self.memory else names
-
-    def on_the_way(self) -> tuple[int, ...]:
-        """Return the nodes between the tensors that agree and the outputs that differ."""
-        ends = [name for name in self.graph.outputs if name in self.differing]
-        return self.graph.between(ends, self.good).nodes
-
     @property
     def bad(self) -> str | None:
         """Return the earliest tensor that differs and leads to an output that differs.
 
         What differs before tensors that agree is another way to the same numbers.
         """
-        for position in self.on_the_way():
+        ends = [name for name in self.graph.outputs if name in self.differing]
+        for position in self.graph.between(ends, self.good).nodes:
             for name in self.graph.nodes[position].output:
                 if name in self.differing:
                     return str(name)
         return None
 
-    def suspects(self) -> tuple[int, ...]:
-        """Return the nodes between the tensors that agree and the one that differs, if one does."""
-        bad = self.bad
-        if bad is None:
-            return ()
-        return self.graph.between(bad, self.good).nodes
-
-    def _open(self, positions: Collection[int]) -> list[str]:
-        """List the tensors that nodes make, whose partners are sure and still to be compared."""
-        candidates = []
-        for position in positions:
-            for name in self.graph.nodes[position].output:
-                if name in self.sure and name not in self.compared:
-                    candidates.append(name)
-        return candidates
-
     def spread(self) -> list[str]:
-        """Choose tensors that are spread evenly over the suspected nodes."""
-        return spread_that_fits(self._open(self.suspects()), self._size, self.memory)
+        """Choose tensors that are spread evenly over the suspected nodes, unless all fit."""
+        bad = self.bad
+        if bad is None or self._fit(self._all()) or self._fit(self._suspected(bad)):
+            return []
+        names = [x for x in self._made(bad) if x in self.open]
+        if names or self.half:
+            return spread_that_fits(names, self._size, self.memory)
+        while names := [x for x in self._made(bad) if x not in {*self.compared, *self.tried}]:
+            names = self._paired(bad, spread_that_fits(names, self.b.size, self.memory / 2))
+            if names:
+                return names
+        return []
+
+    def _made(self, bad: str) -> list[str]:
+        """List the tensors that the suspected nodes make."""
+        positions = self.graph.between(bad, self.good).nodes
+        names = {x for p in positions for x in self.graph.nodes[p].output}
+        return [name for name in self.b.results if name in names]
+
+    def _paired(self, bad: str, names: list[str]) -> list[str]:
+        """Pair tensors whose partners are not sure by their values; return the ones that have one.
+
+        Structure and names do not tell what corresponds where nodes were folded or written in
+        another way.
+        """
+        self.tried.update(names)
+        # A tensor says something beside its likely partner.
+        likely = {self.pairs[name].a if name in self.pairs else name for name in names}
+        names_a = self._suspected(bad)[0]
+        names_a = [name for name in names_a if name in likely] or names_a
+        self._record([spread_that_fits(names_a, self.a.size, self.memory / 2), names])
+        for name in names:
+            self.pairs.pop(name, None)
+        for pair in align(*self._sides()).pairs:
+            # A name alone says little where not all values that could be the partner's are known.
+            are_recorded = pair.a in self.last[0] and pair.b in self.last[1]
+            if pair.by != "name" and pair.b in names and are_recorded:
+                self.pairs[pair.b] = pair
+        return [name for name in names if name in self.pairs]
+
+    def _all(self) -> list[list[str]]:
+        return [model.results for model in self.models]
+
+    def _suspected(self, bad: str) -> list[list[str]]:
+        """List what the suspected nodes of both models make and read."""
+        a, b = self.a.graph, self.b.graph
+        # Where b reads another tensor, the partner of that one is elsewhere in a.
+        names_b = [*self._made(bad), *b.between(bad, self.good).ends]
+        known = {self.pairs[name].a for name in self.good}
+        names_a = [x for p in a.between(self.pairs[bad].a, known).nodes for x in a.nodes[p].output]
+        names_a += [self.pairs[name].a for name in names_b if name in self.pairs]
+        names = {*names_a, *names_b}, set(names_b)
+        return [
+            [x for x in m.results if x in own] for m, own in zip(self.models, names, strict=True)
+        ]
 
     def _size(self, name: str) -> int:
         """Return the bytes of a tensor in both models."""
         return self.a.size(self.pairs[name].a) + self.b.size(name)
 
-    def refine(self) -> None:
-        """Pair the tensors among the remaining suspects by their values, and compare them.
-
-        Between tensors whose partners are sure, nodes may be folded, fused or written in another
-        way: structure and names do not tell what corresponds there.
-        """
-        seen: set[str] = set()
-        while True:
-            bad = self.bad
-            if bad is None or self.half:
-                return
-            a, b = self.a.graph, self.b.graph
-            known = {self.pairs[name].a for name in self.good}
-            segment = b.between(bad, self.good)
-            names_a = _made(a, a.between(self.pairs[bad].a, known))
-            names_b = _made(b, segment)
-            if len(names_a) == len(names_b) == 1:
-                return
-            # What these nodes read is needed in the end. Where b reads another tensor, the partner
-            # of that one is elsewhere in a.
-            names_b += [name for name in segment.ends if name in b.producer]
-            for name in names_b:
-                names_a += [x for x in self._partners(name) if x not in names_a]
-            served = self._served(names_a, names_b)
-            open_names = [
-                name
-                for name in served[1]
-                if b.producer[name] in segment.nodes and name not in {*self.compared, *seen}
-            ]
-            if not open_names:
-                return
-            seen.update(self._refine(open_names, served))
-
-    def _partners(self, name: str) -> list[str]:
-        """List the tensors of a that may correspond to one of b."""
-        partners = [self.pairs[name].a] if name in self.pairs else []
-        return [x for x in (*partners, name) if x in self.a.graph.producer]
-
-    def _served(self, *names: Sequence[str]) -> list[list[str]]:
-        """Leave out the tensors of both models that cannot be recorded."""
-        served = []
-        for model, own in zip((self.a, self.b), names, strict=True):
-            unserved = lacking.unserved_outputs(model.trace.model)
-            served.append([name for name in own if name not in unserved])
-        return served
-
-    def _refine(self, open_names: list[str], names: list[list[str]]) -> list[str]:
-        """Compare those of the open tensors that fit into memory; return them."""
-        sizes = [
-            sum(map(model.size, own)) for model, own in zip((self.a, self.b), names, strict=True)
-        ]
-        half = self.memory / 2
-        fits = max(sizes) <= half
-        if not fits:
-            open_names = spread_that_fits(open_names, self.b.size, half)
-            # A tensor says something beside its likely partner.
-            partners = {name for own in map(self._partners, open_names) for name in own[:1]}
-            names_a = [name for name in names[0] if name in partners] or names[0]
-            names = [spread_that_fits(names_a, self.a.size, half), open_names]
-        sides = self._recorded(*names)
-        a, b = (
-            side._replace(arrays={name: side.arrays[name] for name in own})
-            for side, own in zip(sides, names, strict=True)
-        )
-        for name in open_names:
-            self.pairs.pop(name, None)
-        for pair in align(a, b).pairs:
-            # A name alone says little where not all values that could be the partner's are known.
-            is_sure = fits or pair.by != "name"
-            if is_sure and pair.b in open_names and pair.a in a.arrays and pair.b in b.arrays:
-                self.pairs[pair.b] = pair
-        self._run([name for name in open_names if name in self.pairs])
-        return open_names
+    def _fit(self, names: Sequence[Sequence[str]]) -> bool:
+        """Tell whether tensors of both models can be recorded at once."""
+        sizes = [sum(map(x.size, own)) for x, own in zip(self.models, names, strict=True)]
+        return not self.half and sum(sizes) <= self.memory
 
     def diff(self) -> TraceDiff:
-        """Build the result, from a pair of runs that recorded what the node at fault reads."""
-        steps: list[ComparedStep] = []
-        b = self.graph
+        """Compare all tensors as `pyopnb.diff` does, or else what the suspected nodes make."""
+        diff = TraceDiff(self.a.trace.runtime, self.b.trace.runtime, (), (), ())
         bad = self.bad
         if bad is not None:
-            reads = b.between(bad, self.good).ends
-            comparison = self._run([*(name for name in reads if name in b.producer), bad])
-            comparison.segments = {bad: comparison.segments[bad]}
-            tensors = comparison.tensors()
-            steps += map(comparison.explained, comparison.steps(tensors))
-            self.lossy = comparison.lossy
-            self.compared |= tensors
-        alignment = self.alignment
-        return TraceDiff(
-            self.a.trace.runtime,
-            self.b.trace.runtime,
-            feeds=(),
-            tensors=tuple(self.compared[name] for name in b.order if name in self.compared),
-            steps=tuple(steps),
-            outputs=tuple(name for name in b.outputs if name in self.compared),
+            if self._fit(self._all()):
+                self._record(self._all())
+                diff = diff_sides(self._sides(), self.tolerances, sparing=True)
+            elif self._fit(self._suspected(bad)):
+                self._record(self._suspected(bad))
+                diff = diff_sides(self._sides(), self.tolerances, known=self.good, sparing=True)
+            else:
+                reads = self.graph.between(bad, self.good).ends
+                comparison = self._comparison([self.pairs[x] for x in (*reads, bad)])
+                diff = comparison.diff()
+                self.lossy = comparison.lossy
+        b = self.graph
+        tensors = self.compared | {tensor.b: tensor for tensor in diff.tensors}
+        return replace(
+            diff,
+            tensors=tuple(tensors[name] for name in b.order if name in tensors),
+            outputs=tuple(name for name in b.outputs if name in tensors),
             plain=self.plain,
-            outputs_only_a=tuple(x for x in self.a.graph.outputs if x in alignment.only_a),
-            outputs_only_b=tuple(x for x in b.outputs if x in alignment.only_b),
+            outputs_only_a=tuple(x for x in self.a.graph.outputs if x in self.alignment.only_a),
+            outputs_only_b=tuple(x for x in b.outputs if x in self.alignment.only_b),
+            models=None,
             runs=self.runs,
         )

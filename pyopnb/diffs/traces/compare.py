@@ -34,7 +34,7 @@ from pyopnb.engine import dtype, protos
 from pyopnb.errors import InputError
 from pyopnb.traces import Trace
 
-__all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
+__all__ = ["TraceComparison", "diff_sides", "diff_traces", "diff_with_arrays"]
 
 _NO_ALIGNMENT = Alignment((), (), ())
 
@@ -60,7 +60,18 @@ def diff_traces(
     if is_quantized(a.model) and not is_quantized(b.model):
         expected = "the float model's run first"
         raise InputError("diff", expected=expected, got="a quantized model's", next="diff(b, a)")
-    sides = Side.of(a), Side.of(b)
+    return diff_sides((Side.of(a), Side.of(b)), tolerances)
+
+
+def diff_sides(
+    sides: tuple[Side, Side],
+    tolerances: Tolerances,
+    known: Collection[str] = (),
+    *,
+    sparing: bool = False,
+) -> TraceDiff:
+    """Find where two runs diverge; for ``known`` and ``sparing`` see `TraceComparison`."""
+    a, b = (side.trace for side in sides)
     alignment = align(*sides)
     if is_quantized(b.model) and not is_quantized(a.model):
         return _diff_quantized(QuantizedTensors(sides, alignment), tolerances)
@@ -74,7 +85,8 @@ def diff_traces(
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
     tolerances = for_runtimes(tolerances, (a.runtime, b.runtime))
-    return TraceComparison(sides, pairs, tolerances).diff(alignment)
+    comparison = TraceComparison(sides, pairs, tolerances, known=known, sparing=sparing)
+    return comparison.diff(alignment)
 
 
 def _diff_quantized(quantized: QuantizedTensors, tolerances: Tolerances) -> TraceDiff:
@@ -153,6 +165,10 @@ class TraceComparison:
         The coarser dtypes on the way to tensors, by the names in b.
     half : str
         The dtype if b is a model that `in_half` made of a.
+    known : collection of str, optional
+        Tensors of b that agree, whatever the nodes before them do.
+    sparing : bool
+        Whether only nodes whose results differ run in isolation.
     lossy : set of int
         The nodes of a that make or read a tensor of an origin, if possible one that lost numbers.
     segments : dict
@@ -166,6 +182,8 @@ class TraceComparison:
     integers: Collection[str] = ()
     coarse: dict[str, str] | None = None
     half: str = ""
+    known: Collection[str] = ()
+    sparing: bool = False
     lossy: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -173,7 +191,8 @@ class TraceComparison:
         b = self.b.graph
         self.names_in_b = {pair.a: pair.b for pair in self.pairs}
         paired = set(self.names_in_b.values())
-        self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
+        unclear = paired.difference(self.known)
+        self.segments = {name: b.between(name, paired) for name in b.producer if name in unclear}
         self._put_in_one_form()
         self.is_half = any(map(self._narrower, self.pairs))
         if self.is_half:
@@ -325,7 +344,13 @@ class TraceComparison:
         """Compare every pair, as it accumulated and in isolation, by the name in b."""
         tensors = {}
         with progress.tracking("comparisons", len(self.segments) + len(self.pairs)):
-            isolated = self._isolated()
+            for pair in self.pairs:
+                tensors[pair.b] = self.tensor(pair)
+                progress.advance("comparisons", 1)
+            segments = self.segments
+            if self.sparing:
+                segments = {x: s for x, s in segments.items() if not tensors[x].diff.ok}
+            isolated = self._isolated(segments)
             # A node may differ only because it ran alone; isolating it in its own run tells.
             offsets = self._offsets(isolated)
             default = Isolated()
@@ -335,43 +360,35 @@ class TraceComparison:
                 default = Isolated(reason=f"{self.b.trace.runtime} ran no node")
             for pair in self.pairs:
                 result = isolated.get(pair.b, default)
-                tensors[pair.b] = ComparedTensor(
-                    pair.a,
-                    pair.b,
-                    pair.by,
-                    self.compare(pair),
-                    result.diff,
-                    result.reason,
-                    result.steady,
-                    tuple(offsets.get(pair.b, ())),
-                    self.precision(pair),
-                    self.form(pair),
+                tensors[pair.b] = replace(
+                    tensors[pair.b],
+                    alone=result.diff,
+                    reason=result.reason,
+                    steady=result.steady,
+                    own=tuple(offsets.get(pair.b, ())),
                 )
-                progress.advance("comparisons", 1)
         return tensors
 
-    def precision(self, pair: Pair) -> str:
+    def tensor(self, pair: Pair) -> ComparedTensor:
+        """Compare the arrays of a pair."""
+        precision = self._precision(pair)
+        diff = self._compared(pair, *self.values[pair.b], self.tolerances.widened(precision))
+        form = self.forms.get(pair.b)
+        text = ""
+        if form is not None:
+            moved = self.b.arrays[pair.b] if self.arrays_side == 1 else self.a.arrays[pair.a]
+            text = form.text(moved.shape)
+        return ComparedTensor(pair.a, pair.b, pair.by, diff, precision=precision, form=text)
+
+    def _precision(self, pair: Pair) -> str:
         """Name the coarser dtype whose tolerance applies to a pair; empty for its own dtype."""
         return (self.coarse or {}).get(pair.b) or self._narrower(pair)
-
-    def form(self, pair: Pair) -> str:
-        """Describe what puts a tensor into the form of its partner; empty if nothing has to."""
-        form = self.forms.get(pair.b)
-        if form is None:
-            return ""
-        moved = self.b.arrays[pair.b] if self.arrays_side == 1 else self.a.arrays[pair.a]
-        return form.text(moved.shape)
-
-    def compare(self, pair: Pair) -> Diff:
-        """Compare the arrays of a pair."""
-        tolerances = self.tolerances.widened(self.precision(pair))
-        return self._compared(pair, *self.values[pair.b], tolerances)
 
     def _compared(self, pair: Pair, a: Any, b: Any, tolerances: Tolerances) -> Diff:
         a, b = in_one_precision(a, b)
         return compared({pair.b: a}, {pair.b: b}, tolerances)
 
-    def _isolated(self) -> dict[str, Isolated]:
+    def _isolated(self, segments: Mapping[str, Segment]) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on b's arrays."""
         trace = self.b.trace
         if not trace.by_model:
@@ -383,13 +400,13 @@ class TraceComparison:
             feeds[pair.b] = self.values[pair.b][int(self.arrays_side == 1)]
             if self.is_half:
                 # The nodes that run alone also round to half precision.
-                precisions[pair.b] = self.precision(pair)
-        segments = {}
-        for name, segment in self.segments.items():
+                precisions[pair.b] = self._precision(pair)
+        with_floats = {}
+        for name, segment in segments.items():
             if not any(tensor in self.integers for tensor in (name, *segment.ends)):
-                segments[name] = segment
+                with_floats[name] = segment
         isolation = Isolation(trace, self.b.graph, feeds)
-        return isolation.results(segments, self.tolerances, precisions)
+        return isolation.results(with_floats, self.tolerances, precisions)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
         """Measure the difference between isolation and the runs, where it exceeds the tolerance.

@@ -375,14 +375,12 @@ class TraceDiff(NamedItems, ToleranceDiff):
 
     def followed(self) -> TraceDiff:
         """Find the steps whose difference reaches an output, or else the last tensors."""
-        if self.runs is not None:
-            # A search compares only what leads to an output that differs.
-            return self
-        ends = set(self.outputs)
+        results = {tensor.b for step in self.steps for tensor in step.outputs}
+        ends = results.intersection(self.outputs)
         if not ends or "arrays" in (self.a, self.b):
-            # Arrays from elsewhere need not contain the outputs.
+            # Neither arrays from elsewhere nor the tensors around a fault need contain the outputs.
             read = {tensor.b for step in self.steps for tensor in step.inputs}
-            ends.update(tensor.b for tensor in self.tensors if tensor.b not in read)
+            ends |= results - read
         return replace(self, steps=follow_back(self.steps, ends))
 
     @classmethod

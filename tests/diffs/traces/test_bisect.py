@@ -62,9 +62,9 @@ def test_no_run_records_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     record = bisect._Model.recorded
 
     def measured(self: Any, names: Any) -> Any:
-        side = record(self, names)
-        recorded.append(sum(array.nbytes for array in side.arrays.values()))
-        return side
+        arrays = record(self, names)
+        recorded.append(sum(array.nbytes for array in arrays.values()))
+        return arrays
 
     monkeypatch.setattr(bisect._Model, "recorded", measured)
     model = transformer(blocks=2)
@@ -140,11 +140,12 @@ def test_runtime_against_reference() -> None:
     assert (found.a, found.b) == ("onnxruntime, all optimizations", "onnx.reference")
 
 
-def test_the_first_of_two_on_one_way() -> None:
-    found = first_divergence(
-        chain([1.0, 1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0, 2.0]), {"x": np.float32([-1, 2])}
-    )
-    assert [step.outputs[0].b for step in found.origins] == ["t2"]
+@pytest.mark.parametrize(("memory", "origins"), [(1, ["t2"]), (None, ["t2", "t4"])])
+def test_two_on_one_way(memory: float | None, origins: list[str]) -> None:
+    """Where all tensors fit, both are named, as `diff` does; a search finds the first."""
+    pair = chain([1.0, 1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0, 2.0])
+    found = first_divergence(*pair, {"x": np.float32([-1, 2])}, memory=memory)
+    assert [step.outputs[0].b for step in found.origins] == origins
 
 
 @pytest.mark.parametrize(
