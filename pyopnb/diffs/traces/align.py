@@ -86,6 +86,7 @@ def align(a: Side, b: Side) -> Alignment:
     aligner = _Aligner(a, b)
     aligner.pair_ends()
     aligner.pair_by_value()
+    aligner.uncross_outputs()
     aligner.pair_by_structure()
     aligner.pair_by_name()
     aligner.drop_detours()
@@ -237,6 +238,25 @@ class _Aligner:
             return b.form_of(a) is not None and not turned_otherwise(self.a, name_a, self.b, name_b)
         return b.close_to(a)
 
+    def uncross_outputs(self) -> None:
+        """Pair outputs of a node by their readers, if it gives those in another order."""
+        for node in self.b.nodes:
+            crossed: dict[str, str] = {}
+            for name in self.right.intersection(self.pairs, node.output):
+                read = _read_alike(self.b, self.a, name, self.matches)
+                if self.pairs[name].a != read and not self._is_read(name):
+                    crossed[name] = read
+            # If the readers were wrong, each of them would have to be.
+            if set(crossed.values()) == {self.pairs[name].a for name in crossed}:
+                for name, read in crossed.items():
+                    self.pairs[name] = Pair(read, name)
+                    self.right.remove(name)
+
+    def _is_read(self, name: str) -> bool:
+        """Tell whether a result of a node that reads a tensor is right."""
+        results = (self.b.nodes[position].output for position in self.b.readers.get(name, ()))
+        return any(result in self.right for outputs in results for result in outputs)
+
     # ---- by structure and name
 
     def pair_by_structure(self) -> None:
@@ -314,7 +334,7 @@ class _Aligner:
             if array is not None and not is_float(array.array):
                 continue
             inside: set[str] = set()
-            for position in self.b.between(name, right_b).nodes:
+            for position in self.b.between(name, right_b).nodes[:-1]:
                 inside.update(x for x in self.b.nodes[position].output if x in self.pairs)
             detour = {x for x in inside - kept if self._are_recorded(x)}
             if detour and not self._is_same_way(name, right_a, right_b, names):

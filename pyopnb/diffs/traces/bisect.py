@@ -79,10 +79,10 @@ def first_divergence(
     added up in float32. ``first_divergence(model, feeds, over="optimizers")`` finds which of the
     ONNX Runtime optimizers changed the numbers of one model.
 
-    Both models run, one after the other, until their outputs are compared, and once more for all
-    other tensors. If these do not fit into memory, each pair of runs records as many as fit, spread
-    over the remaining suspects, and so narrows them down. `diff` of two traces says more, but keeps
-    all tensors in memory.
+    Both models run, one after the other, until their outputs are compared. If these differ, they
+    run once more, and all tensors are compared as `diff` does; only nodes whose results differ run
+    in isolation. If the tensors do not fit into memory, each pair of runs records as many as fit,
+    spread over the remaining suspects, until the tensors of these fit.
 
     Parameters
     ----------
@@ -128,10 +128,10 @@ def first_divergence(
 
     Notes
     -----
-    The search goes back from an output that differs toward the feeds. It misses a node whose error
-    is hidden by later nodes, and finds only one of several origins, not always the first. ONNX
-    Runtime does not optimize recorded tensors away, so recording can change how other tensors are
-    rounded.
+    Where the tensors do not fit into memory, the search goes back from an output that differs
+    toward the feeds, and finds only one of several origins, not always the first. It looks for no
+    error that later nodes hide. ONNX Runtime does not optimize recorded tensors away, so recording
+    can change how other tensors are rounded.
 
     Examples
     --------

@@ -83,6 +83,32 @@ def test_the_other_outputs_of_a_node_follow_the_one_that_the_models_share() -> N
     assert held["u"] == ("t", "structure") and not found.only_a
 
 
+def test_a_node_that_gives_its_outputs_in_another_order_is_the_fault_and_not_its_readers() -> None:
+    a = """(float[N,2] x) => (float[N,2] y, float[N,2] z) <float[2,2] p = {1, 2, 3, 4}, float[2,2] q = {5, 6, 7, 8},
+        float[2] c = {1, 2}, float[2] d = {3, 4}> {
+        l = MatMul(x, p)  r = MatMul(x, q)  y = Add(l, c)  z = Add(r, d) }"""
+    joined = """(float[N,2] x) => (float[N,2] y, float[N,2] z) <float[2,4] w = {1, 2, 5, 6, 3, 4, 7, 8},
+        float[2] c = {1, 2}, float[2] d = {3, 4}> {
+        m = MatMul(x, w)  ORDER = Split<axis = 1, num_outputs = 2>(m)  y = Add(s, c)  z = Add(t, d) }"""
+    x = np.float32([[1, 2], [-3, 5], [2, 7]])
+    held, _ = pairs(a, joined.replace("ORDER", "s, t"), x)
+    assert held["s"] == ("l", "value") and held["t"] == ("r", "value")
+    models = parsed(a), parsed(joined.replace("ORDER", "t, s"))
+    for found in (
+        pyopnb.diff(*(pyopnb.trace(model, x=x) for model in models)),
+        pyopnb.first_divergence(*models, {"x": x}),
+    ):
+        assert [step.name for step in found.origins] == ["t (Split)"], str(found)
+    # Where the readers changed with it, nothing is wrong.
+    swapped = (
+        joined.replace("ORDER", "t, s")
+        .replace("(s, c)", "(t, c)")
+        .replace("= Add(t, d)", "= Add(s, d)")
+    )
+    held, _ = pairs(a, swapped, x)
+    assert held["t"] == ("l", "value") and held["s"] == ("r", "value")
+
+
 def test_segments_stop_at_what_is_known() -> None:
     graph = TraceGraph(
         parsed(
