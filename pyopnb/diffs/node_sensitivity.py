@@ -52,6 +52,8 @@ _LEVELS = MappingProxyType(
         "Mul": ("scale",),
     }
 )
+# The first with Round, and Clip with inputs.
+_OPSET = 11
 # How many rows the text has.
 _ROWS = 8
 # A node is worth leaving in float from this gain in dB on, and from this part of
@@ -176,8 +178,8 @@ def sensitivity(
     Raises
     ------
     InputError
-        The first model is quantized, the second is not, their tensors do not correspond, or there
-        are no feeds.
+        The first model is quantized or of an opset below 11, the second is not, their tensors do
+        not correspond, or there are no feeds.
 
     Notes
     -----
@@ -241,6 +243,14 @@ def _check_models(a: Trace, b: Trace) -> None:
         expected = "a quantized model"
         where = "sensitivity, quantized_model"
         raise InputError(where, expected=expected, got="one without quantized tensors", next=advice)
+    opset = protos.imported_versions(a.model).get("", _OPSET)
+    if opset < _OPSET:
+        raise InputError(
+            "sensitivity, float_model",
+            expected=f"opset {_OPSET} or newer",
+            got=f"opset {opset}",
+            next=f"onnx.version_converter.convert_version(float_model, {_OPSET})",
+        )
 
 
 def _outputs(session: Session, samples: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

@@ -75,6 +75,9 @@ def test_models_that_are_no_pair_are_refused(tmp_path: Path) -> None:
     stranger = pyopnb.parse("(float[N,3,8,8] x) => (float[N,3,8,8] z) { z = Neg(x) }")
     with pytest.raises(pyopnb.errors.InputError, match="outputs of shape"):
         pyopnb.sensitivity(stranger, other, feeds("QDQ"))
+    model.opset_import[0].version = 10
+    with pytest.raises(pyopnb.errors.InputError, match=r"got opset 10. .*\(float_model, 11\)"):
+        pyopnb.sensitivity(model, other, feeds("QDQ"))
 
 
 @pytest.mark.parametrize(

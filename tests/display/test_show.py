@@ -13,13 +13,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 from systems import WINDOWS
 
 import pyopnb
 from pyopnb.common.displayable import Displayable
 from pyopnb.display.page.markup import pre
-from pyopnb.display.svg import to_matplotlib
+from pyopnb.display.svg import figure as figures
 from pyopnb.display.views import View, view
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -274,7 +275,7 @@ def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with Image.open(tmp_path / "t.png") as image:
             assert image.size == (2 * int(wide), 2 * int(high))
     for limit, number in (("_MOST_PIXELS", 10_000), ("_LONGEST_SIDE", 100)):
-        monkeypatch.setattr(to_matplotlib, limit, number)
+        monkeypatch.setattr(figures, limit, number)
         pyopnb.show(model).save(tmp_path / "t.png")
         with Image.open(tmp_path / "t.png") as image:
             assert (
@@ -341,12 +342,17 @@ def test_figures() -> None:
         figure.savefig(io.BytesIO(), dpi=20, format="png")
         (axes,) = figure.axes
         assert title in {text.get_text() for text in axes.texts}
+    # A notebook shows it without pyplot.
+    shown, size = DisplayFormatter().format(figure)
+    assert shown["image/png"].startswith(b"\x89PNG")
+    assert size["image/png"]["width"] == round(figure.get_figwidth() * 72)
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot
 
 
 def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, figures.__name__)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
         pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"

@@ -6,9 +6,6 @@ nothing global is touched.
 
 from __future__ import annotations
 
-import io
-import math
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,10 +18,6 @@ __all__ = ["figure_png", "to_figure"]
 # `text_width` reserves.
 _FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
-# At this resolution a pixel of a drawing becomes two.
-_DPI = 144
-# A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
-_LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
 
 
 def to_figure(drawing: Drawing) -> Any:
@@ -32,7 +25,7 @@ def to_figure(drawing: Drawing) -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    ShownFigure
 
     Raises
     ------
@@ -40,12 +33,12 @@ def to_figure(drawing: Drawing) -> Any:
         matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from pyopnb.display.svg.figure import ShownFigure
     except ImportError as error:
         raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
 
     # matplotlib counts in inches of 72 points.
-    figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor="none")
+    figure = ShownFigure(figsize=(drawing.width / 72, drawing.height / 72), facecolor="none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0))
     axes.set_axis_off()
@@ -61,16 +54,7 @@ def figure_png(drawing: Drawing) -> bytes:
     PyopError
         matplotlib is not installed.
     """
-    figure = to_figure(drawing)
-    width, height = figure.get_size_inches()
-    most_pixels = math.sqrt(_MOST_PIXELS / (width * height))
-    dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), most_pixels)
-    file = io.BytesIO()
-    # A letter that no installed font has becomes a box.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(file, format="png", dpi=dpi)
-    return file.getvalue()
+    return bytes(to_figure(drawing).png())
 
 
 class _AxesPrinter:
