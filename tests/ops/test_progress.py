@@ -40,6 +40,12 @@ def test_what_has_become_long_has_one_to_its_end(told, monkeypatch):
     assert len(told) == 2
 
 
+def test_what_is_known_to_be_long_has_one_from_its_beginning(told):
+    with progress.tracking("elements", 100, is_long=True):
+        assert told == [(0, 100, "elements")]
+    assert told == [(0, 100, "elements"), (100, 100, "elements")]
+
+
 def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     monkeypatch.setattr(progress, "sys", type("system", (), {"modules": {}, "stderr": sys.stderr}))

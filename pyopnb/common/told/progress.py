@@ -192,10 +192,13 @@ class _Count:
     An unknown total is 0 until the end.
     """
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int, is_long: bool) -> None:
         self.what, self.total, self.done = what, total, 0
         self._since = time.monotonic()
         self._bar: Progress | None = None
+        if is_long and _has_viewer():
+            self._bar = bar(what, self._since)
+            self._bar(0, total)
 
     def add(self, count: int) -> None:
         self.done = min(self.total or self.done + count, self.done + count)
@@ -227,7 +230,7 @@ def _is_terminal() -> bool:
 
 
 @contextmanager
-def tracking(what: str, total: int | None) -> Iterator[None]:
+def tracking(what: str, total: int | None, *, is_long: bool = False) -> Iterator[None]:
     """Show a bar for a block of work that takes long.
 
     A block inside another one shows none.
@@ -238,6 +241,8 @@ def tracking(what: str, total: int | None) -> Iterator[None]:
         The noun that `advance` counts.
     total : int or None
         None if it is unknown, as for a generator.
+    is_long : bool
+        Whether the bar appears at once, before the first item, which can take many seconds.
 
     Examples
     --------
@@ -247,7 +252,7 @@ def tracking(what: str, total: int | None) -> Iterator[None]:
     if _current.get() is not None:
         yield
         return
-    count = _Count(what, total or 0)
+    count = _Count(what, total or 0, is_long)
     token = _current.set(count)
     try:
         yield

@@ -56,6 +56,7 @@ from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime
 __all__ = ["first_divergence"]
 
 _LOADED = "MB of weights loaded and run"
+_MANY = 1000  # megabytes, which take ONNX Runtime seconds
 
 
 @check_arguments
@@ -400,7 +401,9 @@ class _Search:
     def result(self) -> TraceDiff:
         """Search until the suspected tensors fit into memory, or none is left to compare."""
         # Mostly, each model runs twice.
-        with progress.tracking(_LOADED, 2 * (self.a.megabytes + self.b.megabytes)):
+        total = 2 * (self.a.megabytes + self.b.megabytes)
+        # Nothing is told, and Ctrl-C waits, while ONNX Runtime loads the first one.
+        with progress.tracking(_LOADED, total, is_long=total > _MANY):
             # Compare the outputs first; if they agree, no search is needed.
             tensors = self.outputs()
             while tensors:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import psutil
 import pytest
 from onnx import ModelProto
+from systems import interrupt_main
 from transformer import renamed, transformer
 
 import pyopnb
 from pyopnb import first_divergence
+from pyopnb.common import progress
 from pyopnb.diffs.traces import bisect
 from pyopnb.engine import external_files
 from pyopnb.errors import InputError, ModelError
@@ -77,6 +83,54 @@ def test_no_run_records_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         # The last pair of runs also records what the node at fault reads.
         assert 2 * max(recorded[:-2]) <= memory
         assert 4 * max(recorded[:-2]) > memory
+
+
+def test_a_bar_tells_from_the_beginning_how_much_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(bisect, "weight_bytes", lambda model: 2_100_000_000)
+    progress.set_bar(lambda what, since: lambda done, total: told.append((done, total)))
+    try:
+        first_divergence(chain([1.0, 1.0]), chain([1.0, 2.0]), {"x": np.float32([-1])})
+    finally:
+        progress.set_bar(None)
+    assert told == [(megabytes, 8404) for megabytes in (0, 2101, 4202, 6303, 8404)]
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+@pytest.mark.parametrize("after", range(6))
+def test_an_interrupt_leaves_nothing_behind(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, open_sessions: Any, after: int, memory: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # While a session is made or runs, and while tensors are compared.
+    steps = (
+        (onnxruntime.capi.onnxruntime_inference_collection.C, "InferenceSession"),
+        (bisect._Model, "recorded"),
+        (bisect.TraceComparison, "compare"),
+    )
+    count = itertools.count()
+
+    def interrupted(call: Any) -> Any:
+        def step(*args: Any) -> Any:
+            result = call(*args)
+            if next(count) == after:
+                interrupt_main()
+            return result
+
+        return step
+
+    for holder, name in steps:
+        monkeypatch.setattr(holder, name, interrupted(getattr(holder, name)))
+    with pytest.raises(KeyboardInterrupt):
+        first_divergence(
+            transformer(), transformer("tanh"), {"x": X}, memory=memory and memory * X.nbytes
+        )
+    monkeypatch.undo()
+    gc.collect()
+    assert (list(tmp_path.iterdir()), open_sessions.open) == ([], 0)
+    # And the next search is as any.
+    found = first_divergence(chain([1.0, 1.0]), chain([1.0, 2.0]), {"x": np.float32([-1])})
+    assert [step.outputs[0].b for step in found.origins] == ["t2"]
 
 
 def test_a_tensor_that_is_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
