@@ -248,3 +248,22 @@ def test_a_panel_follows_and_its_buttons_work_also_beside_the_notebook(page, ser
     for view in (beside, panel):
         expect(view).to_contain_text("demo::SoftClip, version 3")
     page.screenshot("panel")
+
+
+def test_the_palette_and_the_launcher_open_the_panel(page, server):
+    write_notebook(server.root / "ops.ipynb", *LIVE[: OPS + 1])
+    page.open_notebook("ops.ipynb")
+    page.run_all()
+    page.command("apputils:activate-command-palette")
+    page.page.keyboard.type("pyopnb")
+    page.page.get_by_text("pyopnb: open the panel").click()
+    for text in ("demo::SoftClip, version 1", "no variable is a session"):
+        expect(page.output(OPS + 1)).to_contain_text(text)
+    page.expect(page.never_run, [])
+    page.screenshot("panel-palette")
+
+    page.save()
+    page.command("application:close-all")
+    page.page.get_by_text("Ops of pyopnb").click()
+    expect(page.output(1)).to_contain_text("no op is defined")
+    page.screenshot("panel-launcher")

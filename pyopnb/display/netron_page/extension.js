@@ -1,7 +1,7 @@
 // The prebuilt JupyterLab extension. It is written without a bundler: the object at the end of this file is what a bundler would
 // generate around two small modules. The extension shows Netron for outputs and .onnx files, and tells the kernel which node was
-// clicked. It also shows the live outputs of pyopnb.watch and pyopnb.interact, or their saved HTML where they cannot be live, and
-// tells pictures whether the theme is dark.
+// clicked. It also shows the live outputs of pyopnb.watch and pyopnb.interact, or their saved HTML where they cannot be live, tells
+// pictures whether the theme is dark, and has a command that opens the panel of ops.
 //
 // All files are loaded from the folder of this script, so it works behind any base URL, token or proxy.
 (() => {
@@ -398,14 +398,41 @@
       ];
     },
     './extension': async () => {
-      const {INotebookTracker} = await shared('@jupyterlab/notebook');
+      const {INotebookTracker, NotebookActions} = await shared('@jupyterlab/notebook');
+      const {ICommandPalette} = await shared('@jupyterlab/apputils');
+      const {ILauncher} = await shared('@jupyterlab/launcher');
+      const {listIcon} = await shared('@jupyterlab/ui-components');
+
+      // Adds a cell with the panel to the current notebook, or to a new one, and runs it.
+      const openPanel = async (app) => {
+        const kernelName = app.serviceManager.kernelspecs.specs?.default;
+        const panel = notebooks.currentWidget || await app.commands.execute('notebook:create-new', {kernelName});
+        await panel.context.ready;
+        await panel.sessionContext.ready;
+        app.shell.activateById(panel.id);
+        const notebook = panel.content;
+        const loads = notebook.widgets.some(({model}) => model.sharedModel.getSource().includes('load_ext pyopnb'));
+        NotebookActions.insertBelow(notebook);
+        notebook.activeCell.model.sharedModel.setSource(loads ? '%pyop panel' : '%load_ext pyopnb\n%pyop panel');
+        await NotebookActions.run(notebook, panel.sessionContext);
+      };
+
       return {
-        id: `${NAME}:clicks`,
-        description: 'Tells the kernel of a notebook which node was clicked in Netron.',
+        id: `${NAME}:notebooks`,
+        description: 'Tells the kernel of a notebook which node was clicked in Netron, and opens the panel of ops.',
         autoStart: true,
-        optional: [INotebookTracker],
-        activate: (app, tracker) => {
+        optional: [INotebookTracker, ICommandPalette, ILauncher],
+        activate: (app, tracker, palette, launcher) => {
           notebooks = tracker;
+          if (!tracker) {
+            return;
+          }
+          const command = 'pyopnb:panel';
+          const caption = 'Show the ops with their versions, and the sessions that use them';
+          const label = ({isLauncher}) => (isLauncher ? 'Ops of pyopnb' : 'pyopnb: open the panel');
+          app.commands.addCommand(command, {label, caption, icon: listIcon, execute: () => openPanel(app)});
+          palette?.addItem({command, category: 'Notebook Operations'});
+          launcher?.add({command, args: {isLauncher: true}, category: 'Other'});
         },
       };
     },

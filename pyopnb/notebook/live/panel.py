@@ -79,7 +79,10 @@ class Panel:
         rows = [(kind, names.get(used, ""), ", ".join(used.state.ops)) for kind, used in uses]
         otherwise = "no variable is a session. Try: session = pyopnb.Session(model)"
         table = Table(("live", "session", "ops"), rows, otherwise)
-        return table._repr_html_(), f"{registry!r}\n\n{table!r}", to_html(registry)
+        below, ops = table._repr_html_(), to_html(registry)
+        if not self._rows:
+            below = ops + below
+        return below, f"{registry!r}\n\n{table!r}", ops
 
     def close(self) -> None:
         """Stop following the ops; the output stays as it is."""

@@ -77,6 +77,7 @@ def test_it_follows_definitions_in_cells_and_elsewhere(clip, seen, redefine):
     assert len(seen.heads) == 1 and row.comm is None
     registry.remove("demo::Another")
     assert seen.rows == () and repr(seen.panel).startswith("no op is defined")
+    assert "no op is defined" in seen.uses
 
 
 def test_a_cell_that_changes_nothing_prints_nothing(clip, seen):
