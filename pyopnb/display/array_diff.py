@@ -37,7 +37,9 @@ _SIGNS = {
 
 
 @view.register(Diff)
-def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
+def view_diff(
+    thing: Diff, *, limits: Limits | None = None, names: tuple[str, str] = ("", "")
+) -> View:
     """Show verdict, where and how much, a picture of the worst part, and the rest folded.
 
     Parameters
@@ -45,11 +47,13 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
     limits : (float, float), optional
         The least and largest ``|a-b|`` of the picture's colors, of curves ``a-b``, for pictures
         that are to be compared. By default, the extremes of the diff.
+    names : (str, str), optional
+        What a and b are, for tables and curves.
     """
     worst = thing.worst
     title = f"diff: {str(thing).partition(chr(10))[0]}"
     limits = ArrayLook(limits=limits).limits
-    seen = part_picture(worst, title, limits)
+    seen = part_picture(worst, title, limits, names=names)
     if seen and thing.ok:
         # Where all is well there is nothing to look at.
         seen = details("picture", seen)
@@ -58,7 +62,7 @@ def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
         parts.append(_parts_table(thing))
     body = join([*parts, glossary(*parts)])
     # Few numbers are read in the page, and drawn only where a picture is asked for.
-    charts = _charts(worst, limits) or _error_map(worst.facts, limits)
+    charts = _charts(worst, limits, None, names) or _error_map(worst.facts, limits)
     if not charts:
         return View(thing, title, str(thing), body)
     return View(thing, title, str(thing), body, draw=lambda: page(charts, title, in_row=1))
@@ -118,7 +122,11 @@ def verdict_text(verdict: str) -> str:
 
 
 def part_picture(
-    part: array_diffs.Part, title: str, limits: Limits | None = None, axis: Limits | None = None
+    part: array_diffs.Part,
+    title: str,
+    limits: Limits | None = None,
+    axis: Limits | None = None,
+    names: tuple[str, str] = ("", ""),
 ) -> str:
     """Draw where two arrays differ, or list a few numbers; empty if there is nothing to see.
 
@@ -128,27 +136,34 @@ def part_picture(
         The ends of the colors of errors, or of the axis of the difference.
     axis : (float, float), optional
         The ends of the axis of both curves.
+    names : (str, str), optional
+        What a and b are.
     """
     facts = part.facts
     if facts is None:
         return ""
-    charts = _charts(part, limits, axis)
+    charts = _charts(part, limits, axis, names)
     if charts:
         return picture_html(page(charts, title, in_row=1), _alt(part, facts))
     if facts.pairs is None:
         return ""
-    return pairs_table(part, facts.pairs)
+    return pairs_table(part, facts.pairs, _labels(names))
+
+
+def _labels(names: tuple[str, str]) -> tuple[str, str]:
+    a, b = (f"{side}: {name}" if name else side for side, name in zip("ab", names, strict=True))
+    return a, b
 
 
 def _charts(
-    part: array_diffs.Part, limits: Limits | None, axis: Limits | None = None
+    part: array_diffs.Part, limits: Limits | None, axis: Limits | None, names: tuple[str, str]
 ) -> list[Chart]:
     """Choose the picture of a part: none for few numbers, curves for one axis, else a map."""
     facts = part.facts
     if facts is None or not facts.differing or facts.count <= array_diffs.FEW:
         return []
     if facts.pairs is not None:
-        return curve_charts(facts.pairs, axis, limits)
+        return curve_charts(facts.pairs, _labels(names), axis, limits)
     return _error_map(facts, limits)
 
 
@@ -200,10 +215,11 @@ def _error_map(facts: array_diffs.ArrayStats | None, limits: Limits | None) -> l
 # ---- tables
 
 
-def part_details(part: array_diffs.Part) -> str:
+def part_details(part: array_diffs.Part, names: tuple[str, str] = ("", "")) -> str:
     """Write a part in lines, its picture and its tables, for the page of another diff."""
     lines = pre("\n".join(array_diffs.part_lines(part)))
-    return lines + part_picture(part, part.name or "difference") + _fold_details(part)
+    picture = part_picture(part, part.name or "difference", names=names)
+    return lines + picture + _fold_details(part)
 
 
 def _fold_details(part: array_diffs.Part) -> str:

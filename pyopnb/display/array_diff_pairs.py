@@ -18,7 +18,7 @@ __all__ = ["curve_charts", "pairs_table"]
 _SIZE, _DIFFERENCE_SIZE = (480, 160), (480, 90)
 
 
-def pairs_table(part: array_diffs.Part, pairs: array_diffs.Pairs) -> str:
+def pairs_table(part: array_diffs.Part, pairs: array_diffs.Pairs, labels: tuple[str, str]) -> str:
     """Write the few numbers of both as a table, and mark the ones outside the tolerance."""
     sizes = [size for size in TensorType.read(part.a).shape or () if isinstance(size, int)]
     rows = []
@@ -36,7 +36,7 @@ def pairs_table(part: array_diffs.Part, pairs: array_diffs.Pairs) -> str:
             if abs(difference) <= allowed < math.inf:
                 mark = "≈"
         rows.append((mark, array_diffs.format_index(index), pairs.a[number], pairs.b[number], away))
-    return Table(("", "index", "a", "b", "a-b"), rows)._repr_html_()
+    return Table(("", "index", *labels, "a-b"), rows)._repr_html_()
 
 
 def _plain(text: str) -> str:
@@ -45,7 +45,10 @@ def _plain(text: str) -> str:
 
 
 def curve_charts(
-    pairs: array_diffs.Pairs, axis: Limits | None = None, errors: Limits | None = None
+    pairs: array_diffs.Pairs,
+    labels: tuple[str, str],
+    axis: Limits | None = None,
+    errors: Limits | None = None,
 ) -> list[Chart]:
     """Draw both curves over each other, and their difference below; nothing for few numbers.
 
@@ -57,12 +60,13 @@ def curve_charts(
     if len(pairs.positions) <= array_diffs.FEW:
         return []
     # b is the reference; a has the color that a curve has alone.
+    a, b = labels
     curves = {
-        "a": [float(_plain(text)) for text in pairs.a],
-        "b": [float(_plain(text)) for text in pairs.b],
+        a: [float(_plain(text)) for text in pairs.a],
+        b: [float(_plain(text)) for text in pairs.b],
     }
     both = line_chart(
-        pairs.positions, curves, "a and b", label="index", limits=axis, dashed=("b",), size=_SIZE
+        pairs.positions, curves, "a and b", label="index", limits=axis, dashed=(b,), size=_SIZE
     )
     marks: list[tuple[float, str]] = []
     difference = []

@@ -77,8 +77,14 @@ class SteadyColors:
         title = f"{len(result)} outputs"
         return view_arrays(result, result.items(), title, limits=self.limits, feeds=feeds).body
 
-    def diff_html(self, diff: Diff) -> str:
-        """Draw a diff's headline and its worst part, without anything that opens or moves."""
+    def diff_html(self, diff: Diff, names: tuple[str, str] = ("", "")) -> str:
+        """Draw a diff's headline and its worst part, without anything that opens or moves.
+
+        Parameters
+        ----------
+        names : (str, str), optional
+            What a and b are.
+        """
         part = diff.worst
         largest = None
         if part.facts is not None:
@@ -92,7 +98,7 @@ class SteadyColors:
                 low = -float(largest)
             _widen(self._errors, part.name, (low, float(largest)))
         errors = self._errors.get(part.name)
-        picture = part_picture(part, "difference", errors, self.limits.get(part.name))
+        picture = part_picture(part, "difference", errors, self.limits.get(part.name), names)
         return join([headline_html(diff), picture])
 
 

@@ -160,7 +160,8 @@ def _origins(thing: trace_diffs.TraceDiff) -> Iterator[str]:
         steps = [thing.origin]
     for number, step in enumerate(steps[:_MOST_ORIGINS]):
         tensor = step.worst
-        content = part_details(tensor.diff.worst)
+        a, b = (f"version {number}" if number else "" for number in step.versions)
+        content = part_details(tensor.diff.worst, (a, b))
         # The changes of the first are above the picture.
         if step.changes and number:
             content = pre("\n".join(step.changes)) + content

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -115,9 +114,9 @@ def _trace_whole(
     checks = wanted.check and wanted.optimized and not unchecked
     # Exposing a tensor keeps ONNX Runtime from fusing it away, which can change
     # numbers: a plain run tells.
-    unexposed, unprofiled = None, None
+    unexposed = None
     if checks:
-        unexposed, unprofiled = _timed_run(state, outputs, feeds)
+        unexposed = dict(zip(outputs, state.run(outputs, feeds), strict=True))
     if closes:
         state.close()
     traced = _TracedRun(
@@ -125,9 +124,6 @@ def _trace_whole(
     )
     initializers = _initializers(state, source)
     arrays, times = traced.run(state, source, feeds)
-    # How long the same model takes without profile and without exposed tensors.
-    if times is not None:
-        times.unprofiled = unprofiled
     exposure = None
     if unexposed is not None:
         exposure = exposure_of(unexposed, {name: arrays[name] for name in outputs})
@@ -180,17 +176,6 @@ def _attach_partial(
         failed=how_failed(error),
     )
     attach_trace(error, trace)
-
-
-def _timed_run(
-    state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
-) -> tuple[dict[str, Any], float]:
-    """Run unexposed, and time it in microseconds."""
-    __tracebackhide__ = True
-    begin = time.perf_counter_ns()
-    arrays = state.run(outputs, feeds)
-    took = (time.perf_counter_ns() - begin) / 1000
-    return dict(zip(outputs, arrays, strict=True)), took
 
 
 def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]:

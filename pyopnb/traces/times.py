@@ -80,22 +80,13 @@ class Times(dict[str, NodeTime]):
     looking : float
         The time, outside ``total``, in which the trace itself summarized tensors and recorded
         bodies.
-    unprofiled : float or None
-        How long the normal run took with which the trace was compared, including the conversion of
-        feeds and outputs; None if there was none. The ONNX Runtime profile itself costs some
-        microseconds per node.
     """
 
     def __init__(
-        self,
-        nodes: Mapping[str, NodeTime],
-        total: float,
-        *,
-        looking: float = 0.0,
-        unprofiled: float | None = None,
+        self, nodes: Mapping[str, NodeTime], total: float, *, looking: float = 0.0
     ) -> None:
         super().__init__(nodes)
-        self.total, self.looking, self.unprofiled = total, looking, unprofiled
+        self.total, self.looking = total, looking
         self._groups = {output: key for key, time in self.items() for output in time.outputs}
 
     def __missing__(self, output: str) -> NodeTime:

@@ -102,6 +102,10 @@ def test_the_first_nan_is_marked() -> None:
 def test_a_diff_has_both_curves_and_their_difference() -> None:
     view = pyopnb.show(pyopnb.diff(WAVE + np.float32(0.5), WAVE))
     assert lines(view.svg) == 3 and {">a<", ">b<", ">a-b<"} <= set(re.findall(">a?-?b?<", view.svg))
+    named = pyopnb.show(view.thing, names=("tanh", "clip"))
+    assert {">a: tanh<", ">b: clip<"} <= set(re.findall(">[ab]: [a-z]+<", named.svg))
+    few = pyopnb.show(pyopnb.diff(WAVE[:3] + 1, WAVE[:3]), names=("tanh", "clip"))
+    assert ">a: tanh<" in few.body and ">b: clip<" in few.body
     wide = np.arange(100, dtype=np.int64) + 2**60
     found = pyopnb.diff(wide + 1, wide)
     assert set(found.worst.facts.pairs.difference) == {1.0}, "exact, although no float64 has it"

@@ -157,6 +157,15 @@ def test_diff_of_versions(survives: Any) -> None:
 # ---- traces
 
 
+def test_a_diff_of_runs_names_the_versions() -> None:
+    define()
+    session = pyopnb.Session(pyopnb.parse(MODEL))
+    before = session.trace(x=X)
+    define(SOURCE.replace("tanh", "sin"))
+    found = pyopnb.diff(before, session.trace(x=X))
+    assert ">a: version 1<" in found._repr_html_() and ">b: version 2<" in found._repr_html_()
+
+
 def traced() -> tuple[Any, Any]:
     define()
     model = pyopnb.parse(MODEL)

@@ -22,6 +22,11 @@ _ANY_NUMBER = (-math.inf, math.inf)
 # A browser's integers end at 2**53.
 _MOST_ON_A_SLIDER = 1e15
 _NUMBERS: Mapping[str, Callable[[Any], float]] = {"int": int, "float": float}
+# A browser adds steps up, which gives 3.0000000000000004.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "int": int,
+    "float": lambda moved: float(f"{moved:.12g}"),
+}
 _KINDS = {"b": "bool", "i": "int", "u": "int"}
 
 
@@ -181,9 +186,8 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
         step = request[2] if request[2:] else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
         options |= {"step": _step_through(low, value, step), "readout_format": ".4g"}
     number = _NUMBERS[kind]
-    return Control(
-        name, named_widget(f"{kind.title()}Slider", name, number(value), **options), number
-    )
+    widget = named_widget(f"{kind.title()}Slider", name, number(value), **options)
+    return Control(name, widget, _READERS[kind])
 
 
 def _step_through(low: float, value: float, step: float) -> float:

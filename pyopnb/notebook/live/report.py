@@ -108,11 +108,12 @@ def _results(state: LiveState, good: Run, baseline: str, colors: SteadyColors) -
         colors.hold(good.result)
     before, now = _drawn(state.before, colors), _drawn(good, colors)
     legend = markup.note(f"a: now, b: {baseline}; colors and axes hold all runs so far")
-    columns = {
-        baseline: before.html,
-        "now": now.html,
-        f"against {baseline}": legend + colors.diff_html(state.diff),
-    }
+    against = legend + colors.diff_html(state.diff, ("now", baseline))
+    columns = {baseline: before.html, "now": now.html, f"against {baseline}": against}
+    facts = state.diff.worst.facts
+    if len(state.diff.parts) == 1 and facts is not None and facts.pairs and facts.differing:
+        # The table or the curves of the difference have all numbers of both.
+        del columns[baseline]
     html = ""
     for title, content in columns.items():
         html += f'<div style="{_COLUMN}"><b>{markup.escape(title)}</b>{content}</div>'

@@ -108,7 +108,8 @@ def watch(
     view : callable or str, optional
         Called with the result, to show its return value instead: a matplotlib figure, an array, or
         anything that IPython displays. Or ``"boxes"``, which draws outputs ``[N,4]`` (left, top,
-        right, bottom) on the picture that is fed, or ``"audio"``, with players at 16,000 Hz.
+        right, bottom) on the picture that is fed, or ``"audio"``, with players at 16,000 Hz. For
+        another rate, write ``view=lambda result: IPython.display.Audio(result["y"], rate=44_100)``.
 
     Returns
     -------

@@ -48,6 +48,9 @@ def test_the_session_that_others_watch_is_left_alone(clip, session):
     panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     clip.run("i.set(limit=3.0)")
     assert panel.result["y"].tolist() == [-3, 0, 1, 3]
+    # A browser adds up the steps to the place.
+    panel.controls["limit"].widget.value = 3.3000000000000003
+    assert panel.call == "session.set_attrs(limit=3.3)"
     assert session.attrs == {"y": {"limit": 2.0}} and clip.run("w").runs == 1
 
 

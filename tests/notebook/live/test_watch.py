@@ -33,6 +33,9 @@ def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
     for text in ("version 1 → 2", "different", "np.clip"):
         assert text in clip.html, text
     assert re.search(r"^\+ *return np.clip", clip.text, re.MULTILINE)
+    # The numbers of both are in one table, which says what they are.
+    assert "a: now" in clip.html and "b: the previous run" in clip.html
+    assert "<b>the previous run</b>" not in clip.html
 
 
 def test_both_runs_stand_beside_their_difference_on_one_scale(clip, redefine):
