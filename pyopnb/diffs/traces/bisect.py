@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -184,7 +185,16 @@ def first_divergence(
             (model_a, model_b), b, arrays, tolerances.or_scaled(), memory, accumulate
         )
     tolerances = for_runtimes(tolerances, (model_a.trace.runtime, model_b.trace.runtime))
-    return _Search(model_a, model_b, arrays, tolerances, memory).result()
+    with _tracking(model_a, model_b):
+        return _Search(model_a, model_b, arrays, tolerances, memory).result()
+
+
+def _tracking(a: _Model, b: _Model) -> AbstractContextManager[None]:
+    """Show how much of two models was loaded for a search."""
+    # Mostly, each model runs twice.
+    total = 2 * (a.megabytes + b.megabytes)
+    # Nothing is told, and Ctrl-C waits, while ONNX Runtime loads the first one.
+    return progress.tracking(_LOADED, total, is_long=total > _MANY)
 
 
 def _search_in_half(
@@ -205,8 +215,9 @@ def _search_in_half(
     # Each search finds one origin: with its nodes in float32, the next one finds another.
     while True:
         b.set_model(in_half(proto, half, kept, sums=sums))
-        search = _Search(a, b, feeds, tolerances, memory, half)
-        diffs.append(search.result())
+        with _tracking(a, b):
+            search = _Search(a, b, feeds, tolerances, memory, half)
+            diffs.append(search.result())
         lossy = search.lossy
         if lossy and not kept:
             # Where one tensor overflows, many do, and each would take a search of its own.
@@ -400,17 +411,13 @@ class _Search:
 
     def result(self) -> TraceDiff:
         """Search until the suspected tensors fit into memory, or none is left to compare."""
-        # Mostly, each model runs twice.
-        total = 2 * (self.a.megabytes + self.b.megabytes)
-        # Nothing is told, and Ctrl-C waits, while ONNX Runtime loads the first one.
-        with progress.tracking(_LOADED, total, is_long=total > _MANY):
-            # Compare the outputs first; if they agree, no search is needed.
-            tensors = self.outputs()
-            while tensors:
-                self.compare(tensors)
-                self.plain = self.plain or tuple(self.compared.values())
-                tensors = self.spread()
-            return self.diff()
+        # Compare the outputs first; if they agree, no search is needed.
+        tensors = self.outputs()
+        while tensors:
+            self.compare(tensors)
+            self.plain = self.plain or tuple(self.compared.values())
+            tensors = self.spread()
+        return self.diff()
 
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
