@@ -205,8 +205,10 @@ class TraceDiff(NamedItems, ToleranceDiff):
         for tensor in (*self.feeds, *self.tensors, *self.hidden):
             verdicts[tensor.b] = tensor.diff.verdict
         counts = count_verdicts(iter(verdicts.values()), "tensor")
-        if self.outputs_agree and not self.ok:
-            lone.append("the outputs agree, only tensors inside differ")
+        if self.outputs_agree and not self.ok and all(feed.diff.ok for feed in self.feeds):
+            count = sum(not tensor.diff.ok for tensor in self.tensors)
+            ends = max((verdicts[name] for name in self.outputs), key=VERDICTS.index)
+            lone.append(f"only inside, {count} of {len(verdicts)} tensors; the outputs are {ends}")
         lines = [f"{self.verdict}: {'; '.join(lone) or counts}"]
         # Where all are within the tolerance, the first that is not the same to
         # the bit is of interest.
