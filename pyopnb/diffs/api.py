@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,7 +145,8 @@ def diff(
                 got = type(side).__name__
                 advice = "diff(a, b) without rows"
                 raise InputError("diff, rows", expected="two values", got=got, next=advice)
-        return compared(*as_sets(a, b), tolerances)
+        a, b, said = as_sets(a, b)
+        return replace(compared(a, b, tolerances), rows=said)
     # The kind of one side decides what the other must be. A trace may also be compared with arrays,
     # and everything else only with its own kind.
     sides = a, b

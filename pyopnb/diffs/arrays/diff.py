@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,14 @@ class Diff(ToleranceDiff):
     ----------
     parts : tuple of Part
         One per pair of arrays, in order: ``path``, ``verdict``, types, tolerance and facts of each.
+    rows : str
+        What ``rows="set"`` did: ``"in another order, 5 of 6 moved; 4 of padding left out"``.
     """
 
     _FORMAT = "pyopnb.diff"
 
     parts: tuple[Part, ...]
+    rows: str = ""
 
     @property
     def worst(self) -> Part:
@@ -53,13 +56,14 @@ class Diff(ToleranceDiff):
         return self.worst.ok
 
     def headline(self) -> list[str]:
-        return report.headline(self.parts, self.worst)
+        lines = report.headline(self.parts, self.worst)
+        return [*lines, f"rows: {self.rows}"] if self.rows else lines
 
     def __str__(self) -> str:
-        return report.text(self.parts, self.worst)
+        return report.text(self.headline(), self.parts, self.worst)
 
     def _judged(self, tolerances: Tolerances) -> Diff:
-        return Diff(tuple(part.judged(tolerances) for part in self.parts))
+        return replace(self, parts=tuple(part.judged(tolerances) for part in self.parts))
 
 
 def compared(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> Diff:

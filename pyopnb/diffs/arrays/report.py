@@ -29,10 +29,9 @@ _NEXT_WORST = 2
 _UNRELATED = 3.0
 
 
-def text(parts: Sequence[Part], worst: Part) -> str:
+def text(head: Sequence[str], parts: Sequence[Part], worst: Part) -> str:
     """Write the headline, then the details of the worst part, then the other parts that differ."""
-    lines = headline(parts, worst)
-    lines += [f"  {line}" for line in detail_lines(worst)]
+    lines = [*head, *(f"  {line}" for line in detail_lines(worst))]
     if worst.facts is not None:
         for element in worst.facts.worst[1 : 1 + _NEXT_WORST]:
             lines.append(f"  next: {_format_values(element)}")

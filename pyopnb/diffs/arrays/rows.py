@@ -17,8 +17,10 @@ __all__ = ["as_sets"]
 _MAX_ROWS = 5000
 
 
-def as_sets(a: Any, b: Any) -> tuple[Any, Any]:
+def as_sets(a: Any, b: Any) -> tuple[Any, Any, str]:
     """Put the rows of a into the order of b's, and leave out rows that only pad one of them.
+
+    The last of the results says how many these are.
 
     Parameters
     ----------
@@ -32,28 +34,33 @@ def as_sets(a: Any, b: Any) -> tuple[Any, Any]:
 
     Examples
     --------
-    >>> as_sets(np.float32([[3, 4], [1, 2]]), np.float32([[1, 2], [3, 4], [0, 0]]))[0].tolist()
-    [[1.0, 2.0], [3.0, 4.0]]
+    >>> a, _, said = as_sets(np.float32([[3, 4], [1, 2]]), np.float32([[1, 2], [3, 4], [0, 0]]))
+    >>> a.tolist(), said
+    ([[1.0, 2.0], [3.0, 4.0]], 'in another order, 2 of 2 moved; 1 of padding left out')
     """
     columns = _columns(a, "a"), _columns(b, "b")
     if columns[0].keys() != columns[1].keys():
-        return a, b
+        return a, b, ""
     tables = [_table(side) for side in columns]
     if tables[0].shape[1] != tables[1].shape[1]:
-        return a, b
+        return a, b, ""
     order_a, order_b = _pair_rows(*tables)
+    moved = sum(row_a != row_b for row_a, row_b in zip(order_a, order_b, strict=True))
+    said = [f"in another order, {moved} of {len(order_b)} moved"] if moved else []
     orders = []
     for table, order in zip(tables, (order_a, order_b), strict=True):
         alone = sorted(set(range(len(table))) - set(order))
         if not _are_padding(table[alone]):
             order = [*order, *alone]
+        elif alone:
+            said.append(f"{len(alone)} of padding left out")
         orders.append(order)
     chosen = []
     for side, order in zip(columns, orders, strict=True):
         chosen.append({name: array[order] for name, array in side.items()})
     if isinstance(a, (Mapping, Result)):
-        return chosen[0], chosen[1]
-    return chosen[0][""], chosen[1][""]
+        return chosen[0], chosen[1], "; ".join(said)
+    return chosen[0][""], chosen[1][""], "; ".join(said)
 
 
 def _columns(value: Any, side: str) -> dict[Any, np.ndarray]:

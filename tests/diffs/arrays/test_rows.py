@@ -32,6 +32,23 @@ def test_rows_in_another_order_are_the_same() -> None:
     assert diff(near, BOXES, rows="set").verdict == "close"
 
 
+def test_the_diff_says_how_many_rows_are_elsewhere() -> None:
+    padded = np.concatenate([BOXES[ORDER], np.zeros((4, 4), np.float32)])
+    found = diff(padded, BOXES, rows="set")
+    assert found.rows == "in another order, 5 of 6 moved; 4 of padding left out"
+    assert str(found).splitlines()[1] == f"rows: {found.rows}"
+    assert f"rows: {found.rows}" in found._repr_html_()
+    assert type(found).from_json(found.to_json()) == found
+    assert found.judged(rtol=0).rows == found.rows
+    swapped = BOXES[[1, 0, 2, 3, 4, 5]]
+    assert diff(swapped, BOXES, rows="set").rows == "in another order, 2 of 6 moved"
+    wrong = {**turned(), "labels": LABELS}
+    assert "rows: in another order, 5 of 6 moved" in str(diff(wrong, TABLE, rows="set"))
+    # Equal rows are not moved, and without the order of rows there is nothing to say.
+    for same in (BOXES, np.ones((3, 2)), np.zeros((0, 2))):
+        assert diff(same, same, rows="set").rows == "" == diff(same, same).rows
+
+
 def test_the_rows_of_several_arrays_belong_together() -> None:
     # Each array alone has the same rows.
     other = {**TABLE, "labels": LABELS[ORDER]}
