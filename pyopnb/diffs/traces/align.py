@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +25,8 @@ from onnx import TensorProto
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import is_float
-from pyopnb.diffs.traces.forms import TensorForm, find_form, holds_same, largest, rounding
+from pyopnb.diffs.traces.causes import format_ops
+from pyopnb.diffs.traces.forms import find_form, holds_same, largest, rounding
 from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op, turned_otherwise
 from pyopnb.engine import external_files, protos, type_of
 from pyopnb.traces import Trace
@@ -49,14 +49,11 @@ class Pair:
         Their names.
     by : str
         The evidence: ``"structure"``, ``"value"``, ``"form"``, ``"name"`` or ``"output"``.
-    form : TensorForm or None
-        What turns the first into the form of the second, if that is known already.
     """
 
     a: str
     b: str
     by: str = "structure"
-    form: TensorForm | None = None
 
 
 @dataclass(frozen=True)
@@ -142,18 +139,18 @@ class _Aligner:
         for rows in self.by_peak.values():
             rows.sort()
 
-    def pair(self, a: str, b: str, by: str, form: TensorForm | None = None) -> None:
+    def pair(self, a: str, b: str, by: str = "structure") -> None:
         if a and b and a not in self.paired_a and b not in self.pairs:
-            self.pairs[b] = Pair(a, b, by, form)
+            self.pairs[b] = Pair(a, b, by)
             self.paired_a.add(a)
 
     def pair_ends(self) -> None:
         """Pair inputs by name or position, and outputs that have the same name in both models."""
         for input_a, input_b in pair_names(self.a.inputs, self.b.inputs):
-            self.pair(input_a, input_b, "structure")
+            self.pair(input_a, input_b)
         for name in self.b.outputs:
             if name in self.a.outputs and name in self.a.producer and name in self.b.producer:
-                self.pair(name, name, "structure")
+                self.pair(name, name)
 
     # ---- by value
 
@@ -162,7 +159,7 @@ class _Aligner:
         for name in self.b.order:
             match = self.matches.get(name, "")
             if same_op(self.a, match, self.b, name) and self._equal(match, name):
-                self.pair(match, name, "structure")
+                self.pair(match, name)
                 self.right.add(name)
         others: list[str] = []
         for name in self.b.order:
@@ -171,54 +168,32 @@ class _Aligner:
             # without being the same.
             if array is not None and name not in self.pairs and not array.constant:
                 others.append(name)
-        for name in others:
-            uses = self.b.uses(name)
-            alike = (x for x in self._equals(name) if self.a.uses(x) == uses)
-            self._pair_equal(next(alike, ""), name)
-        for name in others:
-            if not self._has_twin(name):
-                self._pair_equal(next(self._equals(name), ""), name)
-        for name in others:
-            self._pair_by_form(name)
+        # Equal tensors before ones in another form, and ones that are used alike before others.
+        for by in ("value", "form"):
+            for are_used_alike in (True, False):
+                for name in others:
+                    self._pair_equal(name, by, are_used_alike=are_used_alike)
 
-    def _has_twin(self, name: str) -> bool:
-        """Tell whether a node of the same op is used alike: the partner, even if it differs."""
-        match = self.matches.get(name, "")
-        is_same = same_op(self.a, match, self.b, name)
-        return is_same and self.a.uses(match) == self.b.uses(name)
-
-    def _pair_by_form(self, name: str) -> None:
-        """Pair a tensor with one that has its numbers in another order of axes or shape."""
-        if name in self.pairs:
+    def _pair_equal(self, name: str, by: str, *, are_used_alike: bool) -> None:
+        """Pair a tensor with one of the same values, in its own form or in another one."""
+        if name in self.pairs or not (are_used_alike or self._has_no_twin(name)):
             return
         array = self.arrays_b[name]
-        found: dict[str, TensorForm] = {}
-        for candidate in self._near(name, array.array.size):
-            form = array.form_of(self.arrays_a[candidate])
-            if form is not None:
-                found[candidate] = form
-        uses = self.b.uses(name)
         match = self.matches.get(name, "")
-        # First the ones that are used alike.
-        alike = [x for x in found if x == match or self.a.uses(x) == uses]
-        others = [] if self._has_twin(name) else [*found]
-        for candidate in dict.fromkeys([*alike, *others]):
-            if not turned_otherwise(self.a, candidate, self.b, name):
-                self.pair(candidate, name, "form", found[candidate])
+        uses = self.b.uses(name)
+        for candidate in self._near(name, array.type if by == "value" else array.array.size):
+            if are_used_alike and candidate != match and self.a.uses(candidate) != uses:
+                continue
+            if self._equal(candidate, name, by):
+                self.pair(candidate, name, by)
                 self.right.add(name)
                 return
 
-    def _pair_equal(self, a: str, b: str) -> None:
-        if a and b not in self.pairs:
-            self.pair(a, b, "value")
-            self.right.add(b)
-
-    def _equals(self, name: str) -> Iterator[str]:
-        """Yield the tensors of a without a partner that have the values of a tensor of b."""
-        array = self.arrays_b[name]
-        for candidate in self._near(name, array.type):
-            if array.close_to(self.arrays_a[candidate]):
-                yield candidate
+    def _has_no_twin(self, name: str) -> bool:
+        """Tell that no node of the same op is used alike: it is the partner, even if it differs."""
+        match = self.matches.get(name, "")
+        is_same = same_op(self.a, match, self.b, name)
+        return not is_same or self.a.uses(match) != self.b.uses(name)
 
     def _near(self, name: str, kind: str | int) -> list[str]:
         """List the tensors of a without a partner whose largest elements are as in one of b."""
@@ -229,14 +204,16 @@ class _Aligner:
         free = [row[1:] for row in rows[start:end] if row[2] not in self.paired_a]
         return [candidate for _, candidate in sorted(free)[:_MAX_CANDIDATES]]
 
-    def _equal(self, name_a: str, name_b: str) -> bool:
+    def _equal(self, name_a: str, name_b: str, by: str = "") -> bool:
         a = self.arrays_a.get(name_a)
         b = self.arrays_b.get(name_b)
         if a is None or b is None:
             return False
-        if a.type != b.type:
-            return b.form_of(a) is not None and not turned_otherwise(self.a, name_a, self.b, name_b)
-        return b.close_to(a)
+        if a.type == b.type and by != "form":
+            return b.close_to(a)
+        if turned_otherwise(self.a, name_a, self.b, name_b):
+            return False
+        return find_form(a.array, b.array, max(a.rounding, b.rounding)) is not None
 
     def uncross_outputs(self) -> None:
         """Pair outputs of a node by their readers, if it gives those in another order."""
@@ -265,21 +242,17 @@ class _Aligner:
             match = self.matches.get(name, "")
             if match not in self.a.producer or name in self.pairs:
                 continue
-            if same_op(self.a, match, self.b, name) and self.a.uses(match) != self.b.uses(name):
+            are_used_alike = self.a.uses(match) == self.b.uses(name)
+            if not same_op(self.a, match, self.b, name):
+                if are_used_alike or self._read_same(match, name):
+                    self._pair_alike(match, name)
+                continue
+            if not are_used_alike:
                 # A node before or behind it was folded into it: the tensor that is used alike
                 # corresponds to it.
-                here = _read_alike(self.b, self.a, name, self.matches)
-                there = _read_alike(self.a, self.b, match, self.back)
-                if here and self._same_type(here, name):
-                    self.pair(here, name, "structure")
-                    continue
-                if there and there not in self.pairs and self._same_type(match, there):
-                    self.pair(match, there, "structure")
-                    continue
-            if same_op(self.a, match, self.b, name):
-                self.pair(match, name, "structure")
-            elif self._read_same(match, name) or self.a.uses(match) == self.b.uses(name):
-                self._pair_alike(match, name, "structure")
+                self._pair_alike(_read_alike(self.b, self.a, name, self.matches), name)
+                self._pair_alike(match, _read_alike(self.a, self.b, match, self.back))
+            self.pair(match, name)
 
     def _read_same(self, name_a: str, name_b: str) -> bool:
         """Tell whether the nodes of two tensors read one tensor, under both its names."""
@@ -289,7 +262,7 @@ class _Aligner:
                 return True
         return False
 
-    def _pair_alike(self, a: str, b: str, by: str) -> None:
+    def _pair_alike(self, a: str, b: str, by: str = "structure") -> None:
         """Pair two tensors that have one type, as far as is known."""
         if self._same_type(a, b):
             self.pair(a, b, by)
@@ -317,50 +290,31 @@ class _Aligner:
 
     def drop_detours(self) -> None:
         """Drop the pairs that differ between tensors that agree, if the nodes there differ too."""
-        names = {pair.a: name for name, pair in self.pairs.items()}
-        right_b = self.right
         for name, pair in self.pairs.items():
-            if name not in right_b and self._equal(pair.a, name):
-                right_b.add(name)
-        if right_b.issuperset(self.pairs):
+            if name not in self.right and self._equal(pair.a, name):
+                self.right.add(name)
+        if self.right.issuperset(self.pairs):
             return
-        right_a = {self.pairs[name].a for name in right_b if name in self.pairs}
-        kept = right_b.union(self.b.outputs)
+        right_a = {pair.a for name, pair in self.pairs.items() if name in self.right}
+        kept = self.right.union(self.b.outputs)
         for name in self.b.order:
-            if name not in right_b or name not in self.b.producer:
-                continue
             array = self.arrays_b.get(name)
             # A shape agrees whatever the numbers before it are.
-            if array is not None and not is_float(array.array):
+            is_result = name in self.right and name in self.pairs and name in self.b.producer
+            if not is_result or (array is not None and not is_float(array.array)):
                 continue
-            inside: set[str] = set()
-            for position in self.b.between(name, right_b).nodes[:-1]:
-                inside.update(x for x in self.b.nodes[position].output if x in self.pairs)
-            detour = {x for x in inside - kept if self._are_recorded(x)}
-            if detour and not self._is_same_way(name, right_a, right_b, names):
+            way = self.b.between(name, self.right)
+            inside = {x for position in way.nodes[:-1] for x in self.b.nodes[position].output}
+            detour = {x for x in inside.intersection(self.pairs) - kept if self._are_recorded(x)}
+            if not detour:
+                continue
+            way_a = self.a.between(self.pairs[name].a, right_a)
+            if format_ops(self.a, way_a) != format_ops(self.b, way):
                 for x in detour:
                     self.paired_a.remove(self.pairs.pop(x).a)
 
     def _are_recorded(self, name: str) -> bool:
         return name in self.arrays_b and self.pairs[name].a in self.arrays_a
-
-    def _is_same_way(
-        self, name: str, right_a: set[str], right_b: set[str], names: dict[str, str]
-    ) -> bool:
-        """Tell whether the nodes before a tensor are the same and read the same in both graphs."""
-        ways = []
-        for graph, end, known, called in (
-            (self.a, self.pairs[name].a, right_a, names),
-            (self.b, name, right_b, {}),
-        ):
-            way = set()
-            for position in graph.between(end, known).nodes:
-                node = graph.nodes[position]
-                reads = (called.get(x, x) for x in graph.reads[position] if x not in graph.weights)
-                made = (called.get(x, x) for x in node.output)
-                way.add((protos.full_name(node), frozenset(reads), frozenset(made)))
-            ways.append(way)
-        return ways[0] == ways[1]
 
 
 def _read_alike(graph: TraceGraph, other: TraceGraph, name: str, matches: dict[str, str]) -> str:
@@ -406,10 +360,6 @@ class _Array:
     def constant(self) -> bool:
         """Tell whether all elements are equal; True for empty arrays."""
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
-
-    def form_of(self, other: _Array) -> TensorForm | None:
-        """Find the form in which another array holds the same."""
-        return find_form(other.array, self.array, max(self.rounding, other.rounding))
 
     def close_to(self, other: _Array) -> bool:
         """Tell whether two arrays of one type hold the same up to rounding."""

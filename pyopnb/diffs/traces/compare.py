@@ -215,15 +215,10 @@ class TraceComparison:
         unclear = []
         for pair in self.pairs:
             values = as_made(self.a.arrays[pair.a]), as_made(self.b.arrays[pair.b])
-            if pair.form is not None:
-                self.forms[pair.b] = pair.form
-            elif self._may_have_forms(pair, values):
-                types = {(value.shape, str(value.dtype)) for value in values}
-                form = None
-                if len(types) == 2:
-                    ends = values[::-1] if self.arrays_side == 1 else values
-                    form = find_form(*ends, max(map(rounding, values)))
-                    unclear.append(pair.b)
+            if self._may_have_forms(pair, values):
+                ends = values[::-1] if self.arrays_side == 1 else values
+                form = find_form(*ends, max(map(rounding, values)))
+                unclear.append(pair.b)
                 if form is not None:
                     self.forms[pair.b] = form
             self.values[pair.b] = self._in_one_form(pair.b, *values)
@@ -240,6 +235,9 @@ class TraceComparison:
 
     def _may_have_forms(self, pair: Pair, values: tuple[Any, Any]) -> bool:
         if self.half or not all(isinstance(value, np.ndarray) for value in values):
+            return False
+        types = {(value.shape, str(value.dtype)) for value in values}
+        if len(types) == 1 and pair.by != "form":
             return False
         if self.arrays_side is not None:
             return True
