@@ -36,7 +36,10 @@ inside() {
         mount --rbind /dev "$root/dev"
         mount --rbind /sys "$root/sys"
         for folder in "$repository" "$cache"; do mkdir -p "$root$folder"; mount --rbind "$folder" "$root$folder"; done
-        chroot "$root" sh -c "cd \"\$0\" && exec \"\$@\"" "$PWD" "$@"' - "$@"
+        chroot "$root" sh -c "cd \"\$0\" && exec \"\$@\"" "$PWD" "$@"' - "$@" &
+    # SIGTERM ends neither unshare nor the first process in its namespace.
+    trap "kill -KILL $!" INT TERM
+    wait $!
 }
 
 # tools: a Python with zig, nanobind and pefile, checked by their digests.
