@@ -97,8 +97,12 @@ class _Look:
 
 
 def _file_of(cls: type) -> str | None:
-    """Return the file of an imported class; None for a class from a cell."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    """Return the file of an imported class; None for one from a cell, or of ``%pyop load``."""
+    module = sys.modules.get(cls.__module__)
+    # Nothing imports the latter again: each load makes another module of that name.
+    if getattr(module, "__spec__", None) is None:
+        return None
+    file = getattr(module, "__file__", None)
     return file if isinstance(file, str) and os.path.exists(file) else None
 
 

@@ -100,6 +100,20 @@ def test_a_failure_is_reported_once_and_leaves_the_last_good_version(define, sav
     assert limit() == 3
 
 
+def test_an_op_keeps_the_names_of_the_file_it_came_from(define, save, slow):
+    text = "import pyopnb\nby = {}\n@pyopnb.pyop('demo::A')\nclass A:\n    def compute(self, x): return x * by\n"
+    save(text.format(2))
+    define("%pyop load ops.py --watch")
+    save(text.format(3))
+    # Editors empty a file before they write it.
+    for later in ("", OP.format(1).replace("A", "B")):
+        define("%pyop rollback A 1")
+        save(later)
+        assert "unchanged" in define("1").err or later
+        define("1")
+        assert registry["demo::A"].current.cls().compute(1) == 2
+
+
 def test_loading_without_watch_ends_it(define, save, slow):
     define("%pyop load ops.py --watch")
     define("%pyop load ops.py")
