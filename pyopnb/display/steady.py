@@ -60,16 +60,14 @@ class SteadyColors:
         high = float(summary.greatest)
         if is_curve(value):
             return low, high
-        # Colors have 0 in the middle where there are negative numbers.
-        if low < 0:
-            high = max(-low, high)
-            low = -high
-        return min(low, 0.0), high
+        return _centered((low, high))
 
     def hold(self, result: Result) -> None:
         """Let colors and axes hold a result that is drawn later."""
         for name, value in result.items():
             _widen(self.limits, name, self.limits_of(value))
+            if name in self.limits and not is_curve(value):
+                self.limits[name] = _centered(self.limits[name])
 
     def result_html(self, result: Result, feeds: Mapping[str, Any] | None = None) -> str:
         """Draw a result; ``feeds`` as for `pyopnb.show`."""
@@ -100,6 +98,15 @@ class SteadyColors:
         errors = self._errors.get(part.name)
         picture = part_picture(part, "difference", errors, self.limits.get(part.name), names)
         return join([headline_html(diff), picture])
+
+
+def _centered(limits: Limits) -> Limits:
+    """Begin colors at 0, or put it in their middle where there are negative numbers."""
+    low, high = limits
+    if low < 0:
+        high = max(-low, high)
+        low = -high
+    return min(low, 0.0), high
 
 
 def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:

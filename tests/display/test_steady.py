@@ -33,6 +33,13 @@ def test_the_scale_of_a_result_widens_and_never_narrows() -> None:
     assert np.allclose(ends, [1, 1, 2, 2], atol=0.01)
 
 
+def test_colors_are_around_zero_once_a_number_is_negative() -> None:
+    colors = SteadyColors()
+    for low, high in ((0.0, 5.0), (-1.0, 2.0), (0.0, 3.0)):
+        colors.hold(Result({"y": np.linspace(low, high, 400).reshape(20, 20)}))
+    assert colors.limits["y"] == (-5.0, 5.0)
+
+
 def test_each_output_has_limits_of_its_own_and_photographs_have_none() -> None:
     colors = SteadyColors()
     photograph = RNG.integers(0, 200, (32, 32, 3)).astype(np.uint8)

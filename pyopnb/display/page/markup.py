@@ -75,7 +75,7 @@ def image(data: bytes | str, alt: str, *, max_height: int | None = None) -> str:
     mime = "image/svg+xml"
     if raw.startswith(b"\x89PNG"):
         mime = "image/png"
-    style = "max-width:100%;height:auto"
+    style = "max-width:100%;height:auto;vertical-align:top"
     if max_height:
         style = "max-width:none"
     address = f"data:{mime};base64,{base64.b64encode(raw).decode()}"

@@ -14,7 +14,9 @@ from pyopnb.notebook.live.shown import Shown
 
 __all__ = ["LiveState", "report"]
 
-_COLUMN = "display:inline-block;margin:0 16px 4px 0;vertical-align:top;max-width:100%"
+_COLUMN = "display:inline-block;margin:0 8px 4px 0;vertical-align:top"
+# Three heat maps are side by side; curves need more room.
+_NARROW, _WIDE = "344px", "100%"
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,14 @@ def _results(state: LiveState, good: Run, baseline: str, colors: SteadyColors) -
     against = legend + colors.diff_html(state.diff, ("now", baseline))
     columns = {baseline: before.html, "now": now.html, f"against {baseline}": against}
     facts = state.diff.worst.facts
+    is_map = facts is not None and facts.pairs is None and good.shown is None
     if len(state.diff.parts) == 1 and facts is not None and facts.pairs and facts.differing:
         # The table or the curves of the difference have all numbers of both.
         del columns[baseline]
+    style = f"{_COLUMN};max-width:{_NARROW if is_map else _WIDE}"
     html = ""
     for title, content in columns.items():
-        html += f'<div style="{_COLUMN}"><b>{markup.escape(title)}</b>{content}</div>'
+        html += f'<div style="{style}"><b>{markup.escape(title)}</b>{content}</div>'
     return Shown(html, f"{now.text}\nagainst {baseline}: {state.diff}")
 
 
