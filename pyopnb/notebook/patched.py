@@ -13,7 +13,7 @@ import copy
 import os
 import sys
 import textwrap
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pyopnb.common import sanitize
@@ -72,10 +72,14 @@ class _Look:
     def __init__(self, version: Version) -> None:
         self.version = version
         self._cls = cls = op_run.written_class(version.cls)
+        self._module = _module_of(cls)
         self._parts, self._state = _parts(cls), _file_state(cls)
 
     def follow(self, reloads: bool) -> None:
         """Define the op again if its class was changed in place."""
+        # Each `%pyop load` makes a module of the file's name, and earlier classes keep theirs.
+        if self._module is not sys.modules.get(self._cls.__module__):
+            return
         version, cls, before, state = self.version, self._cls, self._parts, self._state
         self._parts, self._state = _parts(cls), _file_state(cls)
         if _is_same(before, self._parts) and state == self._state:
@@ -96,13 +100,23 @@ class _Look:
             )
 
 
-def _file_of(cls: type) -> str | None:
-    """Return the file of an imported class; None for one from a cell, or of ``%pyop load``."""
+def _module_of(cls: type) -> ModuleType | None:
+    """Return the module that made a class; None if another one has its name by now."""
     module = sys.modules.get(cls.__module__)
-    # Nothing imports the latter again: each load makes another module of that name.
-    if getattr(module, "__spec__", None) is None:
-        return None
-    file = getattr(module, "__file__", None)
+    own = [
+        function.__globals__
+        for attribute in vars(cls).values()
+        for function in running_text.functions_of(attribute)
+        if function.__globals__.get("__name__") == cls.__module__
+    ]
+    if module is None or not own or any(namespace is vars(module) for namespace in own):
+        return module
+    return None
+
+
+def _file_of(cls: type) -> str | None:
+    """Return the file of an imported class; None for a class from a cell."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return file if isinstance(file, str) and os.path.exists(file) else None
 
 
