@@ -216,6 +216,75 @@ def test_models_of_other_exporters_and_levels(net, in_torch):
     assert pyopnb.diff(in_torch, outputs).ok
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        x = x + self.out(torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v)
+        return x + self.down(nn.functional.gelu(self.up(x)))
+
+
+class Images(nn.Sequential):
+    def __init__(self):
+        convolved = (nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2))
+        grouped = (nn.Conv2d(8, 8, 3, groups=2), nn.GroupNorm(2, 8), nn.Hardswish())
+        super().__init__(
+            *convolved, *grouped, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+        )
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.head = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.gru(x)[0][:, -1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "wrong"),
+    [
+        (Attention, (2, 5, 16), "up.bias"),
+        (Images, (2, 3, 12, 12), "4.weight"),
+        (Recurrent, (2, 7, 6), "head.weight"),
+    ],
+)
+def test_the_older_and_the_newer_exporter_of_torch_agree(kind, shape, wrong):
+    module, x = kind().eval(), torch.randn(*shape)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, float(parameter.dim() == 1), 0.3)
+    held = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, (x,), held, dynamo=False, input_names=["x"])
+        newer = torch.onnx.export(module, (x,), dynamo=True, verbose=False, input_names=["x"])
+    models = onnx.load_from_string(held.getvalue()), newer.model_proto
+    feeds = {"x": x.numpy()}
+    for a, b in (models, models[::-1]):
+        found = pyopnb.diff(session_trace(a, feeds), session_trace(b, feeds))
+        assert found.ok and found.origin is None, str(found)
+        found = pyopnb.first_divergence(a, b, feeds)
+        assert found.ok and found.origin is None, str(found)
+    # A weight of the newer one is wrong.
+    older, newer = models
+    (weight,) = (tensor for tensor in newer.graph.initializer if tensor.name == wrong)
+    changed = numpy_helper.to_array(weight) * np.float32(1.5)
+    weight.CopyFrom(numpy_helper.from_array(changed, wrong))
+    (reader,) = (node for node in newer.graph.node if wrong in node.input)
+    for found in (
+        pyopnb.diff(session_trace(older, feeds), session_trace(newer, feeds)),
+        pyopnb.first_divergence(older, newer, feeds),
+    ):
+        assert not found.outputs_agree
+        assert [tensor.b for tensor in found.origin.outputs] == [reader.output[0]], str(found)
+        assert any(wrong in change for change in found.origin.changes), str(found)
+
+
 # ---- what torch does otherwise -----------------------------------------------------------------------------------------------
 
 
