@@ -296,7 +296,11 @@ class _Aligner:
         if self.right.issuperset(self.pairs):
             return
         right_a = {pair.a for name, pair in self.pairs.items() if name in self.right}
-        kept = self.right.union(self.b.outputs)
+        # What leads to an output that differs is no detour, even if a saturated node hides it on
+        # another path.
+        outputs = [x for x in self.b.outputs if x in self.pairs and x in self.b.producer]
+        leading = self.b.between(set(outputs) - self.right, self.right).nodes
+        kept = self.right.union(self.b.outputs, *(self.b.nodes[p].output for p in leading))
         for name in self.b.order:
             array = self.arrays_b.get(name)
             # A shape agrees whatever the numbers before it are.

@@ -109,6 +109,23 @@ def test_a_node_that_gives_its_outputs_in_another_order_is_the_fault_and_not_its
     assert held["t"] == ("l", "value") and held["s"] == ("r", "value")
 
 
+def test_a_difference_that_a_saturated_softmax_hides_on_one_of_its_ways() -> None:
+    text = """(float[2,3] x) => (float[2,3] y) {
+        big = Constant<value = float {1000.0}>()
+        h = %s(x)  k = Mul(h, big)  s = Softmax(k)  m = Mul(s, x)  y = Add(m, h)
+    }"""
+    x = np.float32([[-1.5, 0.5, 2], [1, -0.25, 0.125]])
+    held, _ = pairs(text % "Gelu", text % "Relu", x)
+    assert held["s"][0] == "s" and held["h"][0] == "h"
+    models = [parsed(text % op) for op in ("Gelu", "Relu")]
+    for found in (
+        pyopnb.diff(*(pyopnb.trace(model, x) for model in models)),
+        pyopnb.first_divergence(*models, {"x": x}),
+        pyopnb.first_divergence(*models, {"x": x}, memory=1),
+    ):
+        assert [step.outputs[0].b for step in found.origins] == ["h"]
+
+
 def test_segments_stop_at_what_is_known() -> None:
     graph = TraceGraph(
         parsed(
