@@ -397,6 +397,8 @@ class _Search:
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         self.open = set(self.pairs) if self.half else self._sure_pairs()
         self.tried: set[str] = set()
+        # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
+        self.normal: dict[str, str] = {}
         self.coarse: dict[str, str] = {}
         if self.half:
             self.coarse = dict.fromkeys(self.pairs, self.half)
@@ -405,9 +407,10 @@ class _Search:
             # If only one model is in half precision, its rounding does not count as a difference.
             if bool(in_a) != bool(in_b):
                 self.tolerances = SCALED
+            for name, pair in self.pairs.items():
+                self.normal[name] = in_b.get(name) or in_a.get(pair.a, "")
             if self.tolerances == SCALED:
-                for name, pair in self.pairs.items():
-                    self.coarse[name] = in_b.get(name) or in_a.get(pair.a, "")
+                self.coarse = self.normal
 
     def result(self) -> TraceDiff:
         """Search until the suspected tensors fit into memory, or none is left to compare."""
@@ -415,9 +418,14 @@ class _Search:
         tensors = self.outputs()
         while tensors:
             self.compare(tensors)
-            self.plain = self.plain or tuple(self.compared.values())
+            self.plain = self.plain or tuple(map(self._in_normal_run, self.compared.values()))
             tensors = self.spread()
         return self.diff()
+
+    def _in_normal_run(self, tensor: ComparedTensor) -> ComparedTensor:
+        """Judge an output as `diff` judges it: a fusion adds up in another order, and may round."""
+        precision = tensor.precision or self.normal.get(tensor.b, "")
+        return replace(tensor, precision=precision).judged(self.tolerances.or_scaled())
 
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""

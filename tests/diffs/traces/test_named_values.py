@@ -147,6 +147,9 @@ def test_a_fusion_of_a_half_precision_model_is_held_to_half_precision() -> None:
     run = trace(model, x=x[0], skip=x[1])
     found = diff(run, trace(model, x=x[0], skip=x[1], on="reference"))
     assert found.plain and found.ok and not found.hidden
+    runtimes = ("onnxruntime", "reference")
+    same = pyopnb.first_divergence(model, model, {"x": x[0], "skip": x[1]}, on=runtimes)
+    assert same.plain and same.ok and not same.hidden
 
 
 @needs_unfused_records
