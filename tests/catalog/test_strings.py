@@ -1,6 +1,7 @@
 """Operators of onnxruntime-extensions on strings and files of images, against that package."""
 
 import io
+import os
 
 import numpy as np
 import onnxruntime as ort
@@ -10,6 +11,10 @@ from entry_calls import equal, near, run
 from onnx import TensorProto, helper
 from PIL import Image
 from systems import needs_gray_images
+
+# The import of onnxruntime_extensions gives later processes the protobuf in pure Python, which is
+# slow and refuses names that are no UTF-8.
+os.environ.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
 
 IMAGES = "com.microsoft.extensions"
 KINDS = {
