@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +28,7 @@ from pyopnb.diffs.traces.half_model import in_half
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
-from pyopnb.diffs.traces.segments import Side, TraceGraph, same_op
+from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.side_feeds import feed_both
 from pyopnb.diffs.traces.steps import ComparedTensor, for_runtimes
 from pyopnb.diffs.traces.tensor_sizes import (
@@ -395,7 +395,6 @@ class _Search:
                 self._record(outputs)
             self.alignment = align(*self._sides())
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
-        self.open = set(self.pairs) if self.half else self._sure_pairs()
         self.tried: set[str] = set()
         # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
         self.normal: dict[str, str] = {}
@@ -416,11 +415,16 @@ class _Search:
         """Search until the suspected tensors fit into memory, or none is left to compare."""
         # Compare the outputs first; if they agree, no search is needed.
         tensors = self.outputs()
-        while tensors:
-            self.compare(tensors)
-            self.plain = self.plain or tuple(map(self._in_normal_run, self.compared.values()))
-            tensors = self.spread()
-        return self.diff()
+        self.compare(tensors)
+        self.plain = tuple(map(self._in_normal_run, self.compared.values()))
+        while True:
+            while tensors := self.spread():
+                self.compare(tensors)
+            bad = self.bad
+            diff = self.diff()
+            # Beside the tensors around it, one that differs may have another partner, and agree.
+            if bad not in self.good or self._fit(self._all()):
+                return diff
 
     def _in_normal_run(self, tensor: ComparedTensor) -> ComparedTensor:
         """Judge an output as `diff` judges it: a fusion adds up in another order, and may round."""
@@ -438,17 +442,21 @@ class _Search:
 
     def compare(self, names: Sequence[str]) -> None:
         """Compare tensors, in as many pairs of runs as it takes to record them."""
-        self.open.difference_update(names)
+        self.tried.update(names)
         for chosen in parts_that_fit(names, self._size, self.memory):
             pairs = [self.pairs[name] for name in chosen]
             comparison = self._comparison(pairs)
-            for pair in comparison.pairs:
-                tensor = comparison.tensor(pair)
-                self.compared[pair.b] = tensor
-                if tensor.diff.ok:
-                    self.good.add(pair.b)
-                else:
-                    self.differing.add(pair.b)
+            self._note(map(comparison.tensor, comparison.pairs))
+
+    def _note(self, tensors: Iterable[ComparedTensor]) -> None:
+        for tensor in tensors:
+            self.compared[tensor.b] = tensor
+            self.pairs[tensor.b] = Pair(tensor.a, tensor.b, tensor.by)
+            known, other = self.differing, self.good
+            if tensor.diff.ok:
+                known, other = self.good, self.differing
+            known.add(tensor.b)
+            other.discard(tensor.b)
 
     def _comparison(self, pairs: Sequence[Pair]) -> TraceComparison:
         """Record the tensors of pairs."""
@@ -481,20 +489,6 @@ class _Search:
             Side(b.trace, b.graph, {**b.trace.feeds, **self.last[1]}),
         )
 
-    def _sure_pairs(self) -> set[str]:
-        """Find the tensors whose partners are made and used in the same way, by the names in b."""
-        a, b = self.a.graph, self.b.graph
-        names = {pair.a: pair.b for pair in self.pairs.values()}
-        sure = set()
-        for name, pair in self.pairs.items():
-            if not same_op(a, pair.a, b, name) or a.uses(pair.a) != b.uses(name):
-                continue
-            reads_a = (x for x in a.reads[a.producer[pair.a]] if x not in a.weights)
-            reads_b = (x for x in b.reads[b.producer[name]] if x not in b.weights)
-            if sorted(names.get(x, x) for x in reads_a) == sorted(reads_b):
-                sure.add(name)
-        return sure
-
     @property
     def bad(self) -> str | None:
         """Return the earliest tensor that differs and leads to an output that differs.
@@ -513,10 +507,10 @@ class _Search:
         bad = self.bad
         if bad is None or self._fit(self._all()) or self._fit(self._suspected(bad)):
             return []
-        names = [x for x in self._made(bad) if x in self.open]
-        if names or self.half:
-            return spread_that_fits(names, self._size, self.memory)
-        while names := [x for x in self._made(bad) if x not in {*self.compared, *self.tried}]:
+        while names := [x for x in self._made(bad) if x not in self.tried]:
+            if self.half:
+                names = [name for name in names if name in self.pairs]
+                return spread_that_fits(names, self._size, self.memory)
             names = self._paired(bad, spread_that_fits(names, self.b.size, self.memory / 2))
             if names:
                 return names
@@ -586,12 +580,13 @@ class _Search:
                 self._record(self._suspected(bad))
                 diff = diff_sides(self._sides(), self.tolerances, known=self.good, sparing=True)
             else:
-                reads = self.graph.between(bad, self.good).ends
+                reads = [x for x in self.graph.between(bad, self.good).ends if x in self.good]
                 comparison = self._comparison([self.pairs[x] for x in (*reads, bad)])
                 diff = comparison.diff()
                 self.lossy = comparison.lossy
         b = self.graph
-        tensors = self.compared | {tensor.b: tensor for tensor in diff.tensors}
+        self._note(diff.tensors)
+        tensors = self.compared
         return replace(
             diff,
             tensors=tuple(tensors[name] for name in b.order if name in tensors),
