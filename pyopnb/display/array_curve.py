@@ -1,4 +1,4 @@
-"""Draw arrays of one axis, or long ones of a few channels, as stems or curves.
+"""Draw arrays of one axis, or long ones of a few channels, as curves.
 
 Of many numbers, the extremes are drawn.
 """
@@ -20,8 +20,6 @@ from pyopnb.traces import Summary
 __all__ = ["curve_of", "is_curve"]
 
 _SIZE = (480, 160)
-# Up to this many numbers are clearer as stems than as a line.
-_MOST_STEMS = 32
 _MOST_CHANNELS = 8
 # A matrix is drawn as curves of channels if it is at least this many times longer than wide.
 _LONGER = 4
@@ -88,7 +86,6 @@ def curve_of(
         marks=marks,
         limits=look.limits,
         log_y=look.log,
-        stems=len(channels) == 1 and len(array) <= _MOST_STEMS and not look.log,
         size=_SIZE,
     )
 

@@ -90,14 +90,8 @@ def _for_command(words: list[str], fragment: str) -> list[str] | None:
         return []
     if command.takes_expressions and len(words) > 1:
         return None
-    arguments: list[str] = []
-    options: list[str] = []
-    for word in command.form.split()[1:]:
-        name = word.strip("[].")
-        if name.startswith("--"):
-            options.append(name)
-        else:
-            arguments.append(name)
+    options = list(command.parser._option_string_actions)
+    arguments = [action.dest for action in command.parser._get_positional_actions()]
     typed = [word for word in words[1:] if not word.startswith("--")]
     if fragment.startswith("-") or len(typed) >= len(arguments):
         return options

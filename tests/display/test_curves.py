@@ -27,11 +27,10 @@ def test_one_axis_is_a_line_and_a_few_channels_are_several() -> None:
     assert "<image" in pyopnb.show(np.zeros((20, 8))).svg
 
 
-def test_few_numbers_are_stems_that_stand_on_zero() -> None:
+def test_the_points_of_few_numbers_are_marked_and_a_gap_is_left() -> None:
     svg = pyopnb.show(np.float32([3, 4, np.nan, 5, 6])).svg
-    # One path has a stroke for each number that can be drawn, and the axis begins at 0.
-    (stems,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width="1.5"', svg)
-    assert stems.count("M") == 4 and ">0<" in svg
+    (curve,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width="1.5"', svg)
+    assert curve.count("M") == 2 and svg.count('rx="1.5"') == 4
     assert pyopnb.show(np.arange(33)).svg.count('rx="1.5"') == 33
 
 

@@ -79,7 +79,7 @@ def check(svg: str) -> None:
 
 ARRAYS = {
     "five numbers": RNG.random(5),
-    "stems": RNG.standard_normal(32) * 1e-7,
+    "few numbers": RNG.standard_normal(32) * 1e-7,
     "a curve": np.sin(np.arange(64)),
     "constant": np.full(50, 1234567.875),
     "huge": np.array([0, 1e300] * 20),

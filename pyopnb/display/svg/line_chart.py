@@ -1,4 +1,4 @@
-"""Numbers against numbers as lines or stems, with round numbers beside the axes."""
+"""Numbers against numbers as lines, with round numbers beside the axes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def line_chart(
     marks: Sequence[tuple[float, str]] = (),
     log_y: bool = False,
     limits: tuple[float, float] | None = None,
-    stems: bool = False,
     dashed: Sequence[str] = (),
     joined: bool = False,
     size: tuple[float, float] = (_WIDTH, _HEIGHT),
@@ -110,8 +109,6 @@ def line_chart(
         Whether the y-axis is logarithmic.
     limits : (float, float), optional
         The ends of the y-axis; by default the least and the largest number.
-    stems : bool
-        Whether each number is drawn as a line from 0 instead of being joined to the next.
     dashed : sequence of str
         Names of lines that are dashed, so that a line below them shows through.
     joined : bool
@@ -122,7 +119,7 @@ def line_chart(
     """
     points = np.asarray(x, np.float64)
     values = np.array(list(lines.values()), np.float64)
-    up = _upward_axis(values, limits, log_y, stems)
+    up = ChartAxis(*limits) if limits else axis_for(values, log=log_y)
     values[~np.isfinite(values)] = np.nan
     if up.log:
         # A logarithmic axis has no room for numbers of 0 and less.
@@ -139,10 +136,7 @@ def line_chart(
     for name, numbers in zip(lines, values, strict=True):
         shown = np.isfinite(numbers) if joined else slice(None)
         at = list(zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True))
-        if stems:
-            shapes += _stems(plot, at, colors[name])
-        else:
-            shapes += _curve(at, colors[name], _DASHES if name in dashed else ())
+        shapes += _curve(at, colors[name], _DASHES if name in dashed else ())
     shapes += _marks(plot, marks)
     text = fit(label, SMALL, plot.width)
     shapes.append(small_text(plot.start + plot.width / 2, plot.height + 30, text, "middle"))
@@ -152,19 +146,6 @@ def line_chart(
         shapes += _legend(plot, colors)
         width = plot.right + 30 + _LONGEST_NAME
     return Chart(width, plot.height + 34, shapes, title)
-
-
-def _upward_axis(
-    values: np.ndarray, limits: tuple[float, float] | None, is_log: bool, stems: bool
-) -> ChartAxis:
-    if limits is None:
-        axis = axis_for(values, log=is_log)
-    else:
-        axis = ChartAxis(*limits)
-    if stems:
-        # The length of a stem is its number only if it starts at 0.
-        return ChartAxis(min(0.0, axis.low), max(0.0, axis.high))
-    return axis
 
 
 def _is_geometric(x: np.ndarray) -> bool:
@@ -233,18 +214,6 @@ def _curve(points: Sequence[_Point], color: str, dashes: tuple[float, ...]) -> I
         if len(points) <= _MOST_POINTS:
             yield ring(x, y, 1.5, color)
     yield Path(tuple(steps), stroke=color, stroke_width=1.5, dashes=dashes)
-
-
-def _stems(plot: _Plot, points: Sequence[_Point], color: str) -> Iterator[Shape]:
-    """Draw each number as a point on a line from 0."""
-    (base,) = plot.y([0.0])
-    steps: list[PathStep] = []
-    for x, y in points:
-        if np.isfinite(y):
-            steps += [("M", (x, base)), ("L", (x, y))]
-            yield ring(x, y, 2, color)
-    yield _stroke((plot.start, base), (plot.right, base), INK)
-    yield Path(tuple(steps), stroke=color, stroke_width=1.5)
 
 
 def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import ipywidgets
@@ -10,7 +9,7 @@ import numpy as np
 
 from pyopnb.display import SteadyColors, View, show
 from pyopnb.notebook.live.controls import named_widget
-from pyopnb.notebook.live.pane import Pane
+from pyopnb.notebook.live.pane import Pane, weakly
 
 __all__ = ["Explorer"]
 
@@ -43,15 +42,8 @@ class Explorer:
         self.controls["origin"] = named_widget(
             "Dropdown", "origin", "upper", options=["upper", "lower"]
         )
-        # The widgets must not keep the output.
-        reference = weakref.ref(self)
-
-        def on_move(change: Any) -> None:
-            if (explorer := reference()) is not None:
-                explorer._update()
-
         for widget in self.controls.values():
-            widget.observe(on_move, names=["value"])
+            widget.observe(weakly(self._update), names=["value"])
         self._pane = Pane(list(self.controls.values()), lambda: None)
         self._update()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +27,7 @@ from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.explorer import Explorer
 from pyopnb.notebook.live.output import LiveOutput
+from pyopnb.notebook.live.pane import weakly
 from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.notebook.live.shown import ResultView
 
@@ -87,23 +87,12 @@ class Interact(LiveOutput):
             description="Pin as reference", tooltip="Compare later results with this one"
         )
         self._call = ipywidgets.HTML()
-        # ipywidgets keeps the widgets, whose functions must not keep the output.
-        reference = weakref.ref(self)
-
-        def on_pin(button: Any) -> None:
-            if (output := reference()) is not None:
-                output.pin()
-
-        def on_move(change: Any) -> None:
-            if (output := reference()) is not None:
-                output.refresh()
-
-        self._pin_button.on_click(on_pin)
+        self._pin_button.on_click(weakly(self.pin))
         # All controls begin at one place, behind the longest name.
         width = f"{max(map(len, self.controls), default=0)}ch"
         for control in self.controls.values():
             control.widget.style.description_width = width
-            control.widget.observe(on_move, names=["value"])
+            control.widget.observe(weakly(self.refresh), names=["value"])
         self.refresh()
 
     @property

@@ -17,7 +17,7 @@ from pyopnb.diffs import Diff, diff
 from pyopnb.display import SteadyColors
 from pyopnb.engine import Result, Session, Version, registry, runtime_options
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
-from pyopnb.notebook.live.pane import Pane
+from pyopnb.notebook.live.pane import Pane, weakly
 from pyopnb.notebook.live.report import LiveState, report
 from pyopnb.notebook.live.run import Run, run_session, set_attrs
 from pyopnb.notebook.live.shown import ResultView, Shown, require_view
@@ -180,6 +180,9 @@ class LiveOutput:
             self._pane.close()
             self._show()
 
+    def _follow(self) -> None:
+        self._cells.refresh(self)
+
     # ---- for subclasses --------------------------------------------------------------------------
 
     def _current_feeds(self) -> dict[str, Any]:
@@ -295,14 +298,7 @@ class LiveOutput:
 
     @cached_property
     def _pane(self) -> Pane:
-        # ipywidgets keeps the button, whose function must not keep the output.
-        reference = weakref.ref(self)
-
-        def stop() -> None:
-            if (output := reference()) is not None:
-                output.stop()
-
-        return Pane(self._controls(), stop)
+        return Pane(self._controls(), weakly(self.stop))
 
     def _update(self) -> None:
         if "_pane" in vars(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from IPython.core.getipython import get_ipython
 from pyopnb.display import markup
 from pyopnb.notebook.live.cells import lacks_extension
 
-__all__ = ["MIME", "Pane"]
+__all__ = ["MIME", "Pane", "weakly"]
 
 MIME = "application/vnd.pyopnb.live+json"
 """For it the JupyterLab extension shows the widget while it is live, and the HTML otherwise."""
@@ -105,3 +106,15 @@ class Pane:
         shell.display_pub.publish(
             data=data, metadata={}, transient={"display_id": self._display_id}, update=update
         )
+
+
+def weakly(method: Callable[[], object]) -> Callable[..., None]:
+    """Return a function that calls a method as long as its object lives, for widgets to keep."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*_: object) -> None:
+        alive = reference()
+        if alive is not None:
+            alive()
+
+    return call

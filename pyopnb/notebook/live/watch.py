@@ -11,6 +11,7 @@ import numpy as np
 from pyopnb.diffs import diff
 from pyopnb.engine import Session, check_arguments
 from pyopnb.notebook.live.output import LiveOutput
+from pyopnb.notebook.live.pane import weakly
 from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.notebook.live.shown import ResultView
 
@@ -46,15 +47,7 @@ class Watch(LiveOutput):
         view: ResultView,
     ) -> None:
         super().__init__(session, feeds, view, tolerance)
-        reference = weakref.ref(self)
-
-        def on_attrs() -> None:
-            if (output := reference()) is not None:
-                output._cells.refresh(output)
-
-        # The session must not keep the output alive, so it is given a function with a weak
-        # reference only.
-        self._forget_attrs = weakref.finalize(self, session.subscribe(on_attrs))
+        self._forget_attrs = weakref.finalize(self, session.subscribe(weakly(self._follow)))
         self.refresh()
 
     def _baseline(self, run: Run) -> Run | None:
