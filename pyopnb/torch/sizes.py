@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import math
-import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,6 +33,9 @@ __all__ = [
 ]
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = {"Max", "Min", "Mod", "floor"}
+# A few characters of others take all memory, and sizes have none.
+_LARGE_POWER = re.compile(r"\*\*(?!\s*[23]\b(?!\s*\*\*))")
 _LARGEST = 2**12
 
 # Numbers that are added to the sizes of the example. They are many, as some modules take only every
@@ -549,54 +549,18 @@ class OpenSizes:
 
 
 def _symbols(expression: str) -> set[str]:
-    return set(_SYMBOL.findall(expression)) - _FUNCTIONS.keys()
+    return set(_SYMBOL.findall(expression)) - _FUNCTIONS
 
 
 def _evaluated(expression: str, sizes: Mapping[str, int]) -> int | None:
     """Compute a dimension from the sizes of its symbols; return None where some are missing."""
     if expression in sizes:
         return sizes[expression]
-    # The name of a dimension can be any text, so that it must not be run as Python.
-    try:
-        value = _value(ast.parse(expression, mode="eval").body, sizes)
-    except (LookupError, TypeError, ValueError, ArithmeticError, SyntaxError, *_TOO_DEEP):
-        # It is a name that is no expression, or has a symbol without a size.
+    if _LARGE_POWER.search(expression):
         return None
-    return int(value) if value == int(value) else None
-
-
-_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: Fraction,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "Max": max,
-    "Min": min,
-    "Mod": operator.mod,
-    "floor": math.floor,
-}
-
-
-_TOO_DEEP = (RecursionError, MemoryError)  # from Python, for a text of many brackets
-
-
-def _value(part: ast.expr, sizes: Mapping[str, int]) -> Any:
-    """Compute a part of an expression of sizes; an error is raised for any other."""
-    match part:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name):
-            return sizes[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, sizes)
-        case ast.BinOp(op=ast.Pow(), left=left, right=ast.Constant(value=2 | 3 as power)):
-            return _value(left, sizes) ** power
-        case ast.BinOp(op=sign, left=left, right=right):
-            return _ARITHMETIC[type(sign)](_value(left, sizes), _value(right, sizes))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            return _FUNCTIONS[name](*[_value(argument, sizes) for argument in arguments])
-    raise ValueError(part)
+    try:
+        size = onnx_ir.SymbolicDim(expression).evaluate(sizes)
+    except (ArithmeticError, TypeError, ValueError, RecursionError):
+        # The name of a dimension can be any text.
+        return None
+    return size if isinstance(size, int) else None
