@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_is_leaf, tree_structure, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_structure, tree_unflatten
 
 from pyopnb.common import sanitize
 from pyopnb.errors import ModelError, PyopError
@@ -256,7 +256,6 @@ class PartOp:
         self._module = _sharing_copy(module)
         self._local = threading.local()
         self._count = 0
-        self._is_flat, self._positions, self._names = False, 0, list[str]()
         self._name = sanitize(type(module).__name__)
         # Such a module may be called with a packed sequence and states of other sizes.
         self._is_recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
@@ -280,8 +279,6 @@ class PartOp:
             for leaf in leaves:
                 self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
             self._count = len(tensors)
-            self._is_flat = all(map(tree_is_leaf, (*args, *kwargs.values())))
-            self._positions, self._names = len(args), list(kwargs)
             self._register()
         # As inputs, weights are initializers of the model, which can be trained.
         weights = [getattr(part, name) for part, name in self._weights]
@@ -312,7 +309,7 @@ class PartOp:
         copies = [tensor.clone() for tensor in inputs]
         ahead = iter(copies)
         leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
-        args, kwargs = self._arguments(leaves)
+        args, kwargs = tree_unflatten(leaves, self._structure)
         where = f"module {self._name}"
         if not hasattr(self._local, "copy"):
             self._local.copy = _Copy(self._module)
@@ -332,15 +329,6 @@ class PartOp:
         self._check(where, sizes_of(inputs), description)
         contiguous = [tensor.contiguous() for tensor in returned]
         return as_returned(own_memory(contiguous, (*weight_tensors, *copies)))
-
-    def _arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
-        """Put values into the structure in which forward takes them."""
-        if self._is_flat:
-            # The function in torch takes as long as a small op.
-            named = zip(self._names, leaves[self._positions :], strict=True)
-            return leaves[: self._positions], dict(named)
-        args, kwargs = tree_unflatten(leaves, self._structure)
-        return args, kwargs
 
     def _check(self, where: str, sizes: Sequence[int], results: Results) -> None:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
