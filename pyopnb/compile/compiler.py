@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pyopnb.common import caches, messages, sanitize
+from pyopnb.common import caches, file_writes, messages, sanitize
 from pyopnb.engine import INCLUDE_FOLDER
 from pyopnb.errors import DefinitionError
 
@@ -240,17 +240,9 @@ def _digest(path: Path) -> str:
 
 
 def _write_digest(path: Path) -> None:
-    # Written beside it and renamed: another process reads either the old digest
-    # or the whole new one.
-    handle, unfinished = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(_digest(path))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path.with_suffix(".sha256"))
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
+    # Another process reads either the old digest or the whole new one.
+    with file_writes.atomic_write(path.with_suffix(".sha256")) as pending:
+        pending.stream.write(_digest(path).encode("ascii"))
 
 
 def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:

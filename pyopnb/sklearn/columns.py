@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "is_table"]
+
+
+def is_table(x: Any) -> bool:
+    """Tell whether rows are a table of pandas."""
+    return hasattr(x, "iloc") and hasattr(x, "columns")
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Columns:
     @classmethod
     def of(cls, x: Any) -> Columns:
         """Describe an argument."""
-        if hasattr(x, "iloc") and hasattr(x, "columns"):
+        if is_table(x):
             return cls("table", tuple(map(str, x.dtypes)), tuple(x.columns))
         if hasattr(x, "tocsr"):
             return cls("sparse", (str(x.dtype),))

@@ -20,6 +20,7 @@ from skl2onnx.common.data_types import (
 from pyopnb.common import messages, sanitize
 from pyopnb.engine import dtype
 from pyopnb.errors import InputError, ModelError
+from pyopnb.sklearn.columns import is_table
 
 __all__ = [
     "SKL2ONNX_TYPES",
@@ -28,7 +29,6 @@ __all__ = [
     "feeds",
     "first_rows",
     "has_mixed_numbers",
-    "is_table",
     "restore_names",
     "skl2onnx_inputs",
 ]
@@ -89,11 +89,6 @@ def first_rows(x: Any, count: int) -> Any:
         advice = "convert(estimator, X[:10])"
         raise InputError("convert, X", expected=expected, got=type(x).__name__, next=advice)
     return x[:count]
-
-
-def is_table(x: Any) -> bool:
-    """Tell whether rows are a table of pandas."""
-    return hasattr(x, "iloc") and hasattr(x, "columns")
 
 
 def _feedable(array: np.ndarray, where: str) -> np.ndarray:

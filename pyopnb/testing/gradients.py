@@ -21,7 +21,7 @@ from pyopnb.testing.trials import format_exception
 from pyopnb.testing.verification.jitter import precision_of
 from pyopnb.testing.verification.values import Arrays, largest
 
-__all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
+__all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients"]
 
 _RIGHT, _WRONG, _UNDECIDED = "right", "wrong", "undecided"
 
@@ -209,9 +209,9 @@ class _Comparison:
         # An op may compute in less than float64, although its arrays are float64.
         for array in (*example.inputs, *outputs):
             if array is not None and array_diffs.is_float(array):
-                coarsest = max(coarsest, array.dtype, key=unit)
+                coarsest = max(coarsest, array.dtype, key=precision_of)
         self._dtype = dtype(coarsest).name
-        self._precision = unit(coarsest)
+        self._precision, _ = precision_of(coarsest)
         self._tolerance = array_diffs.TOLERANCES[self._dtype].gradient
         random = np.random.default_rng(0)
         self._weights: dict[int, np.ndarray] = {}
@@ -401,11 +401,6 @@ def _outputs_in_float64(subject: Subject, wide: OpExample) -> tuple[np.ndarray, 
         if changed.any() and changed_slightly.mean() < 0.1:
             return None
     return outputs
-
-
-def unit(kind: np.dtype) -> float:
-    """Return the relative rounding error of a floating-point dtype."""
-    return precision_of(kind)[0]
 
 
 def _common_factor(analytic: np.ndarray, numeric: np.ndarray) -> str:
