@@ -36,7 +36,7 @@ __all__ = ["Alignment", "Pair", "align"]
 # The values of a tensor are compared with at most this many that have its type and largest element.
 _MAX_CANDIDATES = 64
 # About how many elements of a large weight are compared.
-_SAMPLED = 2**14
+_SAMPLED = 2**11
 
 
 @dataclass(frozen=True)

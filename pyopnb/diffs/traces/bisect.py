@@ -390,10 +390,15 @@ class _Search:
             self.alignment = Alignment(pairs, (), ())
         else:
             outputs = [[x for x in m.graph.outputs if x in m.graph.producer] for m in self.models]
+            are_same = set(outputs[0]) == set(outputs[1])
             # Values tell which outputs correspond where the names are others.
-            if set(outputs[0]) != set(outputs[1]) or self._fit(outputs):
+            if not are_same or self._fit(outputs):
                 self._record(outputs)
-            self.alignment = align(*self._sides())
+            if are_same and self._fit(self._all()):
+                # All other tensors are paired once they are recorded.
+                self.alignment = Alignment(tuple(Pair(name, name) for name in outputs[1]), (), ())
+            else:
+                self.alignment = align(*self._sides())
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         self.tried: set[str] = set()
         # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
