@@ -175,8 +175,9 @@ def first_divergence(
     # Plain numbers and lists become arrays of the declared types once, for all runs.
     arrays = feed_both(model_a.trace.model, model_b.trace.model, feeds)
     if accumulate not in ("float32", b):
-        expected = f'"float32" or "{b}"' if is_half else '"float32" where b is a model'
-        advice = f'first_divergence(model, "{b if is_half else "float16"}", feeds, accumulate=…)'
+        half = b if is_half else "float16"
+        expected = f'"float32" or "{half}"' if is_half else '"float32" where b is a model'
+        advice = f'first_divergence(model, "{half}", feeds, accumulate="{half}")'
         raise InputError(
             "first_divergence, accumulate", expected=expected, got=sanitize(accumulate), next=advice
         )

@@ -190,13 +190,15 @@ LogSoftmax_1 <axis: int = -1> (x) => (y) {
     power, total, shifted = pyopnb.inside.Powers<axis: int = @axis>(x)
     logarithm = Log(total)  y = Sub(shifted, logarithm) }
 
+Turned (x, times) => (y) {
+    turned = Loop(times, , x)<
+        body = turn (int64 n, bool go, float[] old) => (bool more, float[] new) {
+        more = Identity(go)  new = Transpose(old) }>
+    y = Flatten(turned) }
+
 Product <transA: int = 0, transB: int = 0, alpha: float = 1.0> (x, w) => (y) {
-    is_a = Constant<value_int: int = @transA>()  turns_a = Cast<to = 9>(is_a)
-    is_b = Constant<value_int: int = @transB>()  turns_b = Cast<to = 9>(is_b)
-    a = If(turns_a)<then_branch = t () => (f) { f = Transpose(x) },
-                    else_branch = e () => (g) { g = Identity(x) }>
-    b = If(turns_b)<then_branch = t () => (h) { h = Transpose(w) },
-                    else_branch = e () => (k) { k = Identity(w) }>
+    is_a = Constant<value_int: int = @transA>()  a = pyopnb.inside.Turned(x, is_a)
+    is_b = Constant<value_int: int = @transB>()  b = pyopnb.inside.Turned(w, is_b)
     product = MatMul(a, b)
     alpha = Constant<value_float: float = @alpha>()  y = Mul(product, alpha) }
 
@@ -225,7 +227,8 @@ ReduceMean (x, axes) => (y) { y = pyopnb.inside.Mean<KEEP>(x, axes) }
 
 ReduceSumSquare (x, axes) => (y) { square = Mul(x, x)  y = ReduceSum<KEEP>(square, axes) }
 """
-# A Scan of ONNX Runtime ends the process where a matrix is empty; a Loop does not.
+# A Scan of ONNX Runtime ends the process where a matrix is empty; a Loop does not. And ONNX Runtime
+# 1.25 folds an If on a constant into a graph that it does not load.
 _SUMS = """
 ReduceSum_2 <keepdims: int = 1, noop_with_empty_axes: int = 0> (x, over) => (y) {
     whole = ReduceSum<KEEP>(x, over)  form = Shape(whole)
