@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 
 from pyopnb.common import Table
@@ -77,7 +75,8 @@ def _parts_table(thing: Diff) -> str:
     title = f"{len(thing.parts)} parts"
     if len(thing.parts) > _ROWS:
         title += f", the worst {_ROWS}"
-    return details(title, _table(("part", "verdict", "type of a", "result"), rows))
+    head = ("part", "verdict", "type of a", "result")
+    return details(title, Table(head, rows)._repr_html_())
 
 
 def headline_html(thing: DiffBase, around: str = "") -> str:
@@ -223,41 +222,28 @@ def part_details(part: array_diffs.Part, names: tuple[str, str] = ("", "")) -> s
 
 
 def _fold_details(part: array_diffs.Part) -> str:
-    """Fold statistics, the worst elements and distributions."""
-    sections = dict(_sections(part))
-    if not sections:
-        return ""
-    content = ""
-    for title, table in sections.items():
-        content += f"<div><b>{escape(title)}</b></div>{table}"
-    style = "margin:4px 0 8px 12px"
-    return details(f"details: {', '.join(sections)}", f'<div style="{style}">{content}</div>')
-
-
-def _sections(part: array_diffs.Part) -> Iterator[tuple[str, str]]:
+    """Fold statistics and the worst elements."""
     facts = part.facts
     if facts is None:
-        return
+        return ""
+    content = ""
     lines = list(array_diffs.detail_lines(part))
     if lines:
-        yield "statistics", pre("\n".join(lines))
+        content += pre("\n".join(lines))
     # Few numbers are in a table already.
     if facts.differing > 1 and (facts.pairs is None or facts.count > array_diffs.FEW):
-        yield _worst_table(facts)
+        content += _worst_table(facts)
+    return details("details", content) if content else ""
 
 
-def _worst_table(facts: array_diffs.ArrayStats) -> tuple[str, str]:
-    head = ("index", "a", "b", "|a-b|", "|a-b|/|b|", "ULP")
+def _worst_table(facts: array_diffs.ArrayStats) -> str:
+    # Texts, and numbers that are not finite, have no distance.
+    head = ["first at", "a", "b"]
+    if facts.largest:
+        head = ["worst at", "a", "b", "|a-b|", "|a-b|/|b|", "ULP"]
     rows = []
     for element in facts.worst:
         numbers = (element.absolute, element.relative, element.ulp)
         values = (element.a, element.b, *map(array_diffs.format_number, numbers))
-        rows.append((array_diffs.format_index(element.index), *values))
-    if facts.largest:
-        return "worst elements", _table(head, rows)
-    # Texts, and numbers that are not finite, have no distance.
-    return "first elements", _table(head[:3], [row[:3] for row in rows])
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+        rows.append((array_diffs.format_index(element.index), *values)[: len(head)])
     return Table(head, rows)._repr_html_()

@@ -11,7 +11,6 @@ from onnx.helper import make_tensor_value_info
 
 from pyopnb.common import Table, messages, plural, sanitize
 from pyopnb.display.budget import graph_view, table_within
-from pyopnb.display.page.bars import bar_of
 from pyopnb.display.page.markup import details, escape, note
 from pyopnb.display.views import View, view
 from pyopnb.engine import protos
@@ -171,11 +170,11 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 
 def _times_table(times: Times) -> str:
     ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
-    head = ("node", "op", "time", "share", "", "in kernels", "in Python", "calling it")
+    head = ("node", "op", "time", "share", "in kernels", "in Python", "calling it")
     rows, keys = [], []
     for name, time in ranked[:_TIMED]:
         row = [time.node, time.op_type, messages.duration(time.total / 1e6)]
-        row += [times.share(time.total), bar_of(time.total, ranked[0][1].total)]
+        row.append(times.share(time.total))
         parts = (time.kernel, time.python, time.crossing)
         row += ["" if part is None else messages.duration(part / 1e6) for part in parts]
         rows.append(row)
@@ -186,7 +185,7 @@ def _times_table(times: Times) -> str:
         faster = sum(time.total for _, time in ranked[_TIMED:])
         sums = {f"{len(ranked) - _TIMED:,} faster ones": faster, **sums}
     for name, total in sums.items():
-        rows.append([name, "", messages.duration(total / 1e6), times.share(total), "", "", "", ""])
+        rows.append([name, "", messages.duration(total / 1e6), times.share(total), "", "", ""])
     title = f"times: a run of {messages.duration(times.total / 1e6)}, timed once"
     about = note(" ".join(_about_times(times)))
     return details(title, Table(head, rows, keys=keys)._repr_html_() + about, open=True)

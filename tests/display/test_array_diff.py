@@ -68,3 +68,11 @@ def test_limits_hold_the_colors_still() -> None:
     for limits in ((1, 1), (2, 1), 3, (0, np.inf), ("a", "b")):
         with pytest.raises(pyopnb.errors.InputError, match=r"show, limits: expected \(low, high\)"):
             pyopnb.show(diff(A, B), limits=limits)
+
+
+def test_the_worst_elements_are_a_table_with_their_distances(survives: Any) -> None:
+    text = "".join(survives(pyopnb.show(diff(A, B)).body).text)
+    assert "worst at" in text and "|a-b|/|b|ULP" in text
+    words = np.array(["a", "b", "c"] * 20, object)
+    text = "".join(survives(pyopnb.show(diff(words, words[::-1])).body).text)
+    assert "first at" in text and "ULP" not in text
