@@ -194,7 +194,7 @@ Turned (x, times) => (y) {
     turned = Loop(times, , x)<
         body = turn (int64 n, bool go, float[] old) => (bool more, float[] new) {
         more = Identity(go)  new = Transpose(old) }>
-    y = Flatten(turned) }
+    both = Constant<value_ints = [0, 0]>()  y = Reshape(turned, both) }
 
 Product <transA: int = 0, transB: int = 0, alpha: float = 1.0> (x, w) => (y) {
     is_a = Constant<value_int: int = @transA>()  a = pyopnb.inside.Turned(x, is_a)
