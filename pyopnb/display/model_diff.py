@@ -149,9 +149,9 @@ def _worst_weight(thing: model_diffs.ModelDiff) -> str:
 
 
 @view.register(model_diffs.OpDiff)
-def view_op_diff(thing: model_diffs.OpDiff) -> View:
-    """Show a diff of two versions of an op."""
-    parts = [headline_html(thing)]
+def view_op_diff(thing: model_diffs.OpDiff, *, verdict: bool = True) -> View:
+    """Show a diff of two versions of an op, with or without its verdict."""
+    parts = [headline_html(thing)] if verdict else []
     if thing.schema:
         parts.append(pre("\n".join(f"· {change}" for change in thing.schema)))
     if thing.source:

@@ -48,6 +48,7 @@ def show(thing: Any, **options: Any) -> View:
         - for a sweep: ``output=`` chooses the output to draw;
         - for a diff of arrays: ``limits=(low, high)`` for the colors of the errors, and
           ``names=("before", "now")`` for what a and b are;
+        - for a diff of versions: ``verdict=False`` shows the changes alone;
         - for arrays: ``limits=(low, high)`` are the numbers of the first and last color, or the
           ends of a curve's axis, to compare pictures; ``rgb=`` says whether three or four channels
           are one picture, which otherwise depends on shape, dtype and range; ``colors=`` is

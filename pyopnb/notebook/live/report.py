@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyopnb.common import messages
 from pyopnb.diffs import Diff, diff
-from pyopnb.display import SteadyColors, markup, to_html
+from pyopnb.display import SteadyColors, markup, show
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shown import Shown
 
@@ -99,7 +99,8 @@ def _parts(
             first, second = before.versions[op], run.versions[op]
             change = diff(first, second)
             title = f"changes in {op}, version {first.number} → {second.number}"
-            yield Shown(markup.details(title, to_html(change), open=True), str(change))
+            changes = show(change, verdict=False).body
+            yield Shown(markup.details(title, changes, open=True), str(change))
 
 
 def _results(state: LiveState, good: Run, baseline: str, colors: SteadyColors) -> Shown:

@@ -36,6 +36,7 @@ def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
     # The numbers of both are in one table, which says what they are.
     assert "a: now" in clip.html and "b: the previous run" in clip.html
     assert "<b>the previous run</b>" not in clip.html
+    assert clip.html.count("✗ different") == 1
 
 
 def test_both_runs_stand_beside_their_difference_on_one_scale(clip, redefine):
