@@ -70,9 +70,8 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     nodes += _squeezed(nodes, prefix, wrt, rules.sizes)
     for name in wrt:
         outputs.append(helper.make_value_info(_PREFIX + name, types[name]))
-    nodes = _read_nodes(
-        _without_copies(nodes, primal, wrt), primal, {info.name for info in outputs}
-    )
+    names = {info.name for info in outputs}
+    nodes = _read_nodes(_without_copies(nodes, primal, names - primal), primal, names)
     # ONNX Runtime warns of an unused initializer.
     read = set().union(*map(reads_of, nodes)) - {tensor.name for tensor in weights} - hidden
     added = [_seed(prefix + loss, types[loss]), *derived.graph.initializer]
@@ -125,13 +124,17 @@ def _squeezed(
 
 
 def _without_copies(
-    nodes: Sequence[NodeProto], primal: set[str], wrt: Sequence[str]
+    nodes: Sequence[NodeProto], primal: set[str], gradients: set[str]
 ) -> list[NodeProto]:
     """Name gradients where they are computed, and drop the nodes that only copy them."""
-    # Bodies read tensors of the graph around them by the names that these have.
-    fixed = primal.union(*(reads_of(node) for node in nodes if protos.bodies(node)))
-    computed = {output for node in nodes for output in node.output} - fixed
-    gradients = {_PREFIX + name for name in wrt}
+    computed: set[str] = set()
+    fixed = set(primal)
+    for node in nodes:
+        computed.update(node.output)
+        # Bodies read tensors of the graph around them by the names that these have.
+        if protos.bodies(node):
+            fixed |= reads_of(node)
+    computed -= fixed
     names: dict[str, str] = {}
     kept = []
     for node in nodes:

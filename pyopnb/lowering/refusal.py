@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -90,21 +91,16 @@ _noted: ContextVar[list[Refusal]] = ContextVar("noted")
 def line_of(error: BaseException) -> SourceLine | None:
     """Return the innermost line of user code in a traceback."""
     line = None
-    trace = error.__traceback__
     # The last frame that is the user's is the innermost.
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(_NOT_THE_USERS):
-            line = SourceLine(trace.tb_lineno, code)
-        trace = trace.tb_next
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            line = SourceLine(number, frame.f_code)
     return line
 
 
 def current_line() -> SourceLine | None:
     """Return the innermost line of user code on the stack."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_NOT_THE_USERS):
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
-    return SourceLine(frame.f_lineno, frame.f_code)
+    for frame, number in traceback.walk_stack(sys._getframe(1)):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            return SourceLine(number, frame.f_code)
+    return None

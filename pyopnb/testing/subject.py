@@ -28,7 +28,7 @@ from pyopnb.engine import (
 )
 from pyopnb.errors import InputError, ResultError
 from pyopnb.testing.verification.trials import free_sizes_of, resize
-from pyopnb.testing.verification.values import Arrays
+from pyopnb.testing.verification.values import Arrays, each
 
 __all__ = [
     "Draws",
@@ -53,15 +53,17 @@ class OpExample:
 
     def copies(self) -> Arrays:
         """Make writable copies of the inputs."""
-        return tuple(None if array is None else array.copy() for array in self.inputs)
+        return each(lambda array: array.copy(), self.inputs)
 
     def cast(self, to: Any, factor: float = 1.0) -> OpExample:
         """Return the example with its floats in another dtype, and multiplied."""
-        inputs = list(self.inputs)
-        for number, array in enumerate(inputs):
-            if array is not None and array_diffs.is_float(array):
-                inputs[number] = np.asarray(array.astype(to) * factor, to)
-        return OpExample(tuple(inputs), self.attrs)
+
+        def change(array: np.ndarray) -> np.ndarray:
+            if array_diffs.is_float(array):
+                return np.asarray(array.astype(to) * factor, to)
+            return array
+
+        return OpExample(each(change, self.inputs), self.attrs)
 
     def feeds(self) -> dict[str, np.ndarray]:
         """Return the inputs as a session of `Subject` takes them."""
