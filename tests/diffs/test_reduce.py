@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from systems import ended_by_crash
+from systems import ended_by_crash, needs_faults_of_division
 
 import pyopnb
 from pyopnb.diffs import reduction
@@ -109,6 +109,7 @@ def test_a_quantized_sum_among_300_nodes(tmp_path):
     assert "pyopnb" not in (folder / "reproduce.py").read_text(encoding="utf-8")
 
 
+@needs_faults_of_division
 def test_a_run_that_ends_the_process(tmp_path):
     smallest = pyopnb.reduce(*hidden(empty_product, blocks=2))
     assert [node.op_type for node in smallest.model.graph.node] == ["Einsum"]
