@@ -50,7 +50,7 @@ def explore(view: View) -> None:
         importlib.import_module(_ADAPTER)
     except ImportError as error:
         next_ = "pip install ai-edge-model-explorer model-explorer-onnx"
-        raise PyopError("explore", expected=_ADAPTER, got=str(error), next=next_) from None
+        raise PyopError("explore", expected="Model Explorer", got=str(error), next=next_) from None
     folder = Path(tempfile.mkdtemp(prefix="pyopnb-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     config = explorer.config()
