@@ -161,7 +161,8 @@ def _origins(thing: trace_diffs.TraceDiff) -> Iterator[str]:
     for number, step in enumerate(steps[:_MOST_ORIGINS]):
         tensor = step.worst
         a, b = (f"version {number}" if number else "" for number in step.versions)
-        content = part_details(tensor.diff.worst, (a, b))
+        # Where the same version ran in both, it says nothing of the difference.
+        content = part_details(tensor.diff.worst, (a, b) if a != b else ("", ""))
         # The changes of the first are above the picture.
         if step.changes and number:
             content = pre("\n".join(step.changes)) + content

@@ -164,6 +164,8 @@ def test_a_diff_of_runs_names_the_versions() -> None:
     define(SOURCE.replace("tanh", "sin"))
     found = pyopnb.diff(before, session.trace(x=X))
     assert ">a: version 1<" in found._repr_html_() and ">b: version 2<" in found._repr_html_()
+    unlike = pyopnb.diff(session.trace(x=X), session.trace(x=X * 2))
+    assert "a: version" not in unlike._repr_html_()
 
 
 def traced() -> tuple[Any, Any]:
