@@ -16,6 +16,6 @@ _find_name, __dir__, __all__ = open_door(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        for package, least in (("torch", "2.13"), ("onnxscript", "0.7")):
+        for package, least in (("torch", "2.13"), ("onnxscript", "0.7"), ("onnx_ir", "0.2")):
             require(package, least, "'pyopnb[torch]'")
     return _find_name(name)
