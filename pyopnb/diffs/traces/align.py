@@ -219,7 +219,8 @@ class _Aligner:
         """Pair outputs of a node by their readers, if it gives those in another order."""
         for node in self.b.nodes:
             crossed: dict[str, str] = {}
-            for name in self.right.intersection(self.pairs, node.output):
+            paired = [x for x in node.output if x in self.right and x in self.pairs]
+            for name in paired if len(paired) > 1 else ():
                 read = _read_alike(self.b, self.a, name, self.matches)
                 if self.pairs[name].a != read and not self._is_read(name):
                     crossed[name] = read
