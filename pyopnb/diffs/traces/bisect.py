@@ -466,10 +466,13 @@ class _Search:
 
     def _comparison(self, pairs: Sequence[Pair]) -> TraceComparison:
         """Record the tensors of pairs."""
-        self._record([[pair.a for pair in pairs], [pair.b for pair in pairs]])
+        # Feeds are there already.
+        of_nodes = [pair for pair in pairs if pair.b in self.graph.producer]
+        self._record([[pair.a for pair in of_nodes], [pair.b for pair in of_nodes]])
+        sides = self._sides()
         return TraceComparison(
-            self._sides(),
-            [pair for pair in pairs if pair.a in self.last[0] and pair.b in self.last[1]],
+            sides,
+            [pair for pair in pairs if pair.a in sides[0].arrays and pair.b in sides[1].arrays],
             self.tolerances,
             coarse=self.coarse,
             half=self.half,
@@ -586,8 +589,8 @@ class _Search:
                 self._record(self._suspected(bad))
                 diff = diff_sides(self._sides(), self.tolerances, known=self.good, sparing=True)
             else:
-                reads = [x for x in self.graph.between(bad, self.good).ends if x in self.good]
-                comparison = self._comparison([self.pairs[x] for x in (*reads, bad)])
+                names = [*self.graph.between(bad, self.good).ends, bad]
+                comparison = self._comparison([self.pairs[x] for x in names if x in self.pairs])
                 diff = comparison.diff()
                 self.lossy = comparison.lossy
         b = self.graph

@@ -181,6 +181,14 @@ def test_feeds_of_two_sizes_under_one_symbol_are_refused() -> None:
         pyopnb.first_divergence(model, model, feeds)
 
 
+@pytest.mark.parametrize("memory", [1, None])
+def test_feeds_that_differ_are_no_fault_of_a_node(memory: float | None) -> None:
+    x = np.float32([1, 2])
+    found = first_divergence(chain([1.0]), chain([1.0]), ({"x": x}, {"x": x + 1}), memory=memory)
+    assert not found.ok and found.feeds_differ and found.origin is None
+    assert "where: already in the feeds" in str(found)
+
+
 def test_models_that_agree() -> None:
     found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
     assert found.ok and found.origin is None and found.runs == 1
