@@ -261,7 +261,7 @@ class Work:
                 f"{self._kind.function}, {self._kind.singular} {self.begun}",
                 expected=f"{self._kind.plural} that can be pickled, as arrays can",
                 got=sanitize(f"{type(error).__name__}: {error}", 120),
-                next="a ThreadPoolExecutor, to which nothing is pickled",
+                next="a ThreadPoolExecutor, which pickles nothing",
             ) from error
 
     def _submit(self, items: tuple[Any, ...], *, sends_session: bool = False) -> Future[Any]:

@@ -213,7 +213,7 @@ def _refuse_tolerances(noun: str, tolerances: Tolerances) -> None:
         if value is not None:
             raise InputError(
                 f"diff, {name}",
-                expected=f"none, for {noun}",
+                expected=f"no tolerance for {noun}",
                 got=str(value),
                 next=f"leave {name} out",
             )

@@ -169,7 +169,7 @@ def _check_names(
             raise ModelError(
                 f"wrt '{name}'",
                 expected=f"a tensor that influences the loss '{loss}'",
-                got="none, or only through integers or bools",
+                got="one that does not, or only through integers or bools",
                 next=f"wrt without '{name}'; its gradient would be zeros",
             )
 

@@ -65,8 +65,8 @@ def source_closure(versions: Sequence[Version]) -> str:
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
             expected=(
-                "a class that uses imports, functions and classes with a known text, "
-                "and plain constants"
+                "a class that uses only imports, plain constants, and functions and classes "
+                "whose text is known"
             ),
             got=", ".join(reasons[:_MAX_LISTED]) + more,
             next=next_,

@@ -262,7 +262,7 @@ class PartOp:
         self._like = runs[0][1]
         for _, results in runs:
             if not results.is_like(self._like):
-                got = "results of another type, or a Python number that values decide"
+                got = "results of another type, or a Python number that depends on values"
                 raise NotLearned("forward", expected="tensors of one type", got=got)
         if not self._like.dtypes:
             raise NotLearned("forward", expected="a tensor", got="none")

@@ -156,7 +156,7 @@ def _with_fewer_fixed_sizes(program: Any, example: Example) -> Any:
     refusal = ModelError(
         f"{example.where}, dynamic_shapes",
         expected="sizes that can change",
-        got=f"it fixes size {size.size} of axis {size.axis}, {size.reason}",
+        got=f"a fixed size {size.size} on axis {size.axis}, {size.reason}",
         next="the size fixed in the model: leave the axis out of dynamic_shapes",
     )
     try:

@@ -94,18 +94,18 @@ _REFUSALS = (
 # Words in a line that uses the values of a tensor, and the advice instead.
 # The torch advice is a page on its symbolic shapes.
 _DECIDED_BY_VALUES = (
-    (r"`(el)?if\b", "a branch that a tensor's values decide", "torch.cond, or torch.where"),
+    (r"`(el)?if\b", "a branch that depends on values of a tensor", "torch.cond, or torch.where"),
     (
         "`while",
-        "a loop that a tensor's values end",
+        "a loop whose end depends on values of a tensor",
         "torch.while_loop, or a fixed number of turns",
     ),
     (
         r"\b(float|int|bool)\(|\.item\(|\.tolist\(",
-        "a Python number of a tensor's value",
+        "a Python number made of a tensor",
         "leave it a tensor: x.sum() for float(x.sum())",
     ),
-    ("", "a tensor's value as a Python number", "torch.cond, or torch.where"),
+    ("", "a value of a tensor as a Python number", "torch.cond, or torch.where"),
 )
 _SPECIALIZED = re.compile(r"specialized it to be a constant \((\d+)\)")
 _WORDS_ABOUT_SIZES = (
@@ -466,7 +466,7 @@ def _not_captured(example: Example, error: Exception, fixing_line: str) -> Model
     line = line_of_error(error)
     where = f"{example.where}, {line}" if line else example.where
     if _has_packed_sequence(error):
-        expected, got = "padded sequences", "a packed sequence, whose sizes values decide"
+        expected, got = "padded sequences", "a packed sequence, whose sizes depend on values"
         suggestion = "the padded sequence, and a mask from its lengths"
         return ModelError(where, expected=expected, got=got, next=suggestion)
     for words, expected, got, suggestion in _REFUSALS:
@@ -474,7 +474,7 @@ def _not_captured(example: Example, error: Exception, fixing_line: str) -> Model
             got = sanitize(got.format(text))
             return ModelError(where, expected=expected, got=got, next=suggestion)
     if "data-dependent" in text:
-        expected = "control flow that no values decide"
+        expected = "control flow that does not depend on values"
         for pattern, got, suggestion in _DECIDED_BY_VALUES:
             if re.search(pattern, line):
                 return ModelError(where, expected=expected, got=got, next=suggestion)

@@ -136,7 +136,7 @@ class Trace(Displayable):
         expected = "a tensor of the trace"
         advice = messages.suggest_key(name, self) or "list(trace)"
         if name in self.summaries:
-            expected = "a tensor that was kept, and not released after its summary was made"
+            expected = "a tensor that was kept, not only summarized"
             advice = f"trace.summaries[{sanitize(repr(name))}]"
         elif name in self.initializers:
             # Weights are no tensors of the run, and are found elsewhere.

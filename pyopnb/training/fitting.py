@@ -215,7 +215,7 @@ def _batches(data: Any, size: int | None, seed: int | None, epochs: int) -> Trai
     # A generator would be empty in the second epoch, and the training would end as
     # if it were complete.
     if batches.is_single and epochs > 1:
-        expected = "feeds that can be gone through again"
+        expected = "feeds that can be read once per epoch"
         raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
     return batches
 

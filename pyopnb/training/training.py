@@ -219,7 +219,7 @@ class Training(Comparable):
             raise RunRefused(
                 "resume",
                 expected="a training that is not running",
-                got="one that runs, in another thread or in a function that it calls",
+                got="one that is running, in another thread or around this call",
                 next="wait until it ends",
             )
         try:

@@ -187,7 +187,7 @@ for way in ways:
 print("released")
 """).clean(
         "kept\n"
-        + "run with memory.enable_memory_arena_shrinkage | one that the node of output 'y' (escape::Keep) kept and that is still there\n"
+        + "run with memory.enable_memory_arena_shrinkage | an input that the node of output 'y' (escape::Keep) kept in an earlier run\n"
         * 3
         + "True\nreleased\n"
     )

@@ -23,7 +23,7 @@ for request in (
     lambda: session_of("demo::Log"),
     lambda: pyopnb.parse("(float[N] x) => (float[N] y) { y = Sofmax(x) }"),
     lambda: pyopnb.pyop("demo::Empty")(type("Empty", (), {})),
-    lambda: pyopnb.Session("tumours.onnx"),
+    lambda: pyopnb.Session("tumors.onnx"),
     lambda: pyopnb.Session(pointer),
 ):
     assert refused(request)

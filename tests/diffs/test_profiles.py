@@ -62,7 +62,9 @@ def test_html_and_what_is_refused():
         match="diff, b: expected a profile, as the other side is one, got int",
     ):
         pyopnb.diff(made(a=1), 3)
-    with pytest.raises(pyopnb.errors.InputError, match="diff, rtol: expected none, for profiles"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="diff, rtol: expected no tolerance for profiles"
+    ):
         pyopnb.diff(made(a=1), made(a=1), rtol=1.0)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(found)

@@ -220,7 +220,9 @@ def test_a_sequence_stays_as_it_is(tmp_path):
     assert [node.op_type for node in smallest.model.graph.node] == ["SequenceAt"]
     assert [array.tolist() for array in smallest.feeds["s"]] == [[1, 2], [3, 4]]
     assert "s: list" in str(smallest)
-    with pytest.raises(InputError, match="feed s: expected an array, for a file"):
+    with pytest.raises(
+        InputError, match="feed s: expected an array, because the feeds go into a file"
+    ):
         smallest.write(tmp_path)
 
 

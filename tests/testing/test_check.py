@@ -143,7 +143,7 @@ BAD = [
     (Exits, X, "schema", r"SystemExit: 3 \(in compute"),
     (InferRaises, X, "schema", r"KeyError: 'rank'(?s:.)*\(in infer"),
     (Unreadable, X, "schema", r"Strange: <exception str\(\) failed>"),
-    (SymbolOfTwoSizes, (X[0], X[0, :1]), "inputs_unmodified", r"input b: expected float32\[N\], where a symbol is one size everywhere, got float32\[1\]"),
+    (SymbolOfTwoSizes, (X[0], X[0, :1]), "inputs_unmodified", r"input b: expected float32\[N\], with one size for each symbol, got float32\[1\]"),
     (OneSize, X, "shapes", r"expected float32\[2,3\], as infer says, got float32\["),
     (NoSymbols, X, "shapes", r"TypeError: (?s:.)*\(in infer"),
     (Writes, X, "inputs_unmodified", r"compute writes into input x: \[0,0\] is 7.0 instead of -1.0.*Try: x = x.copy\(\), or copy_inputs = True"),

@@ -95,7 +95,7 @@ def opened(module, *args, axes=None, **options):
 def test_a_size_that_torch_fixes_stays_open_with_a_part_in_torch(module, x):
     model, (report,) = opened(module, x)
     assert not report.fixed
-    assert "it fixes size 5 of axis 0" in report.holes[0].reason
+    assert "a fixed size 5 on axis 0" in report.holes[0].reason
     session = pyopnb.Session(model)
     name = session.get_inputs()[0].name
     for value in (x, torch.cat([x, x[:2]]), x[:1]):

@@ -249,7 +249,7 @@ def test_an_op_of_another_library_without_a_fake_implementation():
 def test_only_the_submodule_stays_in_torch():
     module = Around()
     model, (hole,) = export(module, (numbers(4, 3),), (N,))
-    assert "submodule middle (Decides): a branch that a tensor's values decide" in hole.reason
+    assert "submodule middle (Decides): a branch that depends on values of a tensor" in hole.reason
     assert "`if x.sum() > 0:`" in hole.line
     assert (hole.path, hole.remedy) == ("middle (Decides)", "torch.cond, or torch.where")
     assert len([node for node in model.graph.node if node.domain.startswith("torch")]) == 1

@@ -275,7 +275,7 @@ MODULES = [
         (X,),
         {},
         [
-            "`if x.sum() > 0:`: expected control flow that no values decide",
+            "`if x.sum() > 0:`: expected control flow that does not depend on values",
             "Try: torch.cond, or torch.where",
         ],
     ),

@@ -113,7 +113,7 @@ def test_feeds_one_by_one_are_the_same_as_arrays_in_order(classifier, flowers):
     assert np.array_equal(once.losses, whole.losses[:5])
     with pytest.raises(
         InputError,
-        match=r"train, data: expected feeds that can be gone through again, got a generator",
+        match=r"train, data: expected feeds that can be read once per epoch, got a generator",
     ):
         train(classifier, (feed for feed in feeds), epochs=2)
 
@@ -369,7 +369,7 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
     assert began.wait(60)
     with pytest.raises(
         RunRefused,
-        match="resume: expected a training that is not running, got one that runs, in another",
+        match="resume: expected a training that is not running, got one that is running, in another",
     ):
         training.resume(9)
     end.set()

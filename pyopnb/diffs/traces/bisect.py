@@ -443,7 +443,7 @@ class _Search:
         names = [name for name in graph.outputs if name in self.pairs and name in graph.producer]
         if not names:
             expected = "two models with an output in common"
-            raise InputError("first_divergence", expected=expected, got="none that corresponds")
+            raise InputError("first_divergence", expected=expected, got="none")
         return names
 
     def compare(self, names: Sequence[str]) -> None:

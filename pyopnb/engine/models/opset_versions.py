@@ -340,8 +340,8 @@ def _refuse_newer_content(proto: ModelProto, newest: int) -> None:
             "model",
             expected=f"IR version {newest} at most, which the installed onnxruntime takes",
             got=(
-                f"IR version {proto.ir_version}, and it needs more than {_LISTED_IR}: "
-                f"it has {content}"
+                f"IR version {proto.ir_version} with something that version {_LISTED_IR} lacks: "
+                f"{content}"
             ),
             next="pip install -U onnxruntime, if there is one that takes it",
         )

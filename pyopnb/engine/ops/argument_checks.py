@@ -102,7 +102,7 @@ def check_arguments(
             if name in kwargs and _is_feed(kwargs[name]):
                 raise InputError(
                     f"{where}, {name}",
-                    expected="an option; a feed of that name goes into one dict of all feeds",
+                    expected="an option (a feed of that name goes into one dict of all feeds)",
                     got=describe(kwargs[name]),
                     next=f'{{"{name}": {name}}}',
                 )

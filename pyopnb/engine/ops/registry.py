@@ -463,8 +463,8 @@ class Registry(Displayable):
         if was_changed(old.cls, old.source):
             raise DefinitionError(
                 f"op {op.name}, rollback",
-                expected=f"the class of version {old.number} as its source has it",
-                got="one that was changed in place since, as %autoreload does",
+                expected=f"an unchanged class of version {old.number}",
+                got="one that was changed in place, as by %autoreload",
                 next=f"%pyop source {op.name} {old.number}, and that text in a %%pyop cell",
             )
         return self.define(

@@ -215,8 +215,8 @@ def _is_shadowed(op: Op) -> bool:
     """
     if op.op_type in _SHADOWED and not op.domain:
         advice = "pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)"
-        got = "one that ONNX Runtime does not let anybody replace"
-        expected = "another op type, in a bare session"
+        expected = "an op type that a bare session can replace"
+        got = f"{op.op_type}, which ONNX Runtime runs itself"
         raise ModelError(f"op {op.name}", expected=expected, got=got, next=advice)
     return op.op_type in _SHADOWED
 
@@ -396,7 +396,7 @@ def make_kernel(
                 raise ModelError(
                     f"{where}, attr {attr}",
                     expected="numbers, texts or one array, "
-                    "as ONNX Runtime hands no other attr to a bare session",
+                    "as a bare session gets no other attrs from ONNX Runtime",
                     got=kind,
                     next="pyopnb.Session(model)",
                 )

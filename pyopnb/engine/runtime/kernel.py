@@ -373,7 +373,7 @@ class Kernel:
         port = self._port(state, number)
         raise ModelError(
             f"{self.where}, input {port.name}",
-            expected=f"{port.type}, where a symbol is one size everywhere",
+            expected=f"{port.type}, with one size for each symbol",
             got=str(type_of(value)),
             next=f"feed that shape, or change the hint of {port.name} in compute",
         )

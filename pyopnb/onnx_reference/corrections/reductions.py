@@ -28,7 +28,7 @@ def _reduction(name: str, reduce: _Reduce) -> Callable[..., np.ndarray]:
         if x.dtype.kind in "iu":
             raise ModelError(
                 f"reference of ::{name}, input data",
-                expected="floats, because logarithms are no integers",
+                expected="floats, because a logarithm is not an integer",
                 got=x.dtype.name,
                 next="x.astype(np.float32)",
             )

@@ -375,8 +375,8 @@ def _last_words(errors: str, code: int) -> str:
 def storable(name: str, value: Any) -> np.ndarray:
     """Give a feed the form of a file that needs no pickle."""
     if isinstance(value, list):
-        got = "a sequence"
-        raise InputError(f"feed {name}", expected="an array, for a file", got=got)
+        expected = "an array, because the feeds go into a file"
+        raise InputError(f"feed {name}", expected=expected, got="a sequence")
     array = np.asarray(value)
     if array.dtype.kind == "O":
         texts = array.astype(str)
@@ -384,12 +384,12 @@ def storable(name: str, value: Any) -> np.ndarray:
         if not np.array_equal(texts, array):
             raise InputError(
                 f"feed {name}",
-                expected="texts that do not end in NUL, for a file",
-                got="another",
+                expected="texts that do not end in NUL, which a file loses",
+                got="one that does",
             )
         array = texts
     if array.dtype.isbuiltin != 1 and array.dtype.kind != "U":
-        expected = "a dtype that NumPy itself has, for another Python"
+        expected = "a dtype of NumPy itself, because another Python reads it"
         raise InputError(f"feed {name}", expected=expected, got=str(array.dtype))
     return array
 

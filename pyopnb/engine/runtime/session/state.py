@@ -470,10 +470,9 @@ class SessionState:
         if kernel is not None:
             raise RunRefused(
                 f"run with {SHRINKAGE}",
-                expected="no input that an op kept in an earlier run, "
-                "as its memory would be given back",
-                got=f"one that {kernel.where} kept and that is still there",
-                next="release it, and the exception that told of it, or run without that option",
+                expected="no array in the memory that this option frees",
+                got=f"an input that {kernel.where} kept in an earlier run",
+                next="release it and the exception that told you, or run without the option",
             )
 
     def run(
