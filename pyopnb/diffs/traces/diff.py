@@ -257,6 +257,8 @@ class TraceDiff(NamedItems, ToleranceDiff):
     def _causes(self) -> Iterator[str]:
         if self.hidden:
             yield 'which optimizers: pyopnb.first_divergence(model, feeds, over="optimizers")'
+            for half in sorted({tensor.precision for tensor in self.hidden if tensor.precision}):
+                yield f"or none: it computes {half} in float32 without a kernel, and rounds less"
         if self.quantization:
             yield from map(str, self.quantization[1:_MAX_QUANTIZED])
             return
