@@ -62,11 +62,17 @@ def unserved_types(
     serving = _kernels_for(operator)
     if not serving:
         return None
+    wrong = [_mismatches(operator, kernel, inputs, outputs) for kernel in serving]
+    least = min(wrong, key=len)
+    # Another kernel may take that type, and refuse others.
+    near = [
+        dict(kernel.takes)
+        for kernel, names in zip(serving, wrong, strict=True)
+        if names.keys() <= least.keys()
+    ]
     texts = []
-    for name, type_text in min(
-        (_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len
-    ).items():
-        dtypes = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
+    for name, type_text in least.items():
+        dtypes = frozenset().union(*(takes.get(name, ()) for takes in near))
         if type_text.startswith("tensor("):
             # A tensor cannot be cast to a sequence or an optional.
             dtypes = frozenset(text for text in dtypes if text.startswith("tensor("))

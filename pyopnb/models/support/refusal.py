@@ -194,13 +194,18 @@ def _lacking(site: protos.Site, lack: Unsupported, filled: bool) -> ModelError:
     is_defined = is_unknown and schema is not None
     # The reference implementation has no version that ONNX took back.
     in_file = onnx_schemas.find_schema(domain, site.node.op_type, lack.since)
-    is_filled = newer or (lack.kernel and not (in_file and in_file.deprecated)) or is_defined
+    has_reference = not (in_file and in_file.deprecated)
+    is_filled = newer or (lack.kernel and has_reference) or is_defined
     if is_filled and not filled and not is_refused:
         advice = opset_versions.FILL
     if lack.kind == WRONG_ATTR:
         advice = "leave that attr out of the node"
     if not advice and lack.kind in ("no kernel for dtype", MIXED):
         advice = "a Cast before the node, to a dtype that it takes"
+        # Dtypes that ONNX does not list for an operator, as other tools write them.
+        is_written = schema is not None and lack.kind != MIXED and not lack.kernel
+        if is_written and has_reference and not filled:
+            advice += f", or {opset_versions.FILL}"
     return ModelError(
         site.where,
         expected="a node that the installed onnxruntime can run",

@@ -150,6 +150,25 @@ def test_a_node_of_a_function_in_place_of_an_operator_is_named():
         pyopnb.Session(proto, fill=True)
 
 
+def test_dtypes_that_onnx_does_not_list_are_filled():
+    """Some exporters write int32 for the shape of Expand."""
+    proto = pyopnb.parse("(float[1] x, int32[1] s) => (float[N] y) { y = Neg(x) }")
+    proto.graph.node[0].CopyFrom(helper.make_node("Expand", ["x", "s"], ["y"]))
+    with pytest.raises(pyopnb.errors.ModelError, match=r"a Cast .*, or pyopnb.*fill=True\)$"):
+        pyopnb.Session(proto)
+    with pytest.warns(Filled):
+        session = pyopnb.Session(proto, fill=True)
+    assert session(x=np.float32([2]), s=np.int32([3]))["y"].tolist() == [2, 2, 2]
+
+
+def test_kernels_that_refuse_another_type_are_not_named():
+    text = """(uint8[1,1,3,3] x) => (int8[1,1,1,1] y)
+        <float s = {1}, uint8 z = {0}, uint8[1,1,3,3] w = {1,1,1,1,1,1,1,1,1}, int8 i = {0}>
+        { y = QLinearConv(x, s, z, w, s, z, s, i) }"""
+    (row,) = pyopnb.missing(pyopnb.parse(text))
+    assert row.reason == "T3 is int8; there are kernels for uint8"
+
+
 def test_an_operator_of_a_domain_that_onnx_has_is_filled():
     names = ["r", "t", "x", "g", "v", "h"]
     kinds = [1, 7, 1, 1, 1, 1]
