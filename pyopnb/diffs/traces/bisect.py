@@ -1,7 +1,7 @@
-"""Find the first divergence of two models that are too large to trace.
+"""Find the first divergence of two models, of which one is in memory at a time.
 
-It takes a few runs, which record as many tensors each as fit into memory. One model is in memory at
-a time.
+If all tensors fit into memory, one more run of each model records them, and they are compared as
+`pyopnb.diff` compares two traces. If not, a few runs bisect the nodes.
 """
 
 from __future__ import annotations
@@ -514,7 +514,7 @@ class _Search:
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes, unless all fit."""
         bad = self.bad
-        if bad is None or self._fit(self._all()) or self._fit(self._suspected(bad)):
+        if bad is None or self._window(bad):
             return []
         while names := [x for x in self._made(bad) if x not in self.tried]:
             if self.half:
@@ -555,6 +555,11 @@ class _Search:
     def _all(self) -> list[list[str]]:
         return [model.results for model in self.models]
 
+    def _window(self, bad: str) -> list[list[str]]:
+        """List all tensors of both models, or else the suspected ones; none if these do not fit."""
+        windows = self._all(), self._suspected(bad)
+        return next(filter(self._fit, windows), [])
+
     def _suspected(self, bad: str) -> list[list[str]]:
         """List what the suspected nodes of both models make and read."""
         a, b = self.a.graph, self.b.graph
@@ -582,15 +587,14 @@ class _Search:
         diff = TraceDiff(self.a.trace.runtime, self.b.trace.runtime, (), (), ())
         bad = self.bad
         if bad is not None:
-            if self._fit(self._all()):
-                self._record(self._all())
-                diff = diff_sides(self._sides(), self.tolerances, sparing=True)
-            elif self._fit(self._suspected(bad)):
-                self._record(self._suspected(bad))
-                diff = diff_sides(self._sides(), self.tolerances, known=self.good, sparing=True)
+            names = self._window(bad)
+            if names:
+                self._record(names)
+                known = () if names == self._all() else self.good
+                diff = diff_sides(self._sides(), self.tolerances, known, sparing=True)
             else:
-                names = [*self.graph.between(bad, self.good).ends, bad]
-                comparison = self._comparison([self.pairs[x] for x in names if x in self.pairs])
+                around = [*self.graph.between(bad, self.good).ends, bad]
+                comparison = self._comparison([self.pairs[x] for x in around if x in self.pairs])
                 diff = comparison.diff()
                 self.lossy = comparison.lossy
         b = self.graph
