@@ -407,10 +407,10 @@ class _Search:
         self.coarse: dict[str, str] = {}
         if self.half:
             self.coarse = dict.fromkeys(self.pairs, self.half)
-        elif self.tolerances.by_dtype:
+        else:
             in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in self.models)
             # If only one model is in half precision, its rounding does not count as a difference.
-            if bool(in_a) != bool(in_b):
+            if self.tolerances.by_dtype and bool(in_a) != bool(in_b):
                 self.tolerances = SCALED
             for name, pair in self.pairs.items():
                 self.normal[name] = in_b.get(name) or in_a.get(pair.a, "")
