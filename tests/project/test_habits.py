@@ -86,6 +86,21 @@ ALLOWED = {
 }
 
 
+def test_the_index_gets_the_distributions_alone():
+    """The artifacts of a run also are the pages, and what the tests have built."""
+    jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
+    for name in ("checks", "pypi"):
+        [download] = [step for step in jobs[name]["steps"] if "download" in step.get("uses", "")]
+        assert download["with"]["pattern"] == "dist-*"
+    uploaded = {
+        job: step["with"]["name"].startswith("dist-")
+        for job, content in jobs.items()
+        for step in content.get("steps", [])
+        if "upload-artifact" in step.get("uses", "")
+    }
+    assert uploaded == {"sdist": True, "wheels": True, "docs": False}
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_is_allowed_little_and_pins_its_actions(path):
     workflow = read(path)
