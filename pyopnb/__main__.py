@@ -19,10 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 import pyopnb
-from pyopnb.common import messages, sanitize
+from pyopnb.common import file_writes, messages, sanitize
 from pyopnb.diffs import array_diffs, trace_diffs
 from pyopnb.display import markup
 from pyopnb.engine import model_files, opset_versions, to_model
@@ -281,7 +279,13 @@ def _write_page(
     if trace_diff is not None:
         body += f"<div>{trace_diff._repr_html_()}</div>"
     page = markup.document(title, body)
-    _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
+
+    def write(path: str) -> None:
+        file_writes.check_writable(Path(path))
+        with file_writes.atomic_write(Path(path)) as file:
+            file.stream.write(page.encode())
+
+    _write(args.html, write)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -327,7 +331,7 @@ def _fill(args: argparse.Namespace) -> int:
         print(warning.message, file=sys.stderr)
     if unfilled or stayed:
         return _DIFFERENT
-    _write(args.output, lambda path: onnx.save(model, path))
+    _write(args.output, lambda path: pyopnb.save(model, path))
     # The lines above said what Python would run: of the file that is no longer true.
     if args.lower:
         print(f"{args.output}: every node in plain ONNX operators", file=sys.stderr)

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 from systems import needs_free_names
 
 import pyopnb
@@ -253,6 +254,25 @@ def test_an_interrupt_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(pyopnb, "missing", interrupted)
     assert run("missing", "relu.onnx") == (130, "", "")
+
+
+def test_a_filled_model_brings_its_weights_and_its_ops(run: Run, tmp_path: Path) -> None:
+    made = pyopnb.parse("""
+        <ir_version: 8, opset_import: ["" : 18, "ai.onnx.preview.training": 1]>
+        g (float r, int64 t, float[300] x, float[300] w, float[300] h) => (float[300] y, float[300] z)
+        { y, z = ai.onnx.preview.training.Adagrad(r, t, x, w, h) }
+    """)
+    made.graph.initializer.append(numpy_helper.from_array(np.ones(300, np.float32), "w"))
+    (tmp_path / "from").mkdir()
+    source = tmp_path / "from" / "m.onnx"
+    onnx.save(made, source, save_as_external_data=True, location="m.data", size_threshold=0)
+    target = tmp_path / "filled.onnx"
+    assert run("fill", str(source), "-o", str(target))[0] == 0
+    pyopnb.registry.clear()
+    loaded = pyopnb.load(target, ops=list(pyopnb.load(target).ops))
+    one = np.ones(300, np.float32)
+    found = pyopnb.run(loaded.model, r=np.float32(0.1), t=np.int64(1), x=one, h=one)
+    assert found["z"].tolist() == [2] * 300
 
 
 # ---- in processes of their own -----------------------------------------------------------------------------------------------
