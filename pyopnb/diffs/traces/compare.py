@@ -189,10 +189,10 @@ class TraceComparison:
     def __post_init__(self) -> None:
         self.a, self.b = self.sides
         b = self.b.graph
-        self.names_in_b = {pair.a: pair.b for pair in self.pairs}
-        paired = set(self.names_in_b.values())
-        unclear = paired.difference(self.known)
-        self.segments = {name: b.between(name, paired) for name in b.producer if name in unclear}
+        self.paired = {pair.a for pair in self.pairs}, {pair.b for pair in self.pairs}
+        unclear = self.paired[1].difference(self.known)
+        made = [name for name in b.producer if name in unclear]
+        self.segments = {name: b.between(name, self.paired[1]) for name in made}
         self._put_in_one_form()
         self.is_half = any(map(self._narrower, self.pairs))
         if self.is_half:
@@ -294,7 +294,7 @@ class TraceComparison:
         for name, segment_b in self.segments.items():
             name_a = tensors[name].a
             if name_a in self.a.graph.producer and tensors[name].diff.ok:
-                segment_a = self.a.graph.between(name_a, self.names_in_b)
+                segment_a = self.a.graph.between(name_a, self.paired[0])
                 ops = [
                     format_ops(side.graph, part)
                     for side, part in zip(self.sides, (segment_a, segment_b), strict=True)
@@ -450,7 +450,7 @@ class TraceComparison:
         b = self.b.graph
         node = b.nodes[position]
         # Between the compared inputs and this node there may be others, as after a fusion.
-        segment_b = b.between([tensor.b for tensor in outputs], set(self.names_in_b.values()))
+        segment_b = b.between([tensor.b for tensor in outputs], self.paired[1])
         twins = [tensor.a for tensor in outputs if tensor.a in a.producer]
         versions: tuple[int | None, int | None] = (None, None)
         if self.arrays_side is None:
@@ -477,9 +477,8 @@ class TraceComparison:
             differs = step.verdict not in ("same", "hides")
         if self.arrays_side is not None or not differs or not twins:
             return step
-        segment_a = self.a.graph.between(twins, self.names_in_b)
-        known = set(self.names_in_b.values())
-        segment_b = self.b.graph.between([tensor.b for tensor in step.outputs], known)
+        segment_a = self.a.graph.between(twins, self.paired[0])
+        segment_b = self.b.graph.between([tensor.b for tensor in step.outputs], self.paired[1])
         names = twins[0], step.outputs[0].b
         if self.half:
             # The nodes of b are the ones of a and casts.
