@@ -11,7 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
-from pyopnb.onnx_reference.evaluator_ops import reference_ops
+from pyopnb.onnx_reference import reference_ops
 
 X = np.float32([[1, 2, 3]])
 

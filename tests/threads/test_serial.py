@@ -12,7 +12,7 @@ from small_ops import chain
 from together import together
 
 import pyopnb
-from pyopnb.onnx_reference.evaluator_ops import reference_ops
+from pyopnb.onnx_reference import reference_ops
 
 THREADS, RUNS = 3, 8
 SIZE = 1_000_000  # so large that the interpreter's lock is free for a while when a result is copied

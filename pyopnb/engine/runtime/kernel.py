@@ -294,7 +294,7 @@ class Kernel:
                     expected=f"{claim}, as the op says",
                     got=f"{fact} in the model",
                     next="declare the same type in the op and the model; "
-                    "in a bare session, hint the rank as well",
+                    "in a bare session, also hint the rank",
                 )
 
     def _shapes(
