@@ -407,7 +407,7 @@ def _run_model(
         advice = error.next
         if advice == opset_versions.FILL:
             advice = "--fill"
-        elif advice and advice.startswith("%pyop skeleton"):
+        elif advice and advice.startswith(("%pyop skeleton", "pyopnb.skeleton")):
             advice = "--ops MODULE, with a module that defines it"
         raise messages.moved(error, f"{where}: {error.where}", advice) from None
     except Exception as error:
