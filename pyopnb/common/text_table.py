@@ -10,6 +10,7 @@ import hashlib
 import html
 import io
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -27,6 +28,8 @@ _CELL = (
     "border-bottom:1px solid rgba(128,128,128,0.4)"
 )
 _LONGEST_NUMBER = 16
+_QUANTITY = re.compile(r"([-+]?[\d.,]+) (µs|ms|s|%)")
+_UNITS = {"µs": ("s", 1e-6), "ms": ("s", 1e-3), "s": ("s", 1.0), "%": ("%", 1.0)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +93,8 @@ class Table:
     def to_pandas(self) -> Any:
         """Return a ``pandas.DataFrame``, in which columns of numbers are numbers.
 
+        Times are in seconds, and the column's name says so: ``median (s)``.
+
         Returns
         -------
         pandas.DataFrame
@@ -105,7 +110,18 @@ class Table:
         # Only numbers can be missing: an op may be called None.
         empty = ["", "nan"]
         text = io.StringIO(self.to_csv())
-        return pandas.read_csv(text, keep_default_na=False, na_values=empty)
+        frame = pandas.read_csv(text, keep_default_na=False, na_values=empty)
+        for name in self.head:
+            quantities = [_QUANTITY.fullmatch(str(text)) for text in frame[name]]
+            if frame.empty or not all(quantities):
+                continue
+            numbers = []
+            for number, unit in (quantity.groups() for quantity in quantities if quantity):
+                common_unit, size = _UNITS[unit]
+                numbers.append(float(number.replace(",", "")) * size)
+            frame[name] = numbers
+            frame = frame.rename(columns={name: f"{name} ({common_unit})"})
+        return frame
 
     @staticmethod
     def row_key(name: str) -> str:

@@ -5,6 +5,8 @@ import csv
 import io
 from html.parser import HTMLParser
 
+import pytest
+
 from pyopnb.common import Table
 from pyopnb.display.page.markup import MAX_BYTES, details, escape, image, join, note, pre
 
@@ -76,7 +78,11 @@ def test_tables_are_written_as_csv_and_become_frames(tmp_path) -> None:
     assert table.to_csv(tmp_path / "table.csv") is None
     assert (tmp_path / "table.csv").read_bytes().decode() == table.to_csv()
     frame = table.to_pandas()
-    assert list(frame) == list(table.head) and frame["op"].tolist() == ["None", 'a "b", c']
+    assert list(frame) == ["op", "share", "median (s)", "nodes"]
+    assert frame["op"].tolist() == ["None", 'a "b", c']
+    assert frame["median (s)"].tolist() == pytest.approx([3e-6, 1.2e-3])
+    shares = Table(("part", "of"), [("74.1 %", "1 ms"), ("-1,000 %", "1 apple")]).to_pandas()
+    assert shares["part (%)"].tolist() == [74.1, -1000] and shares["of"].tolist()[0] == "1 ms"
     assert frame["share"].sum() == 1.5 and frame["nodes"].tolist() == [2, 3]
     assert Table(("op",), []).to_pandas().empty
     assert 'class="pyopnb-table"' in table._repr_html_()
