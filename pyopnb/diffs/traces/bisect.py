@@ -321,6 +321,8 @@ class _Model:
         To record a tensor keeps ONNX Runtime from removing its node, which may have no kernel: then
         it is left out.
         """
+        if not names:
+            return {}
         try:
             return self._recorded(names)
         except ModelError:
@@ -390,7 +392,7 @@ class _Search:
             pairs = tuple(Pair(name, name) for name in self.a.graph.order)
             self.alignment = Alignment(pairs, (), ())
         else:
-            outputs = [[x for x in m.graph.outputs if x in m.graph.producer] for m in self.models]
+            outputs = [m.graph.outputs for m in self.models]
             are_same = set(outputs[0]) == set(outputs[1])
             # Values tell which outputs correspond where the names are others.
             if not are_same or self._fit(outputs):
@@ -440,7 +442,7 @@ class _Search:
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
         graph = self.graph
-        names = [name for name in graph.outputs if name in self.pairs and name in graph.producer]
+        names = [name for name in graph.outputs if name in self.pairs]
         if not names:
             expected = "two models with an output in common"
             raise InputError("first_divergence", expected=expected, got="none")
@@ -467,8 +469,8 @@ class _Search:
     def _comparison(self, pairs: Sequence[Pair]) -> TraceComparison:
         """Record the tensors of pairs."""
         # Feeds are there already.
-        of_nodes = [pair for pair in pairs if pair.b in self.graph.producer]
-        self._record([[pair.a for pair in of_nodes], [pair.b for pair in of_nodes]])
+        others = [pair for pair in pairs if pair.b not in self.graph.inputs]
+        self._record([[pair.a for pair in others], [pair.b for pair in others]])
         sides = self._sides()
         return TraceComparison(
             sides,
@@ -553,7 +555,8 @@ class _Search:
         return [name for name in names if name in self.pairs]
 
     def _all(self) -> list[list[str]]:
-        return [model.results for model in self.models]
+        # An output may be a weight, which no node gives.
+        return [list(dict.fromkeys([*m.results, *m.graph.outputs])) for m in self.models]
 
     def _window(self, bad: str) -> list[list[str]]:
         """List all tensors of both models, or else the suspected ones; none if these do not fit."""
@@ -586,13 +589,15 @@ class _Search:
         """Compare all tensors as `pyopnb.diff` does, or else what the suspected nodes make."""
         diff = TraceDiff(self.a.trace.runtime, self.b.trace.runtime, (), (), ())
         bad = self.bad
-        if bad is not None:
-            names = self._window(bad)
+        # An output that is a weight differs, too, and no node makes it.
+        is_weight = bad is None and bool(self.differing) and self._fit(self._all())
+        if bad is not None or is_weight:
+            names = self._all() if bad is None else self._window(bad)
             if names:
                 self._record(names)
                 known = () if names == self._all() else self.good
                 diff = diff_sides(self._sides(), self.tolerances, known, sparing=True)
-            else:
+            elif bad is not None:
                 around = [*self.graph.between(bad, self.good).ends, bad]
                 comparison = self._comparison([self.pairs[x] for x in around if x in self.pairs])
                 diff = comparison.diff()

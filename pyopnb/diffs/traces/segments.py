@@ -128,8 +128,9 @@ class TraceGraph:
     def between(self, names: str | Collection[str], known: Collection[str]) -> Segment:
         """Return the nodes that compute one or several tensors from known ones."""
         # Upwards from the tensors, until all that is read is known. No recursion: chains are long.
+        # An output of the model may be a weight or an input, which no node makes.
         ends = [names] if isinstance(names, str) else names
-        nodes = {self.producer[name] for name in ends}
+        nodes = {self.producer[name] for name in ends if name in self.producer}
         waiting = list(nodes)
         edges: dict[str, None] = {}
         weights: dict[str, None] = {}

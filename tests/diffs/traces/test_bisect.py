@@ -174,6 +174,20 @@ def test_a_scalar_feed_is_a_tensor(k: Any, on: str) -> None:
     assert "not run in isolation" not in str(found)
 
 
+@pytest.mark.parametrize("memory", [1, None])
+def test_outputs_that_one_side_has_as_weights_are_compared(memory: float | None) -> None:
+    text = "(float[2] x) => (float[2] z, float[2] y) <float[2] %s> { z = Relu(x)  %s }"
+    computed = pyopnb.parse(text % ("w = {1, -2}", "k = Abs(w)  y = Neg(k)"))
+    for second, agrees in (("-2", True), ("-3", False)):
+        folded = pyopnb.parse(text % (f"y = {{-1, {second}}}", ""))
+        for a, b in ((computed, folded), (folded, computed)):
+            found = first_divergence(a, b, {"x": np.float32([1, 2])}, memory=memory)
+            assert found.outputs == ("z", "y") and found.ok == agrees, str(found)
+            # No node of b makes the folded one.
+            named = not agrees and b is computed
+            assert (found.origin is not None and "y (Neg)" in found.origin.name) == named
+
+
 def test_feeds_of_two_sizes_under_one_symbol_are_refused() -> None:
     model = pyopnb.parse("(float[N] a, float[N] b) => (float[N] y) { y = Add(a, b) }")
     feeds = {"a": np.ones(3, np.float32), "b": np.ones(1, np.float32)}
