@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import runpy
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,8 +40,7 @@ class Module:
 
     def load(self):
         # Two saves within the resolution of a file's time are not the subject here.
-        for cached in self.path.parent.glob("__pycache__/*"):
-            cached.unlink()
+        Path(importlib.util.cache_from_source(self.path)).unlink(missing_ok=True)
         module = sys.modules.get(self.name)
         return importlib.import_module(self.name) if module is None else importlib.reload(module)
 
