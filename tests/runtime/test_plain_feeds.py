@@ -264,7 +264,7 @@ def test_a_feed_may_have_any_name(taker):
         if name in options:
             with pytest.raises(
                 pyopnb.errors.InputError,
-                match=rf'{name}: .*one dict of all feeds, .*Try: {{"{name}": {name}}}',
+                match=rf'{name}: .*one dict of all feeds\), .*Try: {{"{name}": {name}}}',
             ):
                 function(given, **{name: value})
             function(given, {name: value})

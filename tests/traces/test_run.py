@@ -93,7 +93,7 @@ def test_summaries_alone(chain):
     session = pyopnb.Session(chain)
     trace, full = session.trace(x=X, level="summaries"), session.trace(x=X)
     assert list(trace) == ["x", "y"] and trace.summaries == full.summaries
-    with pytest.raises(KeyError, match="released"):
+    with pytest.raises(KeyError, match="not only summarized"):
         trace["a"]
     assert list(session.trace(x=X, level="summaries", only="b").summaries) == ["x", "b", "y"]
 
