@@ -109,7 +109,12 @@ def _written(model: ModelProto, texts: str, kept: Collection[str] = ()) -> Model
         # onnx inlines only functions for the same opset.
         added.opset_import[0].version = protos.imported_versions(model).get("", _OPSET)
     protos.add_imports(copy, {_DOMAIN: 1})
-    return model_functions.inlined_functions(copy)
+    written = model_functions.inlined_functions(copy)
+    # A ReduceSum of no element whose axes are "" ends the process in onnxruntime 1.25.
+    for site in protos.walk(written):
+        while site.node.input and not site.node.input[-1]:
+            del site.node.input[-1]
+    return written
 
 
 @cache
