@@ -49,5 +49,5 @@ def rows() -> Iterator[Row]:
             best["verified"],
             best["derived"],
             "without",
-            1.5,
+            1.8,
         )
