@@ -29,9 +29,10 @@ class _State:
     total: int
     what: str
     seconds: float
+    phase: str
 
     def __repr__(self) -> str:
-        return progress.progress_text(self.done, self.total, self.what, self.seconds)
+        return progress.progress_text(self.done, self.total, self.what, self.seconds, self.phase)
 
     def _repr_html_(self) -> str:
         # Without a value it is HTML's bar of unknown length.
@@ -52,8 +53,8 @@ def progress_bar(what: str, since: float) -> progress.Progress:
         return progress.text_bar(what, since)
     handles: list[Any] = []
 
-    def show(done: int, total: int) -> None:
-        state = _State(done, total, what, time.monotonic() - since)
+    def show(done: int, total: int, phase: str = "") -> None:
+        state = _State(done, total, what, time.monotonic() - since, phase)
         if handles:
             handles[0].update(state)
         else:

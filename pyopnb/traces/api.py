@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pyopnb.common import sanitize
+from pyopnb.common import progress, sanitize
 from pyopnb.engine import (
     ModelSource,
     argument_checks,
@@ -122,10 +122,12 @@ def trace(
         source = model_files.read_model(model, base_dir)
         return trace_elsewhere(source, _feeds_by_name(source, feeds, named), options, on)
     if on == "onnxruntime":
-        session = one_run.session_for_run(model, fill, base_dir, providers)
-        _check_loaded(providers, session.get_providers())
-        by_name = session.state.feeds.by_name(feeds, named)
-        return run_traced(session.state, by_name, options, closes=True)
+        # It is loaded for a normal run, and for one that records.
+        with progress.tracking(progress.LOADED, None, parts=2):
+            session = one_run.session_for_run(model, fill, base_dir, providers)
+            _check_loaded(providers, session.get_providers())
+            by_name = session.state.feeds.by_name(feeds, named)
+            return run_traced(session.state, by_name, options, closes=True)
     # The evaluator runs bodies inside one call, and their tensors are out of reach.
     _refuse("bodies", bodies, "the reference implementation")
     source = model_files.read_model(model, base_dir)

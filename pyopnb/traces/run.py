@@ -12,7 +12,7 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.common import sanitize
+from pyopnb.common import progress, sanitize
 from pyopnb.engine import (
     ModelSource,
     SessionState,
@@ -91,7 +91,8 @@ def run_traced(
     __tracebackhide__ = True
     feeds = state.feeds.arrays(feeds)
     try:
-        return _trace_whole(state, feeds, wanted, closes)
+        with progress.tracking(progress.LOADED, None):
+            return _trace_whole(state, feeds, wanted, closes)
     except (InputError, UnknownName):
         raise  # nothing ran
     except Exception as error:

@@ -13,14 +13,14 @@ from pyopnb.common import progress
 def told():
     """The calls that a front end gets."""
     seen = []
-    progress.set_bar(lambda what, since: lambda done, total: seen.append((done, total, what)))
+    progress.set_bar(lambda what, since: lambda done, total, *_: seen.append((done, total, what)))
     yield seen
     progress.set_bar(None)
 
 
 def test_a_front_end_makes_the_bars():
     made = []
-    progress.set_bar(lambda what, since: lambda done, total: made.append((done, total, what)))
+    progress.set_bar(lambda what, since: lambda done, total, *_: made.append((done, total, what)))
     try:
         progress.bar()(1, 2)
         progress.bar("elements")(3, 4)
@@ -67,3 +67,36 @@ def test_what_nobody_knows_the_total_of_is_counted_to_its_end(told, monkeypatch)
         progress.advance("batches", 40)
         progress.advance("batches", 50)
     assert told == [(40, 0, "batches"), (90, 0, "batches"), (90, 90, "batches")]
+
+
+def test_a_block_of_the_same_noun_is_a_part_of_the_one_around_it(told):
+    with progress.tracking("MB", 10, is_long=True):
+        for _ in range(2):
+            with progress.tracking("MB", 5):
+                progress.advance("MB", 3)
+    assert [done for done, *_ in told] == [0, 3, 5, 8, 10]
+
+
+def test_the_first_part_tells_the_total_and_each_phase_has_a_name(monkeypatch):
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    texts = []
+
+    def make(what, since):
+        return lambda *told: texts.append(progress.progress_text(*told[:2], what, 0, *told[2:]))
+
+    progress.set_bar(make)
+    try:
+        with progress.tracking("MB", None, parts=2):
+            progress.phase("running")
+            for _ in range(2):
+                with progress.tracking("MB", 4):
+                    progress.phase("loading")
+                    progress.advance("MB", 4)
+                progress.phase("running")
+    finally:
+        progress.set_bar(None)
+    assert texts == [
+        "running",
+        *("loading: 0 of 8 MB", "loading: 4 of 8 MB", "running: 4 of 8 MB"),
+        *("loading: 4 of 8 MB", "loading: 8 of 8 MB", "running: 8 of 8 MB", "8 of 8 MB"),
+    ]

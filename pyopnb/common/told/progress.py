@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 __all__ = [
+    "LOADED",
     "Panel",
     "Progress",
     "Throttled",
     "advance",
     "bar",
     "panel",
+    "phase",
     "progress_text",
     "set_bar",
     "set_panel",
@@ -26,8 +28,12 @@ __all__ = [
     "tracking",
 ]
 
-Progress = Callable[[int, int], object]
-"""Called with the number of items done and their total, which is 0 as long as it is unknown."""
+LOADED = "MB of weights loaded"
+"""The noun that is counted while models are loaded and run."""
+
+Progress = Callable[..., object]
+"""Called with the number of items done, their total, which is 0 as long as it is unknown, and
+sometimes the name of the phase that goes on."""
 
 _make_bar: list[Callable[[str, float], Progress]] = []
 _INTERVAL = 0.1  # seconds between updates
@@ -106,13 +112,14 @@ def text_bar(what: str, since: float) -> Progress:
     # Anything but a terminal may keep every line, as a notebook does.
     interval = _INTERVAL if _is_terminal() else 10 * _INTERVAL
 
-    def show(done: int, total: int) -> None:
-        _write(progress_text(done, total, what, time.monotonic() - since), done == total)
+    def show(done: int, total: int, phase: str = "") -> None:
+        text = progress_text(done, total, what, time.monotonic() - since, phase)
+        _write(text, done == total and not phase)
 
     return Throttled(show, interval)
 
 
-def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str:
+def progress_text(done: int, total: int, what: str, seconds: float = 0.0, phase: str = "") -> str:
     """Write the text of a bar.
 
     Parameters
@@ -121,6 +128,8 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
         A total of 0 is not known.
     seconds : float
         How long it took so far: after the first second the text has the rate and the time left.
+    phase : str
+        What is being done, if there are several things.
 
     Examples
     --------
@@ -132,9 +141,13 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
     '10,000 of 10,000 batches, 400 a second, in 25 s'
     >>> progress_text(3, 0, "batches", 7.5)  # of a generator
     '3 batches, 2.5 s each'
+    >>> progress_text(2100, 8000, "MB of weights loaded", phase="loading")
+    'loading: 2,100 of 8,000 MB of weights loaded'
     """
     text = f"{done:,} of {total:,} {what}" if total else f"{done:,} {what}"
-    if seconds < _STEADY or not done:
+    if phase:
+        text = f"{phase}: {text}" if done or total else phase
+    if seconds < _STEADY or not done or (phase and done == total):
         return text
     rate = done / seconds
     if rate >= 10:
@@ -176,11 +189,11 @@ class Throttled:
     def __init__(self, show: Progress, interval: float = _INTERVAL) -> None:
         self._show, self._interval, self._next = show, interval, 0.0
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, phase: str = "") -> None:
         now = time.monotonic()
-        if now >= self._next or done == total:
+        if now >= self._next or (done == total and not phase):
             self._next = now + self._interval
-            self._show(done, total)
+            self._show(done, total, phase)
 
 
 # ---- bars that appear late -----------------------------------------------------------------------
@@ -192,8 +205,9 @@ class _Count:
     An unknown total is 0 until the end.
     """
 
-    def __init__(self, what: str, total: int, is_long: bool) -> None:
-        self.what, self.total, self.done = what, total, 0
+    def __init__(self, what: str, total: int, parts: int, is_long: bool) -> None:
+        self.what, self.total, self.parts = what, total, parts
+        self.done, self.phase, self.is_long = 0, "", is_long
         self._since = time.monotonic()
         self._bar: Progress | None = None
         if is_long and _has_viewer():
@@ -204,14 +218,19 @@ class _Count:
         self.done = min(self.total or self.done + count, self.done + count)
         if self._bar is None:
             # Work that is nearly done by then needs no bar.
-            is_nearly_done = self.total > 0 and self.done * 10 > self.total * 9
-            if time.monotonic() - self._since < _PATIENCE or is_nearly_done or not _has_viewer():
+            is_nearly_done = 0 < self.total * 9 < self.done * 10 and not self.phase
+            is_early = time.monotonic() - self._since < _PATIENCE or is_nearly_done
+            if (is_early and not self.is_long) or not _has_viewer():
                 return
             self._bar = bar(self.what, self._since)
-        self._bar(self.done, self.total)
+        if self.phase:
+            self._bar(self.done, self.total, self.phase)
+        else:
+            self._bar(self.done, self.total)
 
     def end(self) -> None:
-        if self._bar is not None and (self.done < self.total or not self.total):
+        is_shown_as_done = 0 < self.total == self.done and not self.phase
+        if self._bar is not None and not is_shown_as_done:
             self.done = self.total = self.total or self.done
             self._bar(self.done, self.total)
 
@@ -230,10 +249,12 @@ def _is_terminal() -> bool:
 
 
 @contextmanager
-def tracking(what: str, total: int | None, *, is_long: bool = False) -> Iterator[None]:
+def tracking(
+    what: str, total: int | None, *, parts: int = 1, is_long: bool = False
+) -> Iterator[None]:
     """Show a bar for a block of work that takes long.
 
-    A block inside another one shows none.
+    A block inside another one shows none. If both count the same, it is a part of the other one.
 
     Parameters
     ----------
@@ -241,6 +262,8 @@ def tracking(what: str, total: int | None, *, is_long: bool = False) -> Iterator
         The noun that `advance` counts.
     total : int or None
         None if it is unknown, as for a generator.
+    parts : int
+        How many parts of one size there are, if the first one tells the total.
     is_long : bool
         Whether the bar appears at once, before the first item, which can take many seconds.
 
@@ -249,16 +272,31 @@ def tracking(what: str, total: int | None, *, is_long: bool = False) -> Iterator
     >>> with tracking("elements", 100):
     ...     advance("elements", 50)
     """
-    if _current.get() is not None:
+    outer = _current.get()
+    if outer is not None:
+        end = outer.done + (total or 0)
+        if outer.what == what:
+            outer.total = outer.total or outer.parts * (total or 0)
+            outer.is_long = outer.is_long or is_long
         yield
+        if outer.what == what and outer.done < end:
+            outer.add(end - outer.done)
         return
-    count = _Count(what, total or 0, is_long)
+    count = _Count(what, total or 0, parts, is_long)
     token = _current.set(count)
     try:
         yield
         count.end()
     finally:
         _current.reset(token)
+
+
+def phase(name: str) -> None:
+    """Name what goes on from now, in the bar of the current `tracking` block."""
+    current = _current.get()
+    if current is not None:
+        current.phase = name
+        current.add(0)
 
 
 def advance(what: str, count: int) -> None:

@@ -37,7 +37,6 @@ from pyopnb.diffs.traces.tensor_sizes import (
     inferred_sizes,
     parts_that_fit,
     spread_that_fits,
-    weight_bytes,
 )
 from pyopnb.engine import (
     argument_checks,
@@ -56,7 +55,6 @@ from pyopnb.traces import Initializers, Trace, elsewhere, is_other_runtime
 
 __all__ = ["first_divergence"]
 
-_LOADED = "MB of weights loaded and run"
 _MANY = 1000  # megabytes, which take ONNX Runtime seconds
 
 
@@ -194,8 +192,7 @@ def _tracking(a: _Model, b: _Model) -> AbstractContextManager[None]:
     """Show how much of two models was loaded for a search."""
     # Mostly, each model runs twice.
     total = 2 * (a.megabytes + b.megabytes)
-    # Nothing is told, and Ctrl-C waits, while ONNX Runtime loads the first one.
-    return progress.tracking(_LOADED, total, is_long=total > _MANY)
+    return progress.tracking(progress.LOADED, total, is_long=total > _MANY)
 
 
 def _search_in_half(
@@ -297,7 +294,7 @@ class _Model:
         self.results = [name for name in self.graph.order if name in self.graph.producer]
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         # Models without weights take time, too.
-        self.megabytes = 1 + weight_bytes(proto) // 1_000_000
+        self.megabytes = 1 + external_files.weight_bytes(proto) // 1_000_000
         self._sizes: dict[str, int] | None = None
         self._largest = 0
 
@@ -342,9 +339,9 @@ class _Model:
             info.MergeFromString(self.declared.get(name, b""))
         self.trace.values = {}  # of the run before
         # Nodes that run alone get their inputs in the dtypes and ranks that this run has.
-        self.trace.values = self.run(self.trace.model, [self.trace.feeds])[0]
+        with progress.tracking(progress.LOADED, self.megabytes):
+            self.trace.values = self.run(self.trace.model, [self.trace.feeds])[0]
         self.files.check("the same weights in all runs", "first_divergence(a, b, feeds), once more")
-        progress.advance(_LOADED, self.megabytes)
         return self.trace.values
 
 

@@ -11,7 +11,7 @@ import psutil
 from onnx import ModelProto
 
 from pyopnb.common import sanitize
-from pyopnb.engine import TensorType, dtype, model_files, protos
+from pyopnb.engine import TensorType, model_files, protos
 from pyopnb.errors import InputError
 from pyopnb.models import Types
 
@@ -21,7 +21,6 @@ __all__ = [
     "inferred_sizes",
     "parts_that_fit",
     "spread_that_fits",
-    "weight_bytes",
 ]
 
 # Sessions, and what other programs need, come on top.
@@ -74,12 +73,6 @@ def inferred_sizes(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, int
             if size is not None:
                 sizes[name] = size
     return sizes
-
-
-def weight_bytes(model: ModelProto) -> int:
-    """Add up the bytes of a model's weights."""
-    kinds = [TensorType(dtype(t.data_type), tuple(t.dims)) for t in model.graph.initializer]
-    return sum(_size(kind) or 0 for kind in kinds)
 
 
 def _size(kind: TensorType) -> int | None:

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.common import sanitize
 from pyopnb.engine.models.protos import tensors
-from pyopnb.engine.ops.dtypes import DTYPES, DType
+from pyopnb.engine.ops.dtypes import DTYPES
 from pyopnb.errors import ModelError
 
 __all__ = [
@@ -33,8 +33,11 @@ __all__ = [
     "stub",
     "take_in_all",
     "taken_in",
+    "weight_bytes",
     "with_data",
 ]
+
+_BY_NUMBER = {row.onnx: row for row in DTYPES}
 
 LFS_POINTER = b"version https://git-lfs"
 """How a file begins that Git LFS puts in the place of one that was not fetched."""
@@ -197,8 +200,15 @@ def _number(found: dict[str, str], key: str, name: str) -> int:
     return int(text)
 
 
-def _dtype(tensor: TensorProto) -> DType | None:
-    return next((row for row in DTYPES if row.onnx == tensor.data_type), None)
+def _size(tensor: TensorProto) -> int | None:
+    """Return the bytes that a tensor's dtype and shape need; None for an unknown dtype."""
+    row = _BY_NUMBER.get(tensor.data_type)
+    return None if row is None else (math.prod(tensor.dims) * row.bits + 7) // 8
+
+
+def weight_bytes(model: ModelProto) -> int:
+    """Add up the bytes of a model's weights, wherever they are."""
+    return sum(_size(tensor) or 0 for tensor in model.graph.initializer)
 
 
 def find_bytes(
@@ -216,11 +226,9 @@ def find_bytes(
     # The size comes from the model, so it is checked before anything is read.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
-    row = _dtype(tensor)
-    # A dtype may be newer than this version.
-    size = location.length or 0
-    if row is not None:
-        size = (math.prod(tensor.dims) * row.bits + 7) // 8
+    size = _size(tensor)
+    if size is None:  # a dtype that is newer than this version
+        size = location.length or 0
     # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
     if location.length not in (None, size):
         expected, got = (
@@ -267,7 +275,7 @@ def mapped(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> np.nda
     ModelError
         As from `with_data`.
     """
-    row = _dtype(tensor)
+    row = _BY_NUMBER.get(tensor.data_type)
     if is_external(tensor) and folder is not None and row is not None and row.bits >= 8:
         path, offset, size = find_bytes(tensor, folder)
         # An empty map cannot be made, and compiled code reads no array at an odd address.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.common import hand_downs, sanitize
+from pyopnb.engine.models.external_files import weight_bytes
 from pyopnb.engine.models.markers import add_markers, remove_markers
 from pyopnb.engine.models.model_files import ModelSource
 from pyopnb.engine.models.model_functions import inline_ops
@@ -18,6 +20,7 @@ from pyopnb.engine.ops.instantiate import add_note
 from pyopnb.engine.ops.registry import registry
 from pyopnb.engine.runtime.callbacks import get_library_path
 from pyopnb.engine.runtime.exceptions import call_runtime, is_of_runtime, keep_owners
+from pyopnb.engine.runtime.interruptible import LARGE, call_interruptibly, loading
 from pyopnb.engine.runtime.node_plans import Plan, is_op, planned_nodes
 from pyopnb.engine.runtime.runtime_options import (
     CPU,
@@ -84,6 +87,7 @@ def build_state(
         folder=source.folder,
         taken_out=source.taken_out,
         only_cpu=runtime.get_providers() == [CPU],
+        is_large=runtime._megabytes >= LARGE,
     )
 
 
@@ -138,10 +142,18 @@ def _attempt(
     given = source.given
     if plan.nodes or given is None:
         given = source.proto.SerializeToString()
+
+    def load() -> onnxruntime.InferenceSession:
+        __tracebackhide__ = True
+        return call_runtime(plan.epoch, make_runtime, (given,), plan=plan, always=not plan.wanted)
+
     try:
-        runtime = call_runtime(
-            plan.epoch, make_runtime, (given,), plan=plan, always=not plan.wanted
-        )
+        megabytes = weight_bytes(source.proto) // 1_000_000
+        if megabytes < LARGE:
+            runtime = load()
+        else:
+            runtime = _load_interruptibly(load, options, megabytes)
+        runtime._megabytes = megabytes
     except Exception as error:
         if plan.wanted:
             return error
@@ -154,6 +166,22 @@ def _attempt(
     if source.taken_out:
         weakref.finalize(runtime._sess, keep_owners, runtime._lent).atexit = False
     return runtime
+
+
+def _load_interruptibly(
+    load: Callable[[], onnxruntime.InferenceSession],
+    options: onnxruntime.SessionOptions,
+    megabytes: int,
+) -> onnxruntime.InferenceSession:
+    """Load a large model, show how far it is, and stop at Ctrl-C."""
+    __tracebackhide__ = True
+    try:
+        with loading(megabytes) as beat:
+            cancel = partial(options.set_load_cancellation_flag, True)
+            return call_interruptibly(load, cancel, beat)
+    finally:
+        # Options can make other sessions.
+        options.set_load_cancellation_flag(False)
 
 
 _DROPPED = "Failed to find node output or a constant initializer producing output: "

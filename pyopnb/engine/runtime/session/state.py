@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.common import messages, plural, sanitize
+from pyopnb.common import messages, plural, progress, sanitize
 from pyopnb.engine.models.markers import MARKER, remove_markers
 from pyopnb.engine.models.model_files import ModelSource, read_model
 from pyopnb.engine.models.ort_types import to_notation
@@ -33,6 +34,7 @@ from pyopnb.engine.runtime.feed_checks import (
     known_dims,
     shared_dims,
 )
+from pyopnb.engine.runtime.interruptible import call_interruptibly
 from pyopnb.engine.runtime.ortvalues import (
     RUNTIME_NAMES,
     as_ortvalues,
@@ -40,7 +42,13 @@ from pyopnb.engine.runtime.ortvalues import (
     needs_ml_dtypes,
     to_ortvalue,
 )
-from pyopnb.engine.runtime.runtime_options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
+from pyopnb.engine.runtime.runtime_options import (
+    QUIET,
+    SHRINKAGE,
+    check_run_options,
+    quiet_options,
+    shrinks_arena,
+)
 from pyopnb.engine.runtime.session.config import SessionConfig
 from pyopnb.engine.runtime.settings import Setting, Settings, numbered
 from pyopnb.errors import InputError, RunRefused, UnknownName
@@ -340,6 +348,8 @@ class SessionState:
         The folder of the external data, and the data that is in no file; see `ModelSource`.
     only_cpu : bool
         Whether ONNX Runtime runs all of it on the CPU.
+    is_large : bool
+        Whether a run may take seconds in ONNX Runtime, which Ctrl-C ends.
     """
 
     config: SessionConfig
@@ -353,6 +363,7 @@ class SessionState:
     folder: str | None
     taken_out: dict[str, Any]
     only_cpu: bool
+    is_large: bool
 
     @property
     def setting(self) -> Setting:
@@ -451,8 +462,9 @@ class SessionState:
         try:
             return call_runtime(self.epoch, function, arguments, feeds=owners, shrinks=shrinks)
         except Exception as error:
-            # In a model that was derived from the user's, nodes may have other names.
-            if not self.config.derived:
+            # In a model that was derived from the user's, nodes may have other names. No node is to
+            # blame for a run that was ended.
+            if not (self.config.derived or options.terminate):
                 self.name_failed_node(error, feeds)
             raise
 
@@ -483,6 +495,14 @@ class SessionState:
     ) -> list[Any]:
         """Run in these versions and with these attrs; see `Session.run`."""
         __tracebackhide__ = True
+        if self.is_large and run_options is None:
+            own = quiet_options()
+            progress.phase("running")
+            return call_interruptibly(
+                partial(self.run, output_names, input_feed, own),
+                partial(setattr, own, "terminate", True),
+                partial(progress.advance, progress.LOADED, 0),
+            )
         feeds, with_ortvalues = self.feeds.check(input_feed)
         options = QUIET if run_options is None else run_options
         runtime = self.runtime
