@@ -33,6 +33,7 @@ from pyopnb.errors import ModelError
 __all__ = [
     "can_save",
     "executed_graph",
+    "leave_out_weights",
     "model_beside",
     "session_beside",
 ]
@@ -158,12 +159,22 @@ def _options_beside(
     for key, entry in entries.items():
         if runtime_options.session_entry(options, key) is None:
             options.add_session_config_entry(key, entry)
-    if saved and os.name == "posix":  # without the data of the weights
-        os.symlink(os.devnull, os.path.join(os.path.dirname(saved), "weights"))
-        options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name", "weights"
-        )
+    if saved:
+        leave_out_weights(options)
     yield options
+
+
+def leave_out_weights(options: onnxruntime.SessionOptions) -> None:
+    """Let ONNX Runtime save the graph that it runs without the gigabytes of weights.
+
+    Windows makes no symbolic links without a right: there, they go into another file.
+    """
+    if os.name == "posix":
+        folder = os.path.dirname(options.optimized_model_filepath)
+        os.symlink(os.devnull, os.path.join(folder, "weights"))
+    options.add_session_config_entry(
+        "session.optimized_model_external_initializers_file_name", "weights"
+    )
 
 
 def _set_fields(options: onnxruntime.SessionOptions, fields: Mapping[str, Any]) -> None:

@@ -387,7 +387,7 @@ class _Search:
         self.last: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}
         if self.half:
             pairs = tuple(Pair(name, name) for name in self.a.graph.order)
-            self.alignment = Alignment(pairs, (), ())
+            alignment = Alignment(pairs, (), ())
         else:
             outputs = [m.graph.outputs for m in self.models]
             are_same = set(outputs[0]) == set(outputs[1])
@@ -396,10 +396,17 @@ class _Search:
                 self._record(outputs)
             if are_same and self._fit(self._all()):
                 # All other tensors are paired once they are recorded.
-                self.alignment = Alignment(tuple(Pair(name, name) for name in outputs[1]), (), ())
+                alignment = Alignment(tuple(Pair(name, name) for name in outputs[1]), (), ())
             else:
-                self.alignment = align(*self._sides())
-        self.pairs = {pair.b: pair for pair in self.alignment.pairs}
+                alignment = align(*self._sides())
+        self.pairs = {pair.b: pair for pair in alignment.pairs}
+        self.only_a, self.only_b = set(alignment.only_a), set(alignment.only_b)
+        # One model may compute what the other one passes on from an input, which has a partner.
+        for name in set(self.a.graph.outputs).intersection(self.graph.outputs):
+            if name in self.a.graph.inputs or name in self.graph.inputs:
+                self.pairs[name] = Pair(name, name, "output")
+                self.only_a.discard(name)
+                self.only_b.discard(name)
         self.tried: set[str] = set()
         # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
         self.normal: dict[str, str] = {}
@@ -465,9 +472,9 @@ class _Search:
 
     def _comparison(self, pairs: Sequence[Pair]) -> TraceComparison:
         """Record the tensors of pairs."""
-        # Feeds are there already.
-        others = [pair for pair in pairs if pair.b not in self.graph.inputs]
-        self._record([[pair.a for pair in others], [pair.b for pair in others]])
+        # Feeds are there already; one model may pass on what the other one computes.
+        a, b = self.a.graph.inputs, self.b.graph.inputs
+        self._record([[x.a for x in pairs if x.a not in a], [x.b for x in pairs if x.b not in b]])
         sides = self._sides()
         return TraceComparison(
             sides,
@@ -607,8 +614,8 @@ class _Search:
             tensors=tuple(tensors[name] for name in b.order if name in tensors),
             outputs=tuple(name for name in b.outputs if name in tensors),
             plain=self.plain,
-            outputs_only_a=tuple(x for x in self.a.graph.outputs if x in self.alignment.only_a),
-            outputs_only_b=tuple(x for x in b.outputs if x in self.alignment.only_b),
+            outputs_only_a=tuple(x for x in self.a.graph.outputs if x in self.only_a),
+            outputs_only_b=tuple(x for x in b.outputs if x in self.only_b),
             models=None,
             runs=self.runs,
         )

@@ -15,7 +15,7 @@ import onnxruntime
 from onnx import GraphProto
 
 from pyopnb.engine import Session, SessionState, runtime_options
-from pyopnb.traces.shadow_session import executed_graph
+from pyopnb.traces.shadow_session import executed_graph, leave_out_weights
 
 __all__ = ["OptimizedRun", "run_optimized", "runtime_name", "runtime_text", "session_at"]
 
@@ -40,12 +40,9 @@ def run_optimized(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _INFO
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    # The graph is wanted; the weights go into a file beside it, as a file of more than 2
-    # GB could not be read.
-    entry = "session.optimized_model_external_initializers_file_name"
-    options.add_session_config_entry(entry, "weights")
     with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
         options.optimized_model_filepath = os.path.join(folder, "executed.onnx")
+        leave_out_weights(options)
         with _log_of_runtime() as read_log:
             session = Session(model, options, disabled_optimizers=list(disabled))
         executed = executed_graph(options) or GraphProto()

@@ -288,3 +288,20 @@ def test_external_data_is_found(tmp_path: Any) -> None:
     for on in ("onnxruntime", "reference"):
         found = first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X}, on=on)
         assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+@pytest.mark.parametrize("computed", ["Identity", "Exp"])
+def test_an_output_that_one_model_passes_on_from_its_input(memory: Any, computed: str) -> None:
+    nodes = [pyopnb.node("Abs", "x", "y"), pyopnb.node(computed, "x", "z")]
+    computes = pyopnb.model(nodes, {"x": "float32[N]"}, ["y", "z"])
+    passes = pyopnb.parse("(float[N] z) => (float[N] y) { y = Abs(z) }")
+    passes.graph.output.add().CopyFrom(passes.graph.input[0])
+    x = np.float32([-1, 2])
+    verdict = "bit-identical" if computed == "Identity" else "different"
+    one, other = ({"x": x}, {"z": x})
+    assert first_divergence(computes, passes, (one, other), memory=memory).verdict == verdict
+    found = first_divergence(passes, computes, (other, one), memory=memory)
+    assert found.verdict == verdict
+    if memory and verdict == "different":
+        assert found.origin is not None and found.origin.name == "z (Exp)"
