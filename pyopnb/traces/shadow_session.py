@@ -32,6 +32,7 @@ from pyopnb.errors import ModelError
 
 __all__ = [
     "can_save",
+    "check_temporary_room",
     "executed_graph",
     "leave_out_weights",
     "model_beside",
@@ -112,11 +113,8 @@ def session_beside(
     # Windows removes no file that is open, as the profile is where something raises: that must not
     # hide the error.
     with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
-        if profiles and shutil.disk_usage(folder).free < _ROOM:
-            # ONNX Runtime would speak of Protobuf.
-            where = f"trace, temporary folder {sanitize(tempfile.gettempdir())}"
-            expected, got = "a free megabyte for a profile", "a full disk"
-            raise ModelError(where, expected=expected, got=got, next="times=False")
+        if profiles:
+            check_temporary_room("trace")
         saved = ""
         if profiles and can_save(state, source):
             saved = os.path.join(folder, "executed.onnx")
@@ -132,6 +130,15 @@ def session_beside(
             shadow = one_run.derived_session(state, source, options, prepare)
             executed = executed_graph(options)
         yield shadow, executed
+
+
+def check_temporary_room(where: str) -> None:
+    """Raise `ModelError` if the temporary folder is full: ONNX Runtime would speak of Protobuf."""
+    folder = tempfile.gettempdir()
+    if shutil.disk_usage(folder).free < _ROOM:
+        where = f"{where}, temporary folder {sanitize(folder)}"
+        advice = 'tempfile.tempdir = "."'
+        raise ModelError(where, expected="a free megabyte", got="a full disk", next=advice)
 
 
 @contextmanager

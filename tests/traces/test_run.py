@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import types
@@ -515,8 +516,16 @@ def test_times_of_nodes_with_a_part_in_python(counter):
 def test_a_full_temporary_folder(monkeypatch):
     model = parsed("y = Neg(x)")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=0))
-    with pytest.raises(ModelError, match=r"expected a free megabyte .* Try: times=False"):
-        pyopnb.trace(model, X)
+    advice = r'expected a free megabyte, got a full disk\. Try: tempfile\.tempdir = "\."'
+    calls = (
+        lambda: pyopnb.trace(model, X),
+        lambda: pyopnb.trace(model, X, on=sys.executable),
+        lambda: pyopnb.profile(model, X),
+        lambda: pyopnb.first_divergence(model, {"x": X}, over="optimizers"),
+    )
+    for call in calls:
+        with pytest.raises(ModelError, match=advice):
+            call()
     assert np.array_equal(pyopnb.trace(model, X, times=False)["y"], -X)
 
 

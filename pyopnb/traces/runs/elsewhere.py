@@ -43,6 +43,7 @@ from pyopnb.traces.runs.environments import is_made, python_for
 from pyopnb.traces.runs.optimized_run import runtime_name
 from pyopnb.traces.runs.reference_run import check_feeds
 from pyopnb.traces.select import expose
+from pyopnb.traces.shadow_session import check_temporary_room
 
 __all__ = [
     "OtherProcess",
@@ -176,6 +177,7 @@ class OtherProcess:
         InputError, ModelError
             As `run` does, where no model with these ops can run there.
         """
+        check_temporary_room("trace, on")
         # An interrupt while the job's folder is removed leaves it in this one, which is also
         # removed.
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:

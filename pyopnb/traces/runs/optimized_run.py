@@ -15,7 +15,11 @@ import onnxruntime
 from onnx import GraphProto
 
 from pyopnb.engine import Session, SessionState, runtime_options
-from pyopnb.traces.shadow_session import executed_graph, leave_out_weights
+from pyopnb.traces.shadow_session import (
+    check_temporary_room,
+    executed_graph,
+    leave_out_weights,
+)
 
 __all__ = ["OptimizedRun", "run_optimized", "runtime_name", "runtime_text", "session_at"]
 
@@ -40,6 +44,7 @@ def run_optimized(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _INFO
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    check_temporary_room("first_divergence")
     with tempfile.TemporaryDirectory(prefix="pyopnb-", ignore_cleanup_errors=True) as folder:
         options.optimized_model_filepath = os.path.join(folder, "executed.onnx")
         leave_out_weights(options)
