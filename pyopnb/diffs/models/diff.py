@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyopnb.common import plural
+from pyopnb.common import plural, progress
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
+from pyopnb.diffs.models.hashing import COMPARED
 from pyopnb.diffs.tolerances import DEFAULT, Tolerances
-from pyopnb.engine import model_files
+from pyopnb.engine import external_files, model_files
 
 __all__ = ["ModelDiff", "diff_models", "format_change"]
 
@@ -165,9 +166,10 @@ def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
     how much: 1 of 2 nodes
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
-    changes, graphs = find_changes(
-        model_files.open_readonly(a), model_files.open_readonly(b), tolerances
-    )
+    source_a, source_b = model_files.open_readonly(a), model_files.open_readonly(b)
+    megabytes = external_files.weight_bytes(source_b.proto) // 1_000_000
+    with progress.tracking(COMPARED, megabytes):
+        changes, graphs = find_changes(source_a, source_b, tolerances)
     size_a = size_b = pairs = 0
     for comparison in graphs:
         size_a += len(comparison.a.computing)

@@ -17,11 +17,15 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, SparseTensorProto, TensorProto
 
+from pyopnb.common import progress
 from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
 from pyopnb.engine import GraphIndex, external_files, op_names, protos
 
-__all__ = ["Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
+__all__ = ["COMPARED", "Contents", "Fingerprints", "HashedGraph", "Numbers", "fingerprints"]
+
+COMPARED = "MB of weights compared"
+"""The noun that a bar counts."""
 
 # About how many bytes of a weight tell it from others.
 _SAMPLED = 2**7
@@ -102,7 +106,9 @@ class Contents:
         sample = kind, content[:: 1 + content.size // _SAMPLED].tobytes()
         known = self.numbers.contents[sample]
         for number, read in enumerate(known):
-            if _stats.same(read(), content):
+            is_same = _stats.same(read(), content)
+            progress.advance(COMPARED, content.size // 1_000_000)
+            if is_same:
                 return sample, number
         known.append(partial(self._bytes, tensor))
         return sample, len(known) - 1

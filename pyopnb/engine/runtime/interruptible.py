@@ -70,7 +70,7 @@ def call_interruptibly(
         thread.start()
         return call()
     finally:
-        signal.set_wakeup_fd(previous)
+        signal.set_wakeup_fd(previous, warn_on_full_buffer=False)
         theirs.close()
         if thread.is_alive():  # an interrupt may come before it is
             thread.join()

@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from transformer import renamed, transformer
 
 import pyopnb
+from pyopnb.common import progress
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.errors import InputError, ModelError
 
@@ -305,6 +306,23 @@ def test_large_weights_that_are_almost_the_same():
     # Equal weights under other names are the same.
     assert pyopnb.diff(chain("v", "v"), chain("v2", "v")).verdict == "identical"
     assert pyopnb.diff(chain("v", "w"), chain("v2", "w")).verdict == "identical"
+
+
+def test_a_bar_counts_the_megabytes_of_weights(monkeypatch):
+    model = pyopnb.model(
+        [pyopnb.node("Gather", ["v", "i"], "a"), pyopnb.node("Gather", ["w", "i"], "b")],
+        {"i": "int64[N]"},
+        ["a", "b"],
+        initializers={name: np.full(500_000, k, np.float32) for k, name in enumerate("vw")},
+    )
+    told = []
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    progress.set_bar(lambda what, since: lambda done, total: told.append((done, total, what)))
+    try:
+        assert pyopnb.diff(model, model).verdict == "identical"
+    finally:
+        progress.set_bar(None)
+    assert told == [(done, 4, "MB of weights compared") for done in (2, 4)]
 
 
 @pytest.mark.parametrize("offset", ["-4", "abc", "9" * 10_000])
