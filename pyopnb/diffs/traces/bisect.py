@@ -385,20 +385,19 @@ class _Search:
         self.models = self.a, self.b
         self.a.trace.feeds, self.b.trace.feeds = self.feeds
         self.last: tuple[Mapping[str, Any], Mapping[str, Any]] = {}, {}
+        self.tried: set[str] = set()
+        self._pair()
+        # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
+        self.normal: dict[str, str] = {}
+        self.coarse: dict[str, str] = {}
         if self.half:
-            pairs = tuple(Pair(name, name) for name in self.a.graph.order)
-            alignment = Alignment(pairs, (), ())
+            self.coarse = dict.fromkeys(self.pairs, self.half)
         else:
-            outputs = [m.graph.outputs for m in self.models]
-            are_same = set(outputs[0]) == set(outputs[1])
-            # Values tell which outputs correspond where the names are others.
-            if not are_same or self._fit(outputs):
-                self._record(outputs)
-            if are_same and self._fit(self._all()):
-                # All other tensors are paired once they are recorded.
-                alignment = Alignment(tuple(Pair(name, name) for name in outputs[1]), (), ())
-            else:
-                alignment = align(*self._sides())
+            self._find_precisions()
+
+    def _pair(self) -> None:
+        """Pair the tensors, as far as that is possible before they are recorded."""
+        alignment = self._alignment()
         self.pairs = {pair.b: pair for pair in alignment.pairs}
         self.only_a, self.only_b = set(alignment.only_a), set(alignment.only_b)
         # One model may compute what the other one passes on from an input, which has a partner.
@@ -407,21 +406,30 @@ class _Search:
                 self.pairs[name] = Pair(name, name, "output")
                 self.only_a.discard(name)
                 self.only_b.discard(name)
-        self.tried: set[str] = set()
-        # The coarser dtypes on the way to tensors, for normal runs and for recorded ones.
-        self.normal: dict[str, str] = {}
-        self.coarse: dict[str, str] = {}
+
+    def _alignment(self) -> Alignment:
         if self.half:
-            self.coarse = dict.fromkeys(self.pairs, self.half)
-        else:
-            in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in self.models)
-            # If only one model is in half precision, its rounding does not count as a difference.
-            if self.tolerances.by_dtype and bool(in_a) != bool(in_b):
-                self.tolerances = SCALED
-            for name, pair in self.pairs.items():
-                self.normal[name] = in_b.get(name) or in_a.get(pair.a, "")
-            if self.tolerances == SCALED:
-                self.coarse = self.normal
+            return Alignment(tuple(Pair(name, name) for name in self.a.graph.order), (), ())
+        outputs = [m.graph.outputs for m in self.models]
+        are_same = set(outputs[0]) == set(outputs[1])
+        # Values tell which outputs correspond where the names are others.
+        if not are_same or self._fit(outputs):
+            self._record(outputs)
+        if are_same and self._fit(self._all()):
+            # All other tensors are paired once they are recorded.
+            return Alignment(tuple(Pair(name, name) for name in outputs[1]), (), ())
+        return align(*self._sides())
+
+    def _find_precisions(self) -> None:
+        """Find out which tensors depend on others in half precision."""
+        in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in self.models)
+        # If only one model is in half precision, its rounding does not count as a difference.
+        if self.tolerances.by_dtype and bool(in_a) != bool(in_b):
+            self.tolerances = SCALED
+        for name, pair in self.pairs.items():
+            self.normal[name] = in_b.get(name) or in_a.get(pair.a, "")
+        if self.tolerances == SCALED:
+            self.coarse = self.normal
 
     def result(self) -> TraceDiff:
         """Search until the suspected tensors fit into memory, or none is left to compare."""
