@@ -99,6 +99,8 @@ def run_traced(
         # A session of the user's model has named the node already; the exposed one is another.
         if not hasattr(error, "__notes__"):
             state.name_failed_node(error, feeds)
+        if closes:
+            state.close()
         with suppress(Exception):  # the error of the run matters more
             _attach_partial(state, feeds, wanted, error)
         raise

@@ -568,6 +568,22 @@ def test_a_model_is_in_memory_once(open_sessions, level):
     assert (open_sessions.most, session(X)["y"].tolist()) == (2, (-np.abs(X)).tolist())
 
 
+@pytest.mark.parametrize("node", ["y = Expand(a, shape)", "y = demo.Fails(a)"])
+def test_a_model_that_fails_is_in_memory_once(define, open_sessions, node):
+    define("""
+        @pyopnb.pyop("demo::Fails")
+        class Fails:
+            def compute(self, x):
+                raise ValueError("no")
+    """)
+    model = parsed(f"a = Abs(x)\nshape = Constant <value = int64[1] {{-1}}> ()\n{node}")
+    model.graph.node[2].name = "failing"  # an unnamed one is looked for by running again
+    with pytest.raises(Exception, match=r"Expand|no") as caught:
+        pyopnb.trace(model, X)
+    assert np.array_equal(caught.value.trace["a"], np.abs(X))
+    assert (open_sessions.made, open_sessions.most) == (2, 1)
+
+
 def test_weights_are_kept_only_while_they_are_used(tmp_path):
     w = np.arange(2000, dtype=np.float32)
     model = parsed("y = Add(x, w)")

@@ -67,8 +67,9 @@ def call_runtime(
             raise runtime_error
         return returned
     finally:
-        # The traceback of an exception holds this frame: it must not hold the exception in turn.
-        del error, runtime_error
+        # The traceback of an exception holds this frame: it must hold neither the exception in turn
+        # nor the session, whose weights can be gigabytes.
+        del error, runtime_error, function
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:

@@ -467,6 +467,9 @@ class SessionState:
             if not (self.config.derived or options.terminate):
                 self.name_failed_node(error, feeds)
             raise
+        finally:
+            # The traceback of an exception holds this frame, which must not hold the session.
+            del function
 
     def name_failed_node(self, error: Exception, feeds: Mapping[str, Any] | None) -> None:
         """Add a note that names the node to an error of a run in ONNX Runtime."""
@@ -511,10 +514,13 @@ class SessionState:
             if with_ortvalues or self.feeds.needs_ortvalues(output_names):
                 return self._run_with_ortvalues(names, feeds, options)
             # InferenceSession.run checks the names again, and falls back to other providers.
-            function = (
-                runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
+            is_direct = self.only_cpu and not runtime._enable_fallback
+            return self.call(  # type: ignore[no-any-return]
+                runtime._sess.run if is_direct else runtime.run,
+                (names, feeds, options),
+                feeds,
+                options=options,
             )
-            return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception as error:
             # The ONNX Runtime error does not list the outputs that exist.
             self.check_output_names(output_names)
