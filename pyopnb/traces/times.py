@@ -16,6 +16,7 @@ from pyopnb.traces.tensor_origins import Origin
 __all__ = ["NodeTime", "Times", "group_text", "times_of"]
 
 _SHOWN = 4  # nodes of a group that its text names
+_SLOWEST = 10  # nodes in the text of all
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,19 @@ class Times(dict[str, NodeTime]):
         rest = f"{messages.duration(self.unattributed / 1e6)} ({self.share(self.unattributed)})"
         total = messages.duration(self.total / 1e6)
         return f"the run took {total}, {rest} of them not attributed to a node"
+
+    def __repr__(self) -> str:
+        lines = [str(self)]
+        slowest = sorted(self.values(), key=lambda time: time.total, reverse=True)
+        for time in slowest[:_SLOWEST]:
+            took = messages.duration(time.total / 1e6)
+            name = sanitize(f"{time.node} ({time.op_type})", 80)
+            if time.python is not None:
+                name += f", {messages.duration(time.python / 1e6)} in Python"
+            lines.append(f"{took:>8}  {self.share(time.total):>7}  {name}")
+        if len(slowest) > _SLOWEST:
+            lines.append(f"… and {len(slowest) - _SLOWEST} more")
+        return "\n".join(lines)
 
 
 def times_of(

@@ -112,6 +112,10 @@ def test_the_times_of_nodes_and_what_none_accounts_for_add_up():
     assert times == {"a": NodeTime("mine", "Op", 21, 20, 4)} and times["a"].crossing == 16
     assert times.total == 25 == times.attributed + times.unattributed
     assert str(times) == "the run took 25 µs, 4 µs (16.0 %) of them not attributed to a node"
+    assert repr(times) == f"{times}\n   21 µs   84.0 %  mine (Op), 4 µs in Python"
+    many = Times({f"n{k}": NodeTime(f"n{k}", "Op", k, k) for k in range(12)}, 100)
+    lines = repr(many).splitlines()
+    assert lines[1].endswith("n11 (Op)") and lines[-1] == "… and 2 more" and len(lines) == 12
 
 
 def test_a_group_is_found_by_each_of_its_nodes():
