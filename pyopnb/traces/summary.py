@@ -21,7 +21,7 @@ _BLOCK = 1 << 16  # elements; temporary arrays of that size stay in the processo
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """The range, mean, deviation, histogram and non-finite counts of a tensor.
 
@@ -77,7 +77,7 @@ class Summary:
         >>> summary.least, summary.greatest, summary.mean, summary.nan
         (1.0, 3.0, 2.0, 1)
         >>> Summary.of(np.zeros((2, 3), np.int64))
-        Summary(type=TensorType(...), kind='number', count=6, ...)
+        int64[2,3]  all 0
         """
         # An optional that is empty, which ONNX Runtime gives as None.
         if value is None:
@@ -92,6 +92,9 @@ class Summary:
         if array.dtype.kind in "OUT":
             return _of_texts(array, tensor_type)
         return _of_numbers(array, tensor_type)
+
+    def __repr__(self) -> str:
+        return "  ".join(filter(None, self.cells))
 
     @property
     def finite(self) -> int:

@@ -39,7 +39,7 @@ A decimal digit is lost then.
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparedTensor:
     """Two corresponding tensors, one of each run.
 
@@ -84,6 +84,9 @@ class ComparedTensor:
     precision: str = ""
     form: str = ""
 
+    def __repr__(self) -> str:
+        return f"{self.diff.verdict}: {sanitize(self.b, 80)} {summarize(self.diff.worst)}"
+
     @property
     def introduced(self) -> bool:
         """Tell whether b's node by itself exceeds the tolerance.
@@ -111,7 +114,7 @@ class ComparedTensor:
         return replace(self, diff=diff, alone=alone, own=offsets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparedStep:
     """A node of b and the corresponding node of a.
 
@@ -239,7 +242,7 @@ class ComparedStep:
             key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), largest_error(tensor.diff)),
         )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.verdict}: {format_step(self)}"
 
     def _to_plain(self) -> dict[str, Any]:
