@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from systems import needs_sent_signals
+
 # 200 MB of weights, and a loop that ends after years.
 LARGE = """
 from pyopnb.common import progress
@@ -166,3 +168,30 @@ for name, call in bars.items():
         "trace ['loading', 'running', 'loading', 'running', ''] (408, 408)\n"
         "first_divergence ['loading', 'running', 'loading', 'running', ''] (820, 820)\n"
     )
+
+
+@needs_sent_signals
+def test_signals_reach_the_event_loop_that_waits_for_them(fresh):
+    fresh(
+        LARGE
+        + """
+import asyncio
+session = pyopnb.Session(large())
+async def main():
+    came = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, came.set)
+    timers = [threading.Timer(seconds, os.kill, (os.getpid(), number)) for seconds, number in ((0.3, signal.SIGUSR1), (0.6, signal.SIGINT))]
+    for timer in timers:
+        timer.start()
+    try:
+        session.run(None, {"x": X, "n": endless})
+    except KeyboardInterrupt:
+        print("interrupted", came.is_set())
+    await asyncio.wait_for(came.wait(), LIMIT)
+    print("came")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+loop.close()
+"""
+    ).clean("interrupted False\ncame\n")
