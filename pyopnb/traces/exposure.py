@@ -13,7 +13,7 @@ from pyopnb.common import plural, sanitize
 __all__ = ["Exposure", "exposure_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exposure:
     """The differences between the final outputs of an unexposed run and of the exposed one.
 
@@ -37,7 +37,7 @@ class Exposure:
         """Tell whether all outputs are bitwise equal."""
         return not self.differing
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if self.same:
             outputs = plural(self.compared, "output")
             return f"recording the tensors changed no bit of {outputs}"
