@@ -268,7 +268,9 @@ def sanitizers(session: nox.Session, sanitizer: str) -> None:
 @nox.parametrize("compiler", ["clang", "zig"])
 def compilers(session: nox.Session, compiler: str) -> None:
     """Compile ops in C++ with other compilers than g++."""
-    command = {"clang": "clang++", "zig": "python -m ziglang c++"}[compiler]
+    # For a named system, zig takes its own C library, as where no other compiler is installed.
+    zig = f"python -m ziglang c++ -target {platform.machine()}-linux-gnu.2.28"
+    command = {"clang": "clang++", "zig": zig}[compiler]
     if compiler == "clang" and shutil.which("clang++") is None:
         session.skip("no clang++ here. Try: apt install clang")
     install_wheel(session, *(["ziglang"] if compiler == "zig" else []))
@@ -280,9 +282,9 @@ def compilers(session: nox.Session, compiler: str) -> None:
 # What a system may change, by folder: a crash ends the tests of one.
 SYSTEM_FOLDERS = ["runtime", "border", "ops", "models", "onnx_reference", "catalog", "diffs"]
 SYSTEM_FOLDERS += ["traces", "display", "testing", "threads", "reload", "notebook", "command_line"]
-SYSTEM_FOLDERS += ["lowering", "grad", "training", "processes", "ortx", "mistakes"]
+SYSTEM_FOLDERS += ["lowering", "grad", "training", "processes", "ortx", "mistakes", "compile"]
 # qemu takes ten times as long.
-EMULATED_FOLDERS = ["border", "runtime", "ops", "models", "diffs"]
+EMULATED_FOLDERS = ["border", "runtime", "ops", "models", "diffs", "compile"]
 INSTALLS = "test_a_kernel_that_changed_between_two_versions_is_named"
 SYSTEMS = Path(os.environ.get("PYOPNB_SYSTEMS", Path.home() / ".cache/pyopnb-systems"))
 """Where the chroot, and what runs in it, are kept."""
@@ -330,7 +332,7 @@ def emulated(session: nox.Session, folders: list[str]) -> None:
         session.error(f"the environment in {SYSTEMS} could not be made")
     python = [script, str(SYSTEMS), "python", "-P"]
     if session.posargs == ["short"]:
-        session.run(*python, "tests/lanes/used_wheel.py", "--no-compiler", external=True)
+        session.run(*python, "tests/lanes/used_wheel.py", "--compiler", external=True)
         kernel = "tests/notebook/test_kernel.py::test_a_good_cell"
         session.run(*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", kernel, external=True)
         return

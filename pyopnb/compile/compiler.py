@@ -12,19 +12,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from pyopnb.common import caches, file_writes, messages, sanitize
+from pyopnb.common import caches, messages, sanitize
 from pyopnb.engine import INCLUDE_FOLDER
 from pyopnb.errors import DefinitionError
 
 __all__ = [
     "CELL",
     "HEADERS",
-    "build",
     "cache_directory",
+    "compiled",
     "find_compiler",
     "library_of",
 ]
@@ -204,22 +205,23 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     version = _version(compiler, os.stat(compiler[0]).st_mtime)
     for part in (text, *headers, *compiler, version, *_FLAGS, *flags, _processor()):
         key.update(part.encode("utf-8", "surrogateescape") + b"\0")
-    path = cache_directory() / f"{key.hexdigest()}.so"
-    # A library that was cut off would end the process by SIGBUS when it is loaded, so its
-    # digest is compared first.
-    if _is_whole(path):
-        return path
+    folder = cache_directory()
     try:
-        build(text, path, source, first, flags)
-        _write_digest(path)
-    # Windows replaces no library that is loaded: another process was first, with the same one.
-    except PermissionError:
-        if not _is_whole(path):
-            raise
+        for path in folder.glob(f"{key.hexdigest()}-*.so"):
+            if _is_whole(path):
+                return path
+        with compiled(text, folder, source, first, flags) as library:
+            path = folder / f"{key.hexdigest()}-{_digest(library)}.so"
+            try:
+                os.rename(library, path)
+            # Only Windows says so: another process was first, and may have loaded the same library.
+            except FileExistsError:
+                if not _is_whole(path):
+                    os.replace(library, path)
     except OSError as error:
         raise caches.bad_cache(
             _PURPOSE,
-            path.parent,
+            folder,
             "room for a library",
             messages.one_line(str(error)),
             "PYOPNB_CACHE=…",
@@ -228,27 +230,22 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
 
 
 def _is_whole(path: Path) -> bool:
-    """Tell whether a library is there and is the one whose digest was written beside it."""
-    try:
-        return path.with_suffix(".sha256").read_text(encoding="ascii") == _digest(path)
-    except (OSError, ValueError):  # one of the two is missing or no text: the library is made again
-        return False
+    """Tell whether a library has the digest that its name ends with.
+
+    One that was cut off would end the process by SIGBUS when it is loaded.
+    """
+    return path.stem.endswith(f"-{_digest(path)}")
 
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _write_digest(path: Path) -> None:
-    # Another process reads either the old digest or the whole new one.
-    with file_writes.atomic_write(path.with_suffix(".sha256")) as pending:
-        pending.stream.write(_digest(path).encode("ascii"))
-
-
-def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:
-    """Compile a text to a shared library, and put it at the path in one step.
-
-    After an error, a library that was there is unchanged.
+@contextmanager
+def compiled(
+    text: str, folder: Path, source: str, first: int, flags: tuple[str, ...] = ()
+) -> Iterator[Path]:
+    """Compile a text to a shared library, for the caller to move to its place in the folder.
 
     Parameters
     ----------
@@ -265,11 +262,11 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
     compiler = find_compiler()
     # Two processes that compile the same text must not write to one file, and on Windows zig leaves
     # others beside the library.
-    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
-        unfinished = os.path.join(folder, path.name)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as unfinished:
+        library = Path(unfinished, "library.so")
         arguments = [*_FLAGS, *flags, *_flags_of(compiler)]
         includes = [f"-I{folder}" for folder in HEADERS]
-        command = [*compiler, *arguments, *includes, "-x", "c++", "-", "-o", unfinished]
+        command = [*compiler, *arguments, *includes, "-x", "c++", "-", "-o", str(library)]
         try:
             done = _run(command, text)
         except subprocess.TimeoutExpired:
@@ -281,9 +278,9 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
             raise _refused(done.stderr, source, first)
         # The new library must be on the disk before it replaces a good one: after a power cut,
         # the new name could have no content.
-        with open(unfinished, "rb+") as file:
+        with library.open("rb+") as file:
             os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        yield library
 
 
 _MESSAGE = re.compile(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyopnb.common import file_writes, sanitize
-from pyopnb.compile.compiler import build
+from pyopnb.compile.compiler import compiled
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
 from pyopnb.engine import Version, check_arguments, dtype, find_op, op_schema
-from pyopnb.errors import DefinitionError, InputError
+from pyopnb.errors import DefinitionError, InputError, ModelError
 
 __all__ = ["write_library"]
 
@@ -51,7 +53,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     InputError
         The path is a folder, or there are no ops.
     ModelError
-        The folder does not exist or cannot be written to.
+        The folder does not exist or cannot be written to, or a session has loaded the library that
+        would be replaced.
     """
     target = Path(path).absolute()
     if target.is_dir():
@@ -59,6 +62,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
     # Before the compiler runs, which takes seconds.
     file_writes.check_writable(target)
+    if _is_loaded(target):
+        raise _loaded(target)
     chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
     # A library without ops would load, and the mistake would show in another process.
     if not chosen:
@@ -93,8 +98,31 @@ def write_library(ops: str | type | Sequence[str | type], path: str | os.PathLik
     # The compiler's messages quote the first op's text; the lines of the others
     # are not known there.
     text = "\n".join(['#include "pyopnb_library.h"', *texts, "namespace {", table, "}", register])
-    build(text, target, "\n".join(version.source or "" for version in versions[:1]), 1, flags)
+    source = "\n".join(version.source or "" for version in versions[:1])
+    with compiled(text, target.parent, source, 1, flags) as library:
+        try:
+            os.replace(library, target)
+        # Windows replaces no library that is loaded.
+        except PermissionError:
+            raise _loaded(target) from None
     return target
+
+
+def _is_loaded(path: Path) -> bool:
+    """Tell whether this process has a library of that name, which it would go on to use."""
+    if sys.platform == "win32":
+        return False
+    try:
+        ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _loaded(path: Path) -> ModelError:
+    where, advice = f"file {sanitize(str(path))}", "another name, or restart the kernel"
+    got = "one that a session has loaded, with its old functions"
+    return ModelError(where, expected="a library that can be replaced", got=got, next=advice)
 
 
 def _rows(version: Version, entry: str) -> Iterator[str]:

@@ -12,11 +12,12 @@ import onnxruntime
 import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 from registering import Registering
+from systems import needs_compiler, needs_other_programs
 
 import pyopnb
 from pyopnb.compile.compiler import find_compiler
 
-pytestmark = pytest.mark.one_python
+pytestmark = [pytest.mark.one_python, needs_compiler]
 
 GRAPH = """
 (float[N,6] x, float[6] scale, float[6] bias, double[M] d) => (float[N,6] y, float[N,6] g, double[M] p) {
@@ -136,6 +137,7 @@ int main(int, char** argument) {  // onnxruntime, library, model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program opens libraries as Linux does")
+@needs_other_programs
 def test_a_program_without_python_runs_it(library, tmp_path):
     define_ops()
     model = pyopnb.parse(
@@ -191,6 +193,31 @@ def test_a_folder_that_is_not_there_is_said_before_anything_is_compiled(tmp_path
     pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
     with pytest.raises(pyopnb.errors.ModelError, match="got no such folder. Try: os.makedirs"):
         pyopnb.write_library("demo::SoftClip", tmp_path / "none" / "libops.so")
+
+
+def bare_session(library):
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(library))
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2.0>(x) }")
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def test_a_library_that_a_session_has_loaded_is_not_replaced(tmp_path):
+    """Loaders would give a new session the old functions, and Windows keeps the file."""
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    session = bare_session(pyopnb.write_library("demo::SoftClip", tmp_path / "libops.so"))
+    x = np.ones(2, np.float32)
+    before = session.run(None, {"x": x})[0]
+    pyopnb.cpp_op(SOFT_CLIP.replace("limit * std::tanh", "3 * limit * std::tanh"), "demo::SoftClip")
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"libops.so.*: expected a library that can be replaced, got one that a session has "
+        "loaded, with its old functions. Try: another name",
+    ):
+        pyopnb.write_library("demo::SoftClip", tmp_path / "libops.so")
+    assert [path.name for path in tmp_path.iterdir()] == ["libops.so"]
+    again = bare_session(pyopnb.write_library("demo::SoftClip", tmp_path / "libnew.so"))
+    np.testing.assert_allclose(again.run(None, {"x": x})[0], 3 * before, rtol=1e-6)
 
 
 def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Uses an installed wheel as its user would: without the sources, in IPython and in a plain session.
 
-Usage: used_wheel.py [--no-compiler], with the Python that has the wheel, in another folder than
-the repository. With the flag there must be no compiler on the PATH, and an op in C++ is refused
-in words that tell so.
+Usage: used_wheel.py [--compiler | --no-compiler], with the Python that has the wheel, in another
+folder than the repository. With --compiler an op in C++ runs. With --no-compiler there must be none
+on the PATH, and an op in C++ is refused in words that tell so.
 """
 
 from __future__ import annotations
@@ -91,6 +91,12 @@ def check_missing(x: np.ndarray) -> None:
     np.testing.assert_allclose(found, x / np.cbrt((np.abs(x) ** 3).sum()), rtol=1e-5)
 
 
+def check_compiled(shell: InteractiveShell, x: np.ndarray) -> None:
+    """An op in C++ is compiled with the headers of the wheel, and called."""
+    shell.run_cell(COMPILED).raise_error()
+    np.testing.assert_array_equal(pyopnb.call("demo::Twice", x), 2 * x)
+
+
 def check_refusal(shell: InteractiveShell) -> None:
     """An op in C++ is refused in words that say what is missing, and what to type."""
     found = [path for path in map(shutil.which, COMPILERS) if path]
@@ -111,7 +117,9 @@ def main() -> None:
     check_notebook(shell, x)
     check_bare(shell.user_ns["clipper"], x)
     check_missing(x)
-    if sys.argv[1:] == ["--no-compiler"]:
+    if sys.argv[1:] == ["--compiler"]:
+        check_compiled(shell, x)
+    elif sys.argv[1:] == ["--no-compiler"]:
         check_refusal(shell)
     print(
         f"pyopnb {pyopnb.__version__} works on Python {sys.version.split()[0]} of {sys.platform}",

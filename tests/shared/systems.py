@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import platform
 import shutil
@@ -18,6 +19,7 @@ import pytest
 
 WINDOWS = sys.platform == "win32"
 X86_64 = platform.machine() in ("x86_64", "AMD64")
+IN_QEMU = "PYOPNB_ZIG_TARGET" in os.environ and not WINDOWS
 IN_WINE = WINDOWS and hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
 
@@ -50,8 +52,12 @@ needs_free_names = pytest.mark.skipif(
 needs_compiler = pytest.mark.skipif(
     # Linux on x86-64 must have one: what it says of compilers is tested there.
     not (sys.platform == "linux" and X86_64)
-    and not any(map(shutil.which, ("g++", "clang++", "c++", "zig"))),
-    reason="no C++ compiler here, and Python brings none along",
+    and not any(map(shutil.which, ("g++", "clang++", "c++")))
+    and importlib.util.find_spec("ziglang") is None,
+    reason="no C++ compiler here. Try: pip install ziglang",
+)
+needs_other_programs = pytest.mark.skipif(
+    IN_QEMU, reason="qemu-user runs Python alone, and not the programs that a test makes"
 )
 needs_shell = pytest.mark.skipif(WINDOWS, reason="the script is for a POSIX shell")
 needs_links = pytest.mark.skipif(not can_link(), reason="no symbolic links can be made here")

@@ -10,6 +10,14 @@
 #include "onnxruntime_abi.h"
 #include "pyopnb.h"
 
+#ifdef __linux__
+// ONNX Runtime unloads the library. Where no compiler of the system is installed, zig links no code
+// that destroys the globals then: the process would do so when it exits, and crash.
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
+extern "C" void __cxa_finalize(void*);
+__attribute__((destructor)) static void destroy_globals() { __cxa_finalize(&__dso_handle); }
+#endif
+
 namespace pyopnb {
 
 struct LibraryPort {

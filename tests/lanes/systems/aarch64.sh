@@ -42,6 +42,8 @@ make)
     ;;
 python)
     export HOME=/root PYTHONPYCACHEPREFIX=$cache/aarch64/bytecode ORT_LOGGING_LEVEL=3
+    export PYTHONPATH=$here/compiler
+    compiler aarch64-linux-gnu
     inside "$root/usr/bin/python" "$@" </dev/null
     ;;
 *) fail "aarch64.sh CACHE make, or aarch64.sh CACHE python ARGUMENT..." ;;

@@ -55,6 +55,13 @@ zig() {
     ZIG_GLOBAL_CACHE_DIR=$cache/zig ZIG_LOCAL_CACHE_DIR=$cache/zig nice "$cache/tools/bin/python" -m ziglang "$@"
 }
 
+# compiler TARGET: what compiler/ziglang.py, which Python finds by its PYTHONPATH, gives to zig.
+compiler() {
+    export ZIG_GLOBAL_CACHE_DIR=$cache/zig ZIG_LOCAL_CACHE_DIR=$cache/zig PYOPNB_ZIG_TARGET=$1
+    PYOPNB_ZIG=$(echo "$cache"/tools/lib/python3*/site-packages/ziglang/zig)
+    export PYOPNB_ZIG
+}
+
 # install SITE LIST PLATFORM...: packages of another system, checked by their digests. Which Python a package needs, pip would check of its own.
 install() {
     local site=$1 list=$2

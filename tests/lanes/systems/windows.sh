@@ -54,6 +54,10 @@ make)
     modules x86_64-windows-gnu cp313-win_amd64.pyd "$site" "$python/include" "$cache/windows/modules" "$python/libs/python313.lib"
     package "$site" "$cache/windows/modules" cp313-win_amd64.pyd
     ;;
-python) wine "Z:${python//\//\\}\\python.exe" "$@" ;;
+python)
+    export PYTHONPATH="Z:${here//\//\\}\\compiler"
+    compiler x86_64-windows-gnu
+    wine "Z:${python//\//\\}\\python.exe" "$@"
+    ;;
 *) fail "windows.sh CACHE make, or windows.sh CACHE python ARGUMENT..." ;;
 esac

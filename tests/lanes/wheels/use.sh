@@ -37,7 +37,8 @@ emulated() {
     [ -e "$cache/$1/digest" ] || { echo "wheel: not used, for lack of $cache/$1 (nox -s $1)"; return; }
     rm -rf "$site"/pyopnb "$site"/pyopnb-*.dist-info
     "$tools/bin/python" -m zipfile -e "$wheel" "$site"
-    "$lane" "$cache" python -P tests/lanes/used_wheel.py --no-compiler
+    # -E: without the compiler that the lane gives by PYTHONPATH.
+    "$lane" "$cache" python -B -E -P tests/lanes/used_wheel.py --no-compiler
 }
 
 # Of the programs of the machine, none: what the environment has must do.
