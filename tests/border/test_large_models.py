@@ -195,3 +195,18 @@ loop.run_until_complete(main())
 loop.close()
 """
     ).clean("interrupted False\ncame\n")
+
+
+def test_another_thread_shows_no_bar(fresh):
+    fresh(
+        LARGE
+        + """
+path = large()
+def use():
+    print(pyopnb.Session(path)(x=X, n=n)["z"])
+thread = threading.Thread(target=use)
+thread.start()
+thread.join()
+print(told)
+"""
+    ).clean("[0.]\n[]\n")

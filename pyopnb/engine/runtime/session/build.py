@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -149,10 +150,11 @@ def _attempt(
 
     try:
         megabytes = weight_bytes(source.proto) // 1_000_000
-        if megabytes < LARGE:
-            runtime = load()
-        else:
+        # On another thread, as of a live output, there is no Ctrl-C, and no place for a bar.
+        if megabytes >= LARGE and threading.current_thread() is threading.main_thread():
             runtime = _load_interruptibly(load, options, megabytes)
+        else:
+            runtime = load()
         runtime._megabytes = megabytes
     except Exception as error:
         if plan.wanted:
