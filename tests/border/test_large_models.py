@@ -63,7 +63,12 @@ for call in (
     lambda: pyopnb.trace(model, x=X, n=endless),
     lambda: pyopnb.first_divergence(model, model, {"x": X, "n": endless}),
 ):
-    timer = threading.Timer(1, interrupt_main)
+    del told[:]
+    def interrupt():
+        while not told or told[-1][0] != "running": time.sleep(0.01)
+        time.sleep(0.1)
+        interrupt_main()
+    timer = threading.Thread(target=interrupt, daemon=True)
     timer.start()
     try:
         call()

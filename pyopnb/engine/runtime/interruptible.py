@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import TypeVar
@@ -23,6 +24,7 @@ LARGE = 200
 
 _MANY = 1000  # megabytes, which take ONNX Runtime seconds
 _SLICE = 0.1  # seconds between two beats
+_LONGEST_SIGNAL = 0.5  # seconds
 
 Returned = TypeVar("Returned")
 
@@ -47,6 +49,7 @@ def call_interruptibly(
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     previous = -1
+    seen: list[int] = []
 
     def watch() -> None:
         with ours:
@@ -57,6 +60,7 @@ def call_interruptibly(
                 signals = ours.recv(64)
                 if signal.SIGINT in signals:
                     cancel()
+                seen.extend(signals)
                 if not signals:  # the call has ended
                     return
                 if previous != -1 and os.name == "posix":
@@ -69,6 +73,13 @@ def call_interruptibly(
         previous = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         thread.start()
         return call()
+    except KeyboardInterrupt:
+        # On Windows, the handler runs on another thread, and may not have written yet: it must not
+        # meet a closed socket.
+        until = time.monotonic() + _LONGEST_SIGNAL
+        while signal.SIGINT not in seen and time.monotonic() < until:
+            time.sleep(0.001)
+        raise
     finally:
         signal.set_wakeup_fd(previous, warn_on_full_buffer=False)
         theirs.close()
