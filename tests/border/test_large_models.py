@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from systems import needs_sent_signals
+
+# Processes that touch no memory in a way of their own.
+pytestmark = [pytest.mark.plain, pytest.mark.one_python]
 
 # 200 MB of weights, and a loop that ends after years.
 LARGE = """
+os.chdir(os.path.dirname(os.path.abspath(sys.argv[0])))
 from pyopnb.common import progress
 told = []
 def bar(what, since):
