@@ -80,11 +80,19 @@ def was_changed(cls: type, source: str | None) -> bool:
     return source is not None and is_text_of(cls, textwrap.dedent(source), namespace) is False
 
 
+_FILES: set[str] = set()
+"""Names of files whose lines somebody has asked for."""
+
+
 def _text_in_cells(name: str) -> str | None:
     """Return the text of a class without methods, if all cells with a class of that name agree."""
     texts = set()
     for file in list(linecache.cache):
+        # Asking the disk for hundreds of files at each definition takes long.
+        if file in _FILES:
+            continue
         if os.path.exists(file):
+            _FILES.add(file)
             continue
         for text, _ in texts_of(file, {}):
             module = module_text(text) if f"class {name}" in text else None
