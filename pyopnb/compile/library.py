@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import json
@@ -113,9 +114,11 @@ def _is_loaded(path: Path) -> bool:
     if sys.platform == "win32":
         return False
     try:
-        ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD)
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD)
     except OSError:
         return False
+    # Looking must not keep it loaded, once its sessions are gone.
+    _ctypes.dlclose(library._handle)
     return True
 
 

@@ -32,8 +32,10 @@ LOADED = "MB of weights loaded"
 """The noun that is counted while models are loaded and run."""
 
 Progress = Callable[..., object]
-"""Called with the number of items done, their total, which is 0 as long as it is unknown, and
-sometimes the name of the phase that goes on."""
+"""Called with the number of items done, their total, and the name of the phase.
+
+The total is 0 as long as it is unknown. A phase without a name may be left out.
+"""
 
 _make_bar: list[Callable[[str, float], Progress]] = []
 _INTERVAL = 0.1  # seconds between updates
@@ -223,10 +225,7 @@ class _Count:
             if (is_early and not self.is_long) or not _has_viewer():
                 return
             self._bar = bar(self.what, self._since)
-        if self.phase:
-            self._bar(self.done, self.total, self.phase)
-        else:
-            self._bar(self.done, self.total)
+        self._bar(self.done, self.total, self.phase)
 
     def end(self) -> None:
         is_shown_as_done = 0 < self.total == self.done and not self.phase
@@ -292,7 +291,7 @@ def tracking(
 
 
 def phase(name: str) -> None:
-    """Name what goes on from now, in the bar of the current `tracking` block."""
+    """Name the phase that begins, in the bar of the current `tracking` block."""
     current = _current.get()
     if current is not None:
         current.phase = name

@@ -317,7 +317,7 @@ def test_a_bar_counts_the_megabytes_of_weights(monkeypatch):
     )
     told = []
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    progress.set_bar(lambda what, since: lambda done, total: told.append((done, total, what)))
+    progress.set_bar(lambda what, since: lambda done, total, *_: told.append((done, total, what)))
     try:
         assert pyopnb.diff(model, model).verdict == "identical"
     finally:
